@@ -135,5 +135,8 @@ char *srt_asprintf(const char *format, ...) SRT_PRINTF(1, 2);
 /* Edits (insert, delete, replace) that turn the first na bytes of a into b; SIZE_MAX if a or b is
  * too long. */
 size_t srt_count_edits(const char *a, size_t na, const char *b);
+/* Length of the UTF-8 sequence that a text, which a zero ends, begins with; 0 if it is malformed:
+ * overlong, a surrogate, cut. */
+size_t srt_utf8_length(const char *text);
 
 #endif

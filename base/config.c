@@ -66,6 +66,11 @@ static const srt_config_entry_t table[] = {
 	  "do not depend on it." },
 	{ "SHARDRT_DEVICE", SRT_CONFIG_STRING, "", "", "",
 	  "Device of the backend. Empty: the ranks of a node are spread over all devices." },
+	{ "SHARDRT_FLIGHT", SRT_CONFIG_STRING, "", "", "",
+	  "Folder in which each rank writes its last collectives, and what it waits for, to a file "
+	  "rank-N.json: when a communicator fails, and at SIGUSR1 unless the program handles that "
+	  "signal. Made if it does not exist. After a restart by the launcher: its folder restart-M. "
+	  "shardrt-info --flight compares the files (docs/errors.md). Empty: no files." },
 	{ "SHARDRT_HEARTBEAT", SRT_CONFIG_TIME, "20", "s", "0.5..1e6",
 	  "A node that sends nothing for this long is lost: its host or the network is down. The "
 	  "ranks of other nodes then fail. Must be the same on all ranks." },

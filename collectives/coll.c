@@ -113,6 +113,9 @@ static srt_status_t plan_rounds(srt_coll_t *coll)
 	for (int r = 0; r < coll->comm->size; r++) {
 		if (coll->owner[r].nbytes > most)
 			most = coll->owner[r].nbytes;
+		coll->nbytes += coll->owner[r].nbytes;
+		if (coll->algorithm->has_pairs)
+			coll->nbytes += coll->out[r].nbytes;
 	}
 	for (int f = 0; f < a->nphases; f++) {
 		size_t each = coll->transport->round_nbytes(coll, a->phases[f]);

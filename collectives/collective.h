@@ -25,6 +25,7 @@
 #define SRT_COLLECTIVES_COLLECTIVE_H
 
 #include "collectives/comm.h"
+#include "collectives/flight.h"
 #include "collectives/shm/control.h"
 #include "collectives/transports/staged/bounce.h"
 #include "collectives/transports/nccl/nccl.h"
@@ -73,7 +74,9 @@ struct srt_coll_start {
 	uint32_t epoch;        /* number of the start of this collective, from 1, modulo 2^32 */
 	uint32_t number;       /* number of the start on the communicator */
 	uint32_t bounce_seqno; /* staged: rounds of the bounce buffers before this start */
-	atomic_uint npending;  /* host functions on streams that still refer to this */
+	uint32_t flight;       /* its index in the flight recorder */
+	/* Host functions on streams that still refer to this, and the call that submits it. */
+	atomic_uint npending;
 	srt_host_step_t *host_steps; /* [coll->nhost_steps] */
 	uint32_t nhost_steps;        /* in use */
 	bool is_open;                /* the last host step is not on the stream yet */
@@ -118,6 +121,9 @@ typedef struct srt_chunk {
 struct srt_transport {
 	const char *name;
 	bool maps_sources; /* peers read the sources themselves, which must be SRT_MEM_PEER */
+	/* The transport records the end of a start by srt_flight_end(). Else a start ends with its
+	 * last host function. */
+	bool records_ends;
 	/* Seconds that a failed start waits for the news that a rank has died: the likely cause. */
 	double grace_s;
 
@@ -188,6 +194,7 @@ struct srt_coll {
 	srt_extents_t *out,
 		*in;      /* [size] messages to and from each rank; one allocation; or NULL */
 	size_t most_pair; /* most bytes of messages from one rank to one rank */
+	size_t nbytes;    /* of all owners, or that this rank sends */
 	srt_export_t *own;
 	srt_import_t **imports; /* [size] */
 	srt_view_t *source;     /* [size] all ranks' sources, mapped here; buffer NULL = none */
@@ -314,6 +321,13 @@ srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 /* Whether the log shows that a rank started another collective under the number of this start.
  * Poisons the communicator. */
 bool srt_start_order_differs(const srt_coll_start_t *start);
+
+/* ---- start.c ------------------------------------------------------------------------------ */
+
+/* For a host function that refers to the start: before it is submitted, and when it has ended or
+ * will not run. `status`: how it ended. */
+void srt_coll_start_hold(srt_coll_start_t *start);
+void srt_coll_start_release(srt_coll_start_t *start, srt_status_t status);
 
 /* ---- shm/host_step.c: the host functions of a start ---------------------------------------- */
 

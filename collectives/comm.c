@@ -37,7 +37,9 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 	comm->is_world = id == WORLD_ID;
 	comm->name = srt_strdup(name);
 	comm->world_rank = srt_calloc((size_t)size, sizeof(*comm->world_rank), "a communicator");
-	if (comm->name == NULL || comm->world_rank == NULL) {
+	comm->flight = srt_flight_create();
+	if (comm->name == NULL || comm->world_rank == NULL || comm->flight == NULL) {
+		srt_flight_destroy(comm->flight);
 		free(comm->world_rank);
 		free(comm->name);
 		free(comm);
@@ -111,6 +113,7 @@ void srt_comm_release(srt_comm_t *comm)
 	srt_shm_destroy(comm->shm);
 	srt_device_release(comm->device);
 	srt_bootstrap_release(comm->bootstrap);
+	srt_flight_destroy(comm->flight);
 	free(comm->world_rank);
 	free(comm->name);
 	free(comm);

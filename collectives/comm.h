@@ -38,6 +38,7 @@ typedef struct srt_import {
 
 typedef struct srt_shm srt_shm_t;       /* collectives/shm/control.h */
 typedef struct srt_bounce srt_bounce_t; /* collectives/transports/staged/bounce.h */
+typedef struct srt_flight srt_flight_t; /* collectives/flight.h */
 
 typedef struct srt_nccl srt_nccl_t;           /* collectives/transports/nccl/nccl.h */
 typedef struct srt_transport srt_transport_t; /* collectives/collective.h */
@@ -68,6 +69,7 @@ struct srt_comm {
 	srt_shm_t *shm;          /* NULL for a single rank */
 	srt_bounce_t *bounce[2]; /* staged: by srt_bounce_kind_t; NULL = not in use */
 	uint32_t nbounce;        /* bounce buffers created so far */
+	srt_flight_t *flight;    /* the last calls and the waits */
 	bool is_world;
 	bool may_stage;         /* nccl: staged if NCCL does not work */
 	bool fast;              /* nccl: NCCL may sum, as all ranks' numerics mode is fast */

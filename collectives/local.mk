@@ -46,6 +46,9 @@ libshardrt_core_la_SOURCES += \
 	collectives/comm.c \
 	collectives/comm.h \
 	collectives/extents.c \
+	collectives/flight.c \
+	collectives/flight.h \
+	collectives/flight_file.c \
 	collectives/groups.c \
 	collectives/import_cache.c \
 	collectives/mesh.c \

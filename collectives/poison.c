@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "collectives/comm.h"
+#include "collectives/flight.h"
 
 /* Called with bootstrap->mutex held. Returns true if this is the first poison. */
 static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
@@ -72,8 +73,10 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 	first = set_poison(comm, status, text);
 	if (first && comm->is_world)
 		record_failure(b, status, text);
-	if (first)
+	if (first) {
 		record_cause(b, text);
+		srt_flight_request(b);
+	}
 	pthread_mutex_unlock(&b->mutex);
 	if (!first)
 		return;
@@ -81,6 +84,7 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 		text);
 	if (b->control != NULL)
 		srt_control_wake(b->control);
+	srt_flight_flush(b);
 }
 
 void srt_comm_poison_dead(srt_comm_t *comm, int world_rank)
@@ -141,6 +145,7 @@ srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *
 	char doing[256], waited[48] = "";
 	va_list args;
 
+	srt_flight_flush(comm->bootstrap);
 	va_start(args, format);
 	vsnprintf(doing, sizeof(doing), format, args);
 	va_end(args);
@@ -171,6 +176,8 @@ static bool poison_rank(srt_bootstrap_t *b, int world_rank, srt_status_t status,
 		if (has_world_rank(comm, world_rank))
 			is_new = set_poison(comm, status, text) || is_new;
 	}
+	if (is_new)
+		srt_flight_request(b);
 	return is_new;
 }
 
@@ -190,6 +197,7 @@ srt_status_t srt_bootstrap_fail(srt_bootstrap_t *b, const char *what, srt_status
 	if (is_new)
 		srt_log(SRT_LOG_ERROR, "rank %d: the job failed: %s", b->rank, text);
 	srt_control_wake(b->control);
+	srt_flight_flush(b);
 	return srt_fail(status, "%s", text);
 }
 
@@ -271,8 +279,11 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 		is_new = set_poison(comm, status, text);
 		if (comm->is_world)
 			record_failure(b, status, text);
+		if (is_new)
+			srt_flight_request(b);
 	}
 	pthread_mutex_unlock(&b->mutex);
+	srt_flight_flush(b);
 	if (is_new)
 		srt_log(SRT_LOG_ERROR, "rank %d: the job failed: %s", b->rank, text);
 	/* b->control is not set while the thread starts; then no thread waits. */

@@ -62,6 +62,24 @@ static srt_status_t acquire_start(srt_coll_t *coll, srt_coll_start_t **out)
 	return SRT_OK;
 }
 
+void srt_coll_start_hold(srt_coll_start_t *start)
+{
+	atomic_fetch_add_explicit(&start->npending, 1, memory_order_relaxed);
+}
+
+void srt_coll_start_release(srt_coll_start_t *start, srt_status_t status)
+{
+	srt_flight_t *flight = start->coll->comm->flight;
+	const bool ends_here = status != SRT_OK || !start->coll->transport->records_ends;
+	const uint32_t index = start->flight;
+
+	if (status != SRT_OK)
+		srt_flight_end(flight, index, SRT_FLIGHT_FAILED);
+	/* After the last release the record may be that of another start. */
+	if (atomic_fetch_sub_explicit(&start->npending, 1, memory_order_acq_rel) == 1 && ends_here)
+		srt_flight_end(flight, index, SRT_FLIGHT_COMPLETE);
+}
+
 /* Announces the start to the other ranks, which compare it with theirs. */
 static srt_status_t announce_start(const srt_coll_start_t *start)
 {
@@ -118,9 +136,13 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 	start->number = ++comm->nstarts;
 	start->nhost_steps = 0;
 	start->is_open = false;
+	start->flight = srt_flight_begin(comm->flight, coll->algorithm->name, coll->dtype,
+					 start->number, coll->nbytes, coll->name);
+	srt_coll_start_hold(start);
 	status = announce_start(start);
 	if (status == SRT_OK)
 		status = coll->transport->start(start, epilogue, stream);
+	srt_coll_start_release(start, status);
 	return status == SRT_OK || comm->size == 1 ? status : fail_start(coll, status);
 }
 

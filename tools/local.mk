@@ -45,6 +45,12 @@ shardrt_info_SOURCES = \
 	tools/info/info.h \
 	tools/info/backends.c \
 	tools/info/config.c \
+	tools/info/flight.c \
+	tools/info/flight.h \
+	tools/info/flight_read.c \
+	tools/info/flight_report.c \
+	tools/info/flight_report.h \
+	tools/info/flight_waits.c \
 	tools/info/plan.c \
 	tools/info/topology.c
 shardrt_info_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)

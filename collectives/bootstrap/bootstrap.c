@@ -18,6 +18,7 @@
 #include "collectives/bootstrap/node.h"
 #include "collectives/bootstrap/root.h"
 #include "collectives/bootstrap/wire.h"
+#include "collectives/flight.h"
 
 /* How long a collective that this rank destroys may still wait for other ranks. */
 #define CLOSE_S 0.5
@@ -313,9 +314,12 @@ srt_status_t srt_bootstrap_join(const srt_context_options_t *options, srt_bootst
 	b->world_size = place.world_size;
 	b->local_rank = place.local_rank;
 	b->local_size = place.local_size;
+	if (status == SRT_OK)
+		srt_flight_open(b, place.address[0] != '\0' ? place.address : place.job);
 	if (status == SRT_OK && place.launcher[0] != '\0')
 		status = join_world(b, &place);
 	if (status != SRT_OK) {
+		srt_flight_close(b);
 		pthread_mutex_destroy(&b->mutex);
 		free(b);
 		return status;
@@ -355,6 +359,7 @@ void srt_bootstrap_leave(srt_bootstrap_t *b)
 	memcpy(text, b->failure_text, sizeof(text));
 	pthread_mutex_unlock(&b->mutex);
 	srt_control_stop(b->control, failure, text);
+	srt_flight_close(b);
 	if (b->launcher >= 0)
 		close(b->launcher);
 	srt_bootstrap_release(b);

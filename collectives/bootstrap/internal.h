@@ -22,6 +22,8 @@ typedef struct srt_wait {
 /* Longest text of a wait, with its 0. */
 #define SRT_WAIT_TEXT (SRT_WAIT_NWORDS * sizeof(uint64_t) + 1)
 
+typedef struct srt_flight_file srt_flight_file_t; /* collectives/flight_file.c */
+
 struct srt_bootstrap {
 	srt_bootstrap_t *next; /* in the process's list of those with sockets */
 	atomic_int nholders;   /* the context and each communicator; the last one frees it */
@@ -34,6 +36,7 @@ struct srt_bootstrap {
 	int launcher;   /* connection that shows shardrun that this rank is in the job; -1 = none */
 	srt_control_channel_t *control; /* NULL for a single rank */
 	srt_wait_t *waits; /* [world_size], shared with the world communicator's memory; or NULL */
+	srt_flight_file_t *flight; /* the file of the flight recorder, or NULL */
 
 	pthread_mutex_t mutex; /* protects all below */
 	srt_comm_t *comms;     /* linked list of the live communicators */

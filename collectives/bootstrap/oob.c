@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "collectives/comm.h"
+#include "collectives/flight.h"
 
 /* Bytes of all ranks together in one exchange: well below what a rank queues. */
 #define MAX_EXCHANGE ((size_t)4 << 20)
@@ -94,25 +95,46 @@ static srt_control_result_t receive(srt_comm_t *comm, int rank, uint32_t seq, co
 	return result;
 }
 
+/* Records that the exchange waits for the rank. The slot: see srt_flight_wait(). */
+static int record_wait(const srt_comm_t *comm, int slot, uint32_t seq, int rank, double since,
+		       const char *what)
+{
+	srt_flight_wait_t record = {
+		.number = seq + 1,
+		.kind = "exchange",
+		.round = SRT_FLIGHT_NO_ROUND,
+		.since_s = since,
+	};
+
+	srt_flight_wait_add(&record, comm->world_rank[rank]);
+	return srt_flight_wait(comm->flight, slot, &record, what);
+}
+
 srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const bool *to,
 				   const void *send, size_t nbytes, int fd, const bool *from,
 				   void *recv, int *fds)
 {
 	srt_control_channel_t *channel = comm->bootstrap->control;
-	uint32_t seq = comm->oob_seqno++;
+	uint32_t seq = comm->oob_seqno++, call;
 	double start = srt_awake_s(), deadline = start + comm->bootstrap->timeout_s;
+	const double since = srt_now_s();
+	int slot = -1;
 	srt_control_result_t result = SRT_CONTROL_OK;
 	char theirs[SRT_CONTROL_WHAT] = "";
 	int peer = 0, done = 1;
+	srt_status_t status;
 
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s", what);
+	call = srt_flight_begin(comm->flight, "exchange", SRT_U8, seq + 1, nbytes, what);
 	/* Each rank starts with rank + 1, so that they do not all send to the same peer. */
 	for (int k = 1; k < comm->size && result == SRT_CONTROL_OK; k++) {
 		peer = (comm->rank + k) % comm->size;
-		if (to == NULL || to[peer])
-			result = srt_control_send(channel, comm->world_rank[peer], comm->id, seq,
-						  what, send, nbytes, fd, &comm->poison, deadline);
+		if (to != NULL && !to[peer])
+			continue;
+		slot = record_wait(comm, slot, seq, peer, since, what);
+		result = srt_control_send(channel, comm->world_rank[peer], comm->id, seq, what,
+					  send, nbytes, fd, &comm->poison, deadline);
 	}
 	for (; done < comm->size && result == SRT_CONTROL_OK; done++) {
 		int r = (comm->rank + done) % comm->size;
@@ -121,17 +143,24 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 		if (from != NULL && !from[r])
 			continue;
 		peer = r;
+		slot = record_wait(comm, slot, seq, peer, since, what);
 		result = receive(comm, r, seq, what, (unsigned char *)recv + (size_t)r * nbytes,
 				 nbytes, fds != NULL ? &fds[r] : NULL, start, theirs);
 	}
-	if (result == SRT_CONTROL_OK)
+	if (result == SRT_CONTROL_OK) {
+		srt_flight_wait_end(comm->flight, slot, false);
+		srt_flight_end(comm->flight, call, SRT_FLIGHT_COMPLETE);
 		return SRT_OK;
+	}
 	for (int k = 1; fds != NULL && k < done - 1; k++) {
 		int r = (comm->rank + k) % comm->size;
 		if (fds[r] >= 0)
 			close(fds[r]);
 	}
-	return fail_transfer(comm, result, peer, what, theirs, start);
+	status = fail_transfer(comm, result, peer, what, theirs, start);
+	srt_flight_wait_end(comm->flight, slot, true);
+	srt_flight_end(comm->flight, call, SRT_FLIGHT_FAILED);
+	return status;
 }
 
 /* ---- between nodes ------------------------------------------------------------------------- */

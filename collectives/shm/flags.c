@@ -71,6 +71,38 @@ static int list_late_ranks(const srt_flag_wait_t *w, char *list, size_t nbytes)
 	return late;
 }
 
+/* The round of the flag's value, unless the flags count something else. */
+static uint32_t round_of(const srt_flag_wait_t *w)
+{
+	const srt_coll_start_t *start = w->start;
+	const srt_coll_t *coll = start->coll;
+
+	if (w->flags != coll->flags || w->who == SRT_WAIT_READERS)
+		return SRT_FLIGHT_NO_ROUND;
+	return w->value - 1 - (start->epoch - 1) * coll->nrounds;
+}
+
+/* Records the wait, or the ranks that it is still for. */
+static int record_wait(const srt_flag_wait_t *w, int slot, double since)
+{
+	const srt_comm_t *comm = w->start->coll->comm;
+	srt_flight_wait_t record = {
+		.number = w->start->number,
+		.kind = w->start->coll->algorithm->name,
+		.why = w->who == SRT_WAIT_OWN   ? SRT_FLIGHT_ITSELF :
+		       w->id == SRT_SHM_RELEASE ? SRT_FLIGHT_READERS :
+						  SRT_FLIGHT_DATA,
+		.round = round_of(w),
+		.since_s = since,
+	};
+
+	for (int r = 0; r < comm->size; r++) {
+		if (waits_for(w, r) && !srt_shm_flag_reached(flag_of(w, r), w->value))
+			srt_flight_wait_add(&record, comm->world_rank[r]);
+	}
+	return srt_flight_wait(comm->flight, slot, &record, w->start->coll->name);
+}
+
 /* The collective is being destroyed. */
 static void poison_destroyed(const srt_flag_wait_t *w)
 {
@@ -109,13 +141,13 @@ srt_status_t srt_flag_wait_fail(const srt_coll_start_t *start, double since)
 			     start->coll->algorithm->name, start->coll->name);
 }
 
-/* Waits by sleeping. */
-static srt_status_t sleep_until_set(const srt_flag_wait_t *w, int rank)
+/* Waits by sleeping. *slot: of the wait's record. */
+static srt_status_t sleep_until_set(const srt_flag_wait_t *w, int rank, int *slot)
 {
 	srt_comm_t *comm = w->start->coll->comm;
 	srt_shm_flag_t *flag = flag_of(w, rank);
 	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
-	double closing_since = 0;
+	double closing_since = 0, recorded_since = srt_now_s();
 	bool warned = false;
 	char what[160];
 
@@ -129,6 +161,7 @@ static srt_status_t sleep_until_set(const srt_flag_wait_t *w, int rank)
 			srt_control_peer_state(comm->bootstrap->control, comm->world_rank[rank]);
 		if (srt_shm_flag_reached(flag, w->value))
 			return SRT_OK;
+		*slot = record_wait(w, *slot, recorded_since);
 		if (state == SRT_PEER_LEFT) {
 			/* A rank that has left does not read any more. */
 			if (w->id == SRT_SHM_RELEASE)
@@ -162,6 +195,7 @@ static srt_status_t wait_flag(const srt_flag_wait_t *w, int rank)
 {
 	const srt_shm_flag_t *flag = flag_of(w, rank);
 	srt_status_t status;
+	int slot = -1;
 
 	if (srt_comm_poisoned(w->start->coll->comm))
 		return srt_flag_wait_fail(w->start, 0);
@@ -172,7 +206,8 @@ static srt_status_t wait_flag(const srt_flag_wait_t *w, int rank)
 		if (srt_shm_flag_reached(flag, w->value))
 			return SRT_OK;
 	}
-	status = sleep_until_set(w, rank);
+	status = sleep_until_set(w, rank, &slot);
+	srt_flight_wait_end(w->start->coll->comm->flight, slot, status != SRT_OK);
 	srt_wait_publish(w->start->coll->comm, "");
 	return status;
 }

@@ -149,11 +149,6 @@ static bool is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_t
 	return srt_flag_wait_is_complete(&w);
 }
 
-static void complete_host_step(srt_coll_start_t *start)
-{
-	atomic_fetch_sub_explicit(&start->npending, 1, memory_order_release);
-}
-
 /* The device or the stream has failed: peers must not wait for this rank's flags. */
 static void poison_start(const srt_coll_start_t *start, srt_status_t status, const char *message)
 {
@@ -189,7 +184,7 @@ static srt_status_t run_host_step(void *arg)
 		if (step->round[a] != 0)
 			status = run_action(start, (srt_action_t)a, step->round[a] - 1);
 	}
-	complete_host_step(start);
+	srt_coll_start_release(start, status);
 	return status;
 }
 
@@ -198,7 +193,7 @@ static void fail_host_step(void *arg, int status, const char *message)
 	const srt_host_step_t *step = arg;
 
 	poison_start(step->start, (srt_status_t)status, message);
-	complete_host_step(step->start);
+	srt_coll_start_release(step->start, (srt_status_t)status);
 }
 
 static srt_status_t run_wait_readers(void *arg)
@@ -207,7 +202,7 @@ static srt_status_t run_wait_readers(void *arg)
 	srt_flag_wait_t w = make_readers_wait(start);
 	srt_status_t status = srt_flag_wait(&w);
 
-	complete_host_step(start);
+	srt_coll_start_release(start, status);
 	return status;
 }
 
@@ -216,7 +211,7 @@ static void fail_wait_readers(void *arg, int status, const char *message)
 	srt_coll_start_t *start = arg;
 
 	poison_start(start, (srt_status_t)status, message);
-	complete_host_step(start);
+	srt_coll_start_release(start, (srt_status_t)status);
 }
 
 static srt_status_t enqueue_host_fn(srt_coll_start_t *start, srt_stream_t *stream, srt_host_fn *fn,
@@ -225,10 +220,10 @@ static srt_status_t enqueue_host_fn(srt_coll_start_t *start, srt_stream_t *strea
 {
 	srt_status_t status;
 
-	atomic_fetch_add_explicit(&start->npending, 1, memory_order_relaxed);
+	srt_coll_start_hold(start);
 	status = srt_stream_host_fn_or(stream, fn, failed, arg);
 	if (status != SRT_OK)
-		complete_host_step(start);
+		srt_coll_start_release(start, status);
 	return status;
 }
 

@@ -92,9 +92,6 @@ typedef struct srt_printable {
 	char text[96];
 } srt_printable_t;
 srt_printable_t srt_printable(const char *text);
-/* Length of the UTF-8 sequence that a text, which a zero ends, begins with; 0 if it is malformed:
- * overlong, a surrogate, cut. */
-size_t srt_utf8_length(const char *text);
 /* Value of a metadata entry; NULL if there is none. */
 const char *srt_safetensors_metadata(const srt_safetensors_t *file, const char *key);
 

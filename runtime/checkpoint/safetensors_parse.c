@@ -456,24 +456,3 @@ void srt_safetensors_header_free(srt_safetensors_header_t *header)
 	free(header->tensors);
 	free(header->metadata);
 }
-
-size_t srt_utf8_length(const char *text)
-{
-	static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
-	const unsigned char *s = (const unsigned char *)text;
-	size_t n = s[0] < 0x80     ? 1 :
-		   s[0] >> 5 == 6  ? 2 :
-		   s[0] >> 4 == 14 ? 3 :
-		   s[0] >> 3 == 30 ? 4 :
-				     0;
-	uint32_t code = n < 2 ? s[0] : s[0] & (0x7fU >> n);
-
-	for (size_t i = 1; i < n; i++) {
-		if (s[i] >> 6 != 2)
-			return 0;
-		code = code << 6 | (s[i] & 0x3f);
-	}
-	if (n == 0 || code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
-		return 0;
-	return n;
-}

@@ -3,6 +3,7 @@ collectives_thread_tests = tests/collectives/test_collectives
 RANK_TESTS += \
 	$(collectives_thread_tests) \
 	tests/collectives/test_coll_order \
+	tests/collectives/test_flight \
 	tests/collectives/test_mesh \
 	tests/collectives/test_messages \
 	tests/collectives/test_mismatch \

@@ -17,12 +17,15 @@
 
 static const char usage[] =
 	"Usage: shardrt-info [OPTION]...\n"
+	"   or: shardrt-info --flight FILES|FOLDERS\n"
 	"Prints the version and build of libshardrt, and topology, backends and devices of this\n"
 	"machine.\n"
 	"\n"
 	"  -v, --version        print the version and exit\n"
 	"  -c, --config         print the configuration variables with their values\n"
 	"      --config-page    print them as a page of documentation, without values\n"
+	"      --flight         read files that ranks wrote to the folder of SHARDRT_FLIGHT, and print\n"
+	"                       the last collectives of the ranks, and which rank waits for which\n"
 	"  -h, --help           print this help and exit\n"
 	"\n"
 	"Memory plan and modules of a GPT, for one rank of a job that is not run:\n"
@@ -47,6 +50,7 @@ static const char usage[] =
 
 enum {
 	OPT_CONFIG_PAGE = 256,
+	OPT_FLIGHT,
 	OPT_PLAN,
 	OPT_TREE,
 	OPT_PRESET,
@@ -65,6 +69,7 @@ static const struct option long_options[] = {
 	{ "version", no_argument, NULL, 'v' },
 	{ "config", no_argument, NULL, 'c' },
 	{ "config-page", no_argument, NULL, OPT_CONFIG_PAGE },
+	{ "flight", no_argument, NULL, OPT_FLIGHT },
 	{ "help", no_argument, NULL, 'h' },
 	{ "plan", no_argument, NULL, OPT_PLAN },
 	{ "tree", no_argument, NULL, OPT_TREE },
@@ -146,7 +151,9 @@ static int print_all(void)
 
 /* The command line. */
 typedef struct request {
-	int config, page, version, help;
+	int config, page, version, help, flight;
+	char *const *paths; /* of --flight */
+	int npaths;
 	const char *plan_option; /* an option that needs --plan or --tree, if given */
 	info_plan_t what;
 } request_t;
@@ -209,6 +216,9 @@ static int parse_option(request_t *r, int opt)
 	case OPT_CONFIG_PAGE:
 		r->page = 1;
 		return 0;
+	case OPT_FLIGHT:
+		r->flight = 1;
+		return 0;
 	case 'h':
 		r->help = 1;
 		return 0;
@@ -263,7 +273,13 @@ static int parse_options(request_t *r, int argc, char **argv)
 		if (parse_option(r, opt))
 			return TOOL_EXIT_USAGE;
 	}
-	if (optind < argc) {
+	r->paths = argv + optind;
+	r->npaths = argc - optind;
+	if (r->flight && r->npaths == 0) {
+		tool_error("--flight needs files or folders");
+		return TOOL_EXIT_USAGE;
+	}
+	if (!r->flight && r->npaths > 0) {
 		tool_error("unexpected argument \"%s\"", argv[optind]);
 		return TOOL_EXIT_USAGE;
 	}
@@ -296,7 +312,7 @@ int main(int argc, char **argv)
 	tool_start("shardrt-info");
 	status = parse_options(&r, argc, argv);
 	plans = r.what.plan || r.what.tree;
-	if (!status && (plans || !(r.help || r.version || r.page || r.config)))
+	if (!status && (plans || !(r.help || r.version || r.page || r.config || r.flight)))
 		status = tool_check_config();
 	if (status)
 		return status;
@@ -306,10 +322,12 @@ int main(int argc, char **argv)
 		puts(srt_version_string());
 	else if (r.page)
 		info_config_page();
-	else if (!r.config && !plans)
+	else if (!r.config && !plans && !r.flight)
 		status = print_all();
 	if (r.config)
 		status = info_config();
+	if (r.flight)
+		status = info_flight(r.paths, r.npaths);
 	if (plans && !status)
 		status = info_plan(&r.what);
 	if (fflush(stdout) != 0 || ferror(stdout)) {

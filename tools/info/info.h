@@ -21,6 +21,10 @@ void info_backends(void);
 /** Packages, cores, caches and memory of this node. */
 void info_topology(void);
 
+/** Reads files of the flight recorder, and folders with files rank-N.json, and prints which rank
+ * waits for which. @return the exit status. */
+int info_flight(char *const *paths, int npaths);
+
 /** The job to plan. */
 typedef struct info_plan {
 	const char *preset;                          /* of a GPT */

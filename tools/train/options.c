@@ -193,5 +193,6 @@ void train_options_help(FILE *out)
 		"training; then the parameters go to a new folder in TMPDIR (/tmp), and the status\n"
 		"is 1. Exit status: 0 success, 1 failure, 2 wrong options or text, 128 + the number of\n"
 		"the signal that ended training (130: Ctrl-C, 143: SIGTERM).\n"
+		"With SHARDRT_FLIGHT, SIGUSR1 writes the flight recorder's files instead.\n"
 		"shardrt-info -c lists the environment variables (SHARDRT_*).\n");
 }

@@ -34,12 +34,18 @@ static void store_signal(int number)
 static void catch_signals(int on)
 {
 	/* SIGHUP: the terminal was closed; SIGUSR1, SIGUSR2: warnings of batch systems */
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGUSR1 };
 	struct sigaction action = { .sa_flags = SA_RESTART };
+	const char *folder = "";
+	size_t n = sizeof(signals) / sizeof(signals[0]);
+
+	/* The library writes the records of the flight recorder at SIGUSR1. */
+	srt_config_value("SHARDRT_FLIGHT", &folder, NULL);
+	n -= folder[0] != '\0';
 
 	action.sa_handler = on ? store_signal : SIG_DFL;
 	sigemptyset(&action.sa_mask);
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+	for (size_t i = 0; i < n; i++)
 		sigaction(signals[i], &action, NULL);
 }
 

@@ -37,6 +37,7 @@
 /* A start in flight. */
 typedef struct srt_nccl_in_flight {
 	const struct srt_coll *coll;
+	uint32_t flight;            /* index in the flight recorder */
 	bool submitted;             /* all of its work is on the stream, and both events */
 	srt_event_t *began, *ended; /* before and after its work on the stream */
 } srt_nccl_in_flight_t;

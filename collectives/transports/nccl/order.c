@@ -79,6 +79,8 @@ static void record_progress(srt_nccl_t *v, uint32_t number, int began, int ended
 		v->began_at = 0;
 		v->warned = false;
 		v->nended = number;
+		srt_flight_end(v->comm->flight, in_flight_of(v, number)->flight,
+			       SRT_FLIGHT_COMPLETE);
 		srt_shm_set_flag(own_flag(v, v->progress, SRT_SHM_RELEASE), number);
 	} else if (v->nended + 1 == number && began && v->began_at == 0) {
 		v->began_at = srt_awake_s();

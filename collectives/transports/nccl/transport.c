@@ -131,6 +131,7 @@ static srt_status_t submit_start(srt_coll_start_t *start, const srt_coll_epilogu
 	srt_nccl_in_flight_t *entry;
 
 	SRT_TRY(srt_nccl_in_flight_add(v, coll, &entry, &coll->nccl_seqno));
+	entry->flight = start->flight;
 	/* Edge: the caller's earlier work -> the start */
 	SRT_TRY(srt_event_record(v->ready, stream));
 	SRT_TRY(srt_stream_wait_event(v->stream, v->ready));
@@ -184,6 +185,7 @@ static void plan_memory(int nranks, const srt_coll_uses_t *uses, srt_coll_memory
 
 const srt_transport_t srt_transport_nccl = {
 	.name = "nccl",
+	.records_ends = true,
 	.grace_s = SRT_NCCL_GRACE_S,
 	.create = srt_nccl_create,
 	.destroy = destroy_comm,

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "collectives/bootstrap/wire.h"
+#include "collectives/transports/ucx/ucx.h"
 
 /* How much later than the launcher this side gives up. */
 #define GRACE_S 3.0
@@ -420,8 +421,10 @@ void srt_bootstrap_release(srt_bootstrap_t *b)
 {
 	if (atomic_fetch_sub(&b->nholders, 1) > 1)
 		return;
+	srt_ucx_worker_destroy(b->ucx);
 	srt_control_free(b->control);
 	pthread_mutex_destroy(&b->mutex);
+	free(b->node_of);
 	free(b);
 }
 

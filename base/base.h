@@ -66,6 +66,8 @@ size_t srt_config_size(const char *name);
 /* The variable by which another launcher (MPI, Slurm, torchrun) says that the job has more than one
  * process, or NULL. */
 const char *srt_config_foreign_ranks(void);
+/* A variable of another library, or NULL: it is not set. */
+const char *srt_config_foreign(const char *name);
 /* The first malformed value of the environment as an error. */
 srt_status_t srt_config_check_all(void);
 

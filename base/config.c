@@ -39,12 +39,13 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_CHECK", SRT_CONFIG_BOOL, "0", "", "",
 	  "1: engines look for mistakes of the program (docs/errors.md), at several times the "
 	  "cost. Results of a right program do not depend on it. The same on all ranks." },
-	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|staged|nccl",
+	{ "SHARDRT_COLLECTIVES", SRT_CONFIG_ENUM, "auto", "", "auto|shm|staged|nccl|ucx",
 	  "How bytes move between ranks. shm: ranks read each other's device memory, or are staged "
 	  "where they cannot map it. staged: through host memory, if any rank asks for it. nccl: NCCL "
-	  "for the world communicator; groups are staged. auto: nccl if all ranks have the same "
-	  "version and a device each, and its first collective works; else shm. Exact results do not "
-	  "depend on it." },
+	  "for the world communicator; groups are staged. ucx: messages by UCX, also within a node. "
+	  "auto: ucx between nodes; within a node nccl if all ranks have the same version and a "
+	  "device each, and its first collective works; else shm. Exact results do not depend on it. "
+	  "The same on all ranks." },
 	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512",
 	  "Instruction set of the CPU kernels. auto: the best one of the processor. "
 	  "Results do not depend on it." },
@@ -416,6 +417,11 @@ bool srt_config_cache_dir(char *path, size_t path_nbytes)
 		return false;
 	n = snprintf(path, path_nbytes, "%s%s", dir, below);
 	return n > 0 && (size_t)n < path_nbytes;
+}
+
+const char *srt_config_foreign(const char *name)
+{
+	return getenv(name);
 }
 
 const char *srt_config_foreign_ranks(void)

@@ -42,6 +42,12 @@
 #define NCCL_TRANSPORT ""
 #endif
 
+#ifdef HAVE_UCX
+#define UCX_TRANSPORT ", ucx (loaded at run time)"
+#else
+#define UCX_TRANSPORT ""
+#endif
+
 #ifdef __clang__ /* its __VERSION__ has the name */
 #define COMPILER __VERSION__
 #else
@@ -66,7 +72,7 @@ const char *srt_build_info(void)
 	       "sanitizers: " SRT_BUILD_SANITIZER "\n"
 	       "backends: cpu" OPENCL CUDA "\n"
 	       "cpu kernels: " SRT_BUILD_ISAS "\n"
-	       "collectives: shm, staged" NCCL_TRANSPORT "\n"
+	       "collectives: shm, staged" NCCL_TRANSPORT UCX_TRANSPORT "\n"
 	       "hwloc: " HWLOC "\n"
 	       "xxhash: " XXHASH "\n"
 	       "onednn: " ONEDNN "\n";

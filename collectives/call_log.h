@@ -23,7 +23,7 @@ typedef struct srt_call {
 /* Writes what the call is, for a message: "runs forward unit 'b0'". */
 typedef void srt_call_describe_fn(const void *arg, const srt_call_t *call, char *text, size_t n);
 
-/* Collective. A communicator of one rank has no log: NULL. */
+/* Collective. A communicator of one rank, or one whose ranks share no memory, has no log: NULL. */
 srt_status_t srt_call_log_create(srt_comm_t *comm, const char *what, srt_call_describe_fn *describe,
 				 const void *arg, srt_call_log_t **log);
 /* Local. NULL is allowed. */

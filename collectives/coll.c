@@ -74,9 +74,11 @@ static srt_status_t alloc_coll(srt_comm_t *comm, const srt_coll_desc_t *desc, sr
 	coll->comm = comm;
 	srt_comm_hold(comm);
 	coll->algorithm = srt_coll_algorithm(desc->kind);
-	/* A collective that moves no bytes between ranks needs only flags. */
-	coll->transport = comm->size > 1 && coll->algorithm->has_buffers ? comm->transport :
-									   &srt_transport_zero_copy;
+	/* A collective that moves no bytes between ranks needs only flags, if there are any. */
+	coll->transport =
+		comm->size > 1 && (coll->algorithm->has_buffers || comm->transport->spans_nodes) ?
+			comm->transport :
+			&srt_transport_zero_copy;
 	coll->kind = desc->kind;
 	coll->id = comm->ncolls;
 	coll->dtype = desc->dtype;
@@ -168,7 +170,8 @@ static srt_status_t connect_coll(srt_coll_t *coll, const uint64_t *peer_info)
 
 	snprintf(what, sizeof(what), "creating %s of \"%s\"", coll->algorithm->name, coll->name);
 	if (comm->size > 1) {
-		SRT_TRY(srt_shm_alloc_flags(comm, what, &coll->memory, &coll->flags));
+		if (comm->shm != NULL)
+			SRT_TRY(srt_shm_alloc_flags(comm, what, &coll->memory, &coll->flags));
 		if (coll->algorithm->has_buffers)
 			status = coll->transport->connect(coll, what, peer_info);
 		if (status != SRT_OK && coll->transport->connects_all)

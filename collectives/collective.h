@@ -16,10 +16,12 @@
  *                before it.
  *     nccl       NCCL moves the bytes (transports/nccl/) on a stream of the communicator, without
  *                host functions.
+ *     ucx        Messages by UCX (transports/ucx/), for ranks on several nodes.
  *
  * All steps are submitted to the stream: device work, and host functions that set flags in shared
- * memory and wait for the peers' flags. So a start is ordered with all other work on the stream. A
- * flag's value is a sequence number: it counts rounds over all starts.
+ * memory and wait for the peers' flags, or with ucx send and receive. So a start is ordered with
+ * all other work on the stream. A flag's value is a sequence number: it counts rounds over all
+ * starts.
  */
 #ifndef SRT_COLLECTIVES_COLLECTIVE_H
 #define SRT_COLLECTIVES_COLLECTIVE_H
@@ -29,6 +31,7 @@
 #include "collectives/shm/control.h"
 #include "collectives/transports/staged/bounce.h"
 #include "collectives/transports/nccl/nccl.h"
+#include "collectives/transports/ucx/ucx.h"
 
 /* Starts of one collective that may be in flight at a time; a further start waits for the oldest.
  * Fewer for a collective of very many rounds. */
@@ -55,11 +58,12 @@ typedef struct srt_coll_start srt_coll_start_t;
 
 /* Actions of a host step. */
 typedef enum srt_action {
-	SRT_ACTION_RELEASE, /* sets the flag: this rank has read its peers' parts */
-	SRT_ACTION_CLAIM,   /* staged: waits until the round's slot is free */
-	SRT_ACTION_PUBLISH, /* sets the flag: this rank's part is complete */
+	SRT_ACTION_RELEASE, /* this rank has read its peers' parts: sets the flag */
+	SRT_ACTION_CLAIM,   /* staged, ucx: waits until the round's slot is free */
+	SRT_ACTION_PUBLISH, /* this rank's part is complete: sets the flag; ucx: sends it */
 	SRT_ACTION_AWAIT,   /* waits for the parts of the ranks that this rank reads */
 	SRT_NACTIONS,
+	SRT_ACTION_READERS = SRT_NACTIONS, /* of no host step: srt_host_step_wait_readers() */
 } srt_action_t;
 
 /* One host function of a start. It runs its actions in the order of srt_action_t. */
@@ -75,11 +79,12 @@ struct srt_coll_start {
 	uint32_t number;       /* number of the start on the communicator */
 	uint32_t bounce_seqno; /* staged: rounds of the bounce buffers before this start */
 	uint32_t flight;       /* its index in the flight recorder */
-	/* Host functions on streams that still refer to this, and the call that submits it. */
+	/* Host functions on streams, messages, and the call that submits it, that refer to this. */
 	atomic_uint npending;
 	srt_host_step_t *host_steps; /* [coll->nhost_steps] */
 	uint32_t nhost_steps;        /* in use */
 	bool is_open;                /* the last host step is not on the stream yet */
+	srt_ucx_start_t ucx;
 };
 
 /* Which bytes a phase moves. */
@@ -121,6 +126,7 @@ typedef struct srt_chunk {
 struct srt_transport {
 	const char *name;
 	bool maps_sources; /* peers read the sources themselves, which must be SRT_MEM_PEER */
+	bool spans_nodes;  /* its ranks need not share memory: there are no flags */
 	/* The transport records the end of a start by srt_flight_end(). Else a start ends with its
 	 * last host function. */
 	bool records_ends;
@@ -133,7 +139,8 @@ struct srt_transport {
 	/* Also called for a communicator whose creation failed. */
 	void (*destroy)(srt_comm_t *comm);
 	/* Adds the memory that its collectives need, with more than one rank. */
-	void (*plan)(int nranks, const srt_coll_uses_t *uses, srt_coll_memory_t *memory);
+	void (*plan)(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
+		     srt_coll_memory_t *memory);
 
 	/* ---- of a collective */
 	/* What this rank's peers must know to connect: their peer_info[] of this rank. */
@@ -151,6 +158,15 @@ struct srt_transport {
 	/* Announces the start to the other ranks, also a start that moves no bytes. NULL: the entry
 	 * in the shared log is sufficient. */
 	srt_status_t (*announce)(const srt_coll_start_t *start);
+	/* The log of starts; NULL: it is in shared memory. */
+	/* The collective that a rank started under the number `start`, as far as this rank knows.
+	 * */
+	bool (*logged)(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
+	/* srt_start_order_compare() after receiving what other ranks tell of their starts. */
+	bool (*compare)(srt_comm_t *comm, uint32_t start);
+	/* Two ranks started different collectives under the number `start`. Whether this rank
+	 * reports it: all ranks must report the same two. */
+	bool (*may_report)(srt_comm_t *comm, uint32_t start, int one, int other);
 	/* async. Submits all work of a start. */
 	srt_status_t (*start)(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 			      srt_stream_t *stream);
@@ -158,6 +174,12 @@ struct srt_transport {
 	srt_status_t (*wait_readers)(srt_coll_start_t *start, srt_stream_t *stream);
 	/* Called after a start has failed and the communicator is poisoned. */
 	void (*abort_starts)(const srt_coll_t *coll);
+
+	/* ---- of host steps, with more than one rank */
+	/* Runs an action on the stream's thread; blocks. */
+	srt_status_t (*run_action)(srt_coll_start_t *start, srt_action_t action, uint32_t round);
+	/* Whether the action has nothing to do or to wait for. Does not block. */
+	bool (*is_idle)(const srt_coll_start_t *start, srt_action_t action, uint32_t round);
 
 	/* ---- of a round; all async. Only called with more than one rank. */
 	/* Bytes of each owner that one round of the phase moves. */
@@ -171,7 +193,8 @@ struct srt_transport {
 			     const srt_chunk_t *chunk);
 };
 
-extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged, srt_transport_nccl;
+extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged, srt_transport_nccl,
+	srt_transport_ucx;
 
 struct srt_coll {
 	struct srt_coll *next; /* in comm->colls */
@@ -196,16 +219,17 @@ struct srt_coll {
 	size_t most_pair; /* most bytes of messages from one rank to one rank */
 	size_t nbytes;    /* of all owners, or that this rank sends */
 	srt_export_t *own;
-	srt_import_t **imports; /* [size] */
-	srt_view_t *source;     /* [size] all ranks' sources, mapped here; buffer NULL = none */
-	srt_buffer_t *scratch;  /* partial sums of more than 8 ranks, or NULL */
-	srt_bounce_t *bounce;   /* staged: the bounce buffers of its rounds, or NULL */
-	srt_nccl_t *nccl;       /* nccl; else NULL */
-	bool *uniform;          /* nccl: by index of extent, see srt_extents_are_uniform() */
-	bool nccl_sums;         /* nccl: sums are NCCL's own */
-	uint32_t nccl_seqno;    /* nccl: number of the last start in flight */
+	srt_import_t **imports;     /* [size] */
+	srt_view_t *source;         /* [size] all ranks' sources, mapped here; buffer NULL = none */
+	srt_buffer_t *scratch;      /* partial sums of more than 8 ranks, or NULL */
+	srt_bounce_t *bounce;       /* staged: the bounce buffers of its rounds, or NULL */
+	srt_nccl_t *nccl;           /* nccl; else NULL */
+	bool *uniform;              /* nccl: by index of extent, see srt_extents_are_uniform() */
+	bool nccl_sums;             /* nccl: sums are NCCL's own */
+	uint32_t nccl_seqno;        /* nccl: number of the last start in flight */
+	srt_ucx_slots_t *ucx_slots; /* ucx: of its rounds, or NULL */
 	srt_shm_memory_t *memory;
-	srt_shm_flag_t *flags; /* [size][SRT_SHM_NFLAGS], NULL for a single rank */
+	srt_shm_flag_t *flags; /* [size][SRT_SHM_NFLAGS]; NULL for a single rank, and with ucx */
 	uint32_t phase_begin[SRT_MAX_PHASES + 1]; /* rounds; [nphases] = all of a start */
 	uint32_t nrounds;
 	uint32_t epoch; /* of the last start, modulo 2^32 */
@@ -222,6 +246,13 @@ extern const srt_coll_algorithm_t srt_coll_all_gather, srt_coll_reduce_scatter, 
 static inline bool srt_coll_owns(const srt_coll_t *coll, int rank)
 {
 	return coll->owner[rank].nextents > 0;
+}
+
+/* Whether all rounds are counted, also those in which this rank offers or reads nothing: they use
+ * slots in turn. */
+static inline bool srt_coll_counts_rounds(const srt_coll_t *coll)
+{
+	return coll->bounce != NULL || coll->ucx_slots != NULL;
 }
 
 static inline srt_shm_flag_t *srt_coll_flag(const srt_coll_t *coll, int rank, srt_shm_flag_id_t id)
@@ -321,6 +352,8 @@ srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 /* Whether the log shows that a rank started another collective under the number of this start.
  * Poisons the communicator. */
 bool srt_start_order_differs(const srt_coll_start_t *start);
+/* The same for the start with that number. */
+bool srt_start_order_compare(srt_comm_t *comm, uint32_t number);
 
 /* ---- start.c ------------------------------------------------------------------------------ */
 
@@ -329,7 +362,7 @@ bool srt_start_order_differs(const srt_coll_start_t *start);
 void srt_coll_start_hold(srt_coll_start_t *start);
 void srt_coll_start_release(srt_coll_start_t *start, srt_status_t status);
 
-/* ---- shm/host_step.c: the host functions of a start ---------------------------------------- */
+/* ---- host_step.c: the host functions of a start ---------------------------------------- */
 
 /* Adds an action to the open host step, or to a new one. The host step is submitted before the next
  * device work. */

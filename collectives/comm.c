@@ -65,7 +65,8 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 static srt_status_t connect_ranks(srt_comm_t *comm)
 {
 	SRT_TRY(srt_comm_choose_transport(comm));
-	SRT_TRY(srt_shm_create(comm));
+	if (!comm->transport->spans_nodes)
+		SRT_TRY(srt_shm_create(comm));
 	return comm->transport->create != NULL ? comm->transport->create(comm) : SRT_OK;
 }
 

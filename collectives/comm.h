@@ -66,21 +66,29 @@ struct srt_comm {
 	srt_export_t *exports;
 	srt_import_t *imports;
 	const srt_transport_t *transport;
-	srt_shm_t *shm;          /* NULL for a single rank */
+	srt_shm_t *shm;          /* NULL for a single rank, and with ucx */
 	srt_bounce_t *bounce[2]; /* staged: by srt_bounce_kind_t; NULL = not in use */
 	uint32_t nbounce;        /* bounce buffers created so far */
 	srt_flight_t *flight;    /* the last calls and the waits */
 	bool is_world;
-	bool may_stage;         /* nccl: staged if NCCL does not work */
-	bool fast;              /* nccl: NCCL may sum, as all ranks' numerics mode is fast */
-	size_t driver_overhead; /* nccl: bytes of device memory that NCCL may allocate later */
-	srt_nccl_t *nccl;       /* nccl; else NULL */
+	bool may_stage;           /* nccl: staged if NCCL does not work */
+	bool fast;                /* nccl: NCCL may sum, as all ranks' numerics mode is fast */
+	size_t driver_overhead;   /* nccl: bytes of device memory that NCCL may allocate later */
+	srt_nccl_t *nccl;         /* nccl; else NULL */
+	struct srt_ucx_comm *ucx; /* ucx; else NULL */
 };
 
 static inline bool srt_comm_poisoned(const srt_comm_t *comm)
 {
 	return atomic_load_explicit(&((srt_comm_t *)(uintptr_t)comm)->poison,
 				    memory_order_acquire) != SRT_OK;
+}
+
+/* Whether a wait spins shortly before it sleeps. Without a core for each rank of the node, spinning
+ * would take the core that a peer needs. */
+static inline bool srt_comm_spins(const srt_comm_t *comm)
+{
+	return comm->bootstrap->local_size <= comm->bootstrap->ncores;
 }
 
 /* The rank's number in the world. */
@@ -144,9 +152,6 @@ void srt_comm_delist(srt_comm_t *comm);
 
 /* ---- bootstrap/oob.c: blocking, collective; `what` is for messages -------------------------- */
 
-/* Whether its ranks are on more than one node. Local. */
-bool srt_comm_spans_nodes(const srt_comm_t *comm);
-
 /* srt_comm_oob_allgather() with `what`. */
 srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,
 					size_t nbytes, void *recv);
@@ -183,6 +188,8 @@ void srt_wait_warn(const srt_comm_t *comm, const char *what, double waited_s);
 /* Collective: sets comm->transport, may_stage, fast and driver_overhead from the capabilities of
  * all ranks' devices. */
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
+/* Whether its ranks are on more than one node. Local. */
+bool srt_comm_spans_nodes(const srt_comm_t *comm);
 /* Whether collectives read the peers' source buffers themselves. */
 bool srt_comm_zero_copy(const srt_comm_t *comm);
 

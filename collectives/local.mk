@@ -50,6 +50,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/flight.h \
 	collectives/flight_file.c \
 	collectives/groups.c \
+	collectives/host_step.c \
 	collectives/import_cache.c \
 	collectives/mesh.c \
 	collectives/mesh.h \
@@ -58,9 +59,9 @@ libshardrt_core_la_SOURCES += \
 	collectives/shm/call_log.c \
 	collectives/shm/control.c \
 	collectives/shm/control.h \
+	collectives/shm/flag_actions.c \
 	collectives/shm/flags.c \
 	collectives/shm/flags.h \
-	collectives/shm/host_step.c \
 	collectives/shm/memory.c \
 	collectives/shm/waits.c \
 	collectives/start.c \
@@ -76,4 +77,24 @@ libshardrt_core_la_SOURCES += \
 	collectives/transports/nccl/watchdog.c \
 	collectives/transports/staged/bounce.c \
 	collectives/transports/staged/bounce.h \
-	collectives/transports/staged/transport.c
+	collectives/transports/staged/transport.c \
+	collectives/transports/ucx/ucx.h \
+	collectives/wait.c \
+	collectives/wait.h
+
+if HAVE_UCX
+libshardrt_core_la_SOURCES += \
+	collectives/transports/ucx/drive.c \
+	collectives/transports/ucx/endpoints.c \
+	collectives/transports/ucx/internal.h \
+	collectives/transports/ucx/library.c \
+	collectives/transports/ucx/library.h \
+	collectives/transports/ucx/messages.c \
+	collectives/transports/ucx/order.c \
+	collectives/transports/ucx/rounds.c \
+	collectives/transports/ucx/slots.c \
+	collectives/transports/ucx/transport.c \
+	collectives/transports/ucx/worker.c
+else
+libshardrt_core_la_SOURCES += collectives/transports/ucx/absent.c
+endif

@@ -13,10 +13,12 @@
 typedef struct capabilities {
 	int32_t peer_memory;
 	int32_t wraps_host;
+	int32_t host_memory;
 	int32_t fast;        /* numerics */
 	int32_t preference;  /* SHARDRT_COLLECTIVES, a preference_t */
 	int32_t has_table;   /* the backend has a table of collectives */
 	int32_t has_library; /* its library is usable: the fields below are set */
+	int32_t has_ucx;
 	uint32_t library_version;
 	unsigned char device_id[16];
 	uint64_t driver_overhead;
@@ -25,6 +27,7 @@ typedef struct capabilities {
 	char peer_kind[16];
 	char library_name[16];
 	char reason[192]; /* why it is not usable */
+	char ucx_reason[192];
 } capabilities_t;
 
 typedef enum preference {
@@ -32,10 +35,39 @@ typedef enum preference {
 	PREFER_SHM,
 	PREFER_STAGED,
 	PREFER_NCCL,
+	PREFER_UCX,
 	NPREFERENCES,
 } preference_t;
 
-static const char *const preference_names[] = { "auto", "shm", "staged", "nccl" };
+static const char *const preference_names[] = { "auto", "shm", "staged", "nccl", "ucx" };
+
+/* The lowest rank whose preference is in the set of bits, or -1. */
+static int find_preference(const srt_comm_t *comm, const capabilities_t *all, unsigned set)
+{
+	for (int r = 0; r < comm->size; r++) {
+		if ((set >> all[r].preference & 1) != 0)
+			return r;
+	}
+	return -1;
+}
+
+/* Fails if a rank prefers `preference` and another one something in the set of bits. */
+static srt_status_t check_preferences(const srt_comm_t *comm, const capabilities_t *all,
+				      preference_t preference, unsigned set)
+{
+	const int requested_by = find_preference(comm, all, 1u << preference);
+	const int refused_by = find_preference(comm, all, set);
+
+	if (requested_by < 0 || refused_by < 0)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_MISMATCH,
+			"communicator \"%s\": SHARDRT_COLLECTIVES is %s on rank %d and %s on rank "
+			"%d; set the same everywhere",
+			comm->name, preference_names[preference], comm->world_rank[requested_by],
+			preference_names[all[refused_by].preference], comm->world_rank[refused_by]);
+}
+
+/* ---- nccl ---------------------------------------------------------------------------------- */
 
 /* Why the ranks cannot use NCCL together; "": they can. */
 static void explain_not_nccl(const srt_comm_t *comm, const capabilities_t *all, char *why, size_t n)
@@ -67,21 +99,11 @@ static void explain_not_nccl(const srt_comm_t *comm, const capabilities_t *all, 
 static srt_status_t choose_nccl(srt_comm_t *comm, const capabilities_t *all)
 {
 	char why[320];
-	int requested_by = -1, refused_by = -1;
+	const unsigned others = 1u << PREFER_SHM | 1u << PREFER_STAGED;
+	const int requested_by = find_preference(comm, all, 1u << PREFER_NCCL);
+	const int refused_by = find_preference(comm, all, others);
 
-	for (int r = comm->size - 1; r >= 0; r--) {
-		requested_by = all[r].preference == PREFER_NCCL ? r : requested_by;
-		refused_by = all[r].preference == PREFER_SHM || all[r].preference == PREFER_STAGED ?
-				     r :
-				     refused_by;
-	}
-	if (requested_by >= 0 && refused_by >= 0)
-		return srt_fail(SRT_ERR_MISMATCH,
-				"communicator \"%s\": SHARDRT_COLLECTIVES is nccl on rank %d and "
-				"%s on rank %d; set the same everywhere",
-				comm->name, comm->world_rank[requested_by],
-				preference_names[all[refused_by].preference],
-				comm->world_rank[refused_by]);
+	SRT_TRY(check_preferences(comm, all, PREFER_NCCL, others));
 	if (refused_by >= 0 || !comm->is_world)
 		return SRT_OK;
 	explain_not_nccl(comm, all, why, sizeof(why));
@@ -104,6 +126,8 @@ static srt_status_t choose_nccl(srt_comm_t *comm, const capabilities_t *all)
 	}
 	return SRT_OK;
 }
+
+/* ---- staged, zero copy ----------------------------------------------------------------------- */
 
 /* Why collectives must be staged; "": they need not be. */
 static void explain_staged(const srt_comm_t *comm, const capabilities_t *all, char *why, size_t n)
@@ -159,10 +183,84 @@ static srt_status_t check_slots(const srt_comm_t *comm, const capabilities_t *al
 	return SRT_OK;
 }
 
+/* ---- ucx ------------------------------------------------------------------------------------- */
+
+bool srt_comm_spans_nodes(const srt_comm_t *comm)
+{
+	const uint16_t *node_of = comm->bootstrap->node_of;
+
+	for (int r = 1; node_of != NULL && r < comm->size; r++) {
+		if (node_of[comm->world_rank[r]] != node_of[comm->world_rank[0]])
+			return true;
+	}
+	return false;
+}
+
+/* The ranks are on several nodes, and something else than UCX was asked for. */
+static srt_status_t fail_nodes(const srt_comm_t *comm, const capabilities_t *all, int refused_by)
+{
+	const uint16_t *node_of = comm->bootstrap->node_of;
+	int other = 1;
+
+	while (node_of[comm->world_rank[other]] == node_of[comm->world_rank[0]])
+		other++;
+	return srt_fail(
+		SRT_ERR_UNSUPPORTED,
+		"communicator \"%s\": SHARDRT_COLLECTIVES=%s (rank %d) cannot be used: ranks "
+		"%d and %d are on different nodes, and only ucx connects nodes; set it to "
+		"auto or ucx",
+		comm->name, preference_names[all[refused_by].preference],
+		comm->world_rank[refused_by], comm->world_rank[0], comm->world_rank[other]);
+}
+
+/* Fails if a rank cannot use UCX. */
+static srt_status_t check_ucx(const srt_comm_t *comm, const capabilities_t *all)
+{
+	for (int r = 0; r < comm->size; r++) {
+		const int rank = comm->world_rank[r];
+
+		if (!all[r].has_ucx)
+			return srt_fail(
+				SRT_ERR_UNSUPPORTED,
+				"communicator \"%s\": its collectives need UCX (%s), which rank "
+				"%d cannot use: %s",
+				comm->name,
+				srt_comm_spans_nodes(comm) ? "its ranks are on several nodes" :
+							     "SHARDRT_COLLECTIVES=ucx",
+				rank, all[r].ucx_reason);
+		if (!all[r].host_memory && !all[r].wraps_host)
+			return srt_fail(
+				SRT_ERR_UNSUPPORTED,
+				"communicator \"%s\": device %s of rank %d cannot copy to and "
+				"from host memory, from which UCX sends",
+				comm->name, all[r].device, rank);
+	}
+	return SRT_OK;
+}
+
+static srt_status_t choose_ucx(srt_comm_t *comm, const capabilities_t *all)
+{
+	const unsigned others = 1u << PREFER_SHM | 1u << PREFER_STAGED | 1u << PREFER_NCCL;
+	const int refused_by = find_preference(comm, all, others);
+	const bool spans_nodes = srt_comm_spans_nodes(comm);
+
+	SRT_TRY(check_preferences(comm, all, PREFER_UCX, others));
+	if (!spans_nodes && find_preference(comm, all, 1u << PREFER_UCX) < 0)
+		return SRT_OK;
+	if (refused_by >= 0)
+		return fail_nodes(comm, all, refused_by);
+	SRT_TRY(check_ucx(comm, all));
+	comm->transport = &srt_transport_ucx;
+	return check_slots(comm, all);
+}
+
 static srt_status_t choose_transport(srt_comm_t *comm, const capabilities_t *all)
 {
 	char why[512];
 
+	SRT_TRY(choose_ucx(comm, all));
+	if (comm->transport == &srt_transport_ucx)
+		return SRT_OK;
 	SRT_TRY(choose_nccl(comm, all));
 	if (comm->transport == &srt_transport_nccl)
 		return check_slots(comm, all);
@@ -174,17 +272,35 @@ static srt_status_t choose_transport(srt_comm_t *comm, const capabilities_t *all
 	return check_staging(comm, all, why);
 }
 
+static preference_t get_preference(void)
+{
+	const char *text = srt_config_string("SHARDRT_COLLECTIVES");
+
+	for (int w = 0; w < NPREFERENCES; w++) {
+		if (strcmp(text, preference_names[w]) == 0)
+			return (preference_t)w;
+	}
+	return PREFER_AUTO;
+}
+
+/* Loads UCX if it may be needed. */
+static void probe_ucx(const srt_comm_t *comm, capabilities_t *mine)
+{
+	if (mine->preference != PREFER_UCX && !srt_comm_spans_nodes(comm))
+		snprintf(mine->ucx_reason, sizeof(mine->ucx_reason),
+			 "SHARDRT_COLLECTIVES is not ucx on this rank; set the same everywhere");
+	else if (srt_ucx_probe() != SRT_OK)
+		snprintf(mine->ucx_reason, sizeof(mine->ucx_reason), "%.191s", srt_last_error());
+	else
+		mine->has_ucx = 1;
+}
+
 /* Probes this rank's library for collectives. */
 static void probe_nccl(const srt_device_t *device, capabilities_t *mine)
 {
 	const srt_backend_comm_ops_t *ops = device->backend->comm;
-	const char *text = srt_config_string("SHARDRT_COLLECTIVES");
 	srt_comm_description_t description = { 0 };
 
-	for (int w = 0; w < NPREFERENCES; w++) {
-		if (strcmp(text, preference_names[w]) == 0)
-			mine->preference = w;
-	}
 	if (ops == NULL) {
 		snprintf(mine->reason, sizeof(mine->reason),
 			 "backend %s has no library for collectives", device->backend->name);
@@ -192,7 +308,7 @@ static void probe_nccl(const srt_device_t *device, capabilities_t *mine)
 	}
 	snprintf(mine->library_name, sizeof(mine->library_name), "%s", ops->name);
 	mine->has_table = 1;
-	if (mine->preference == PREFER_SHM || mine->preference == PREFER_STAGED)
+	if (mine->preference != PREFER_AUTO && mine->preference != PREFER_NCCL)
 		return;
 	mine->has_library = ops->probe(device->impl, &description) == SRT_OK;
 	if (!mine->has_library)
@@ -207,6 +323,8 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	const srt_device_t *device = comm->device;
 	capabilities_t mine = {
 		.peer_memory = device->caps.peer_memory,
+		.host_memory = device->caps.host_memory,
+		.preference = get_preference(),
 		.wraps_host = device->backend->mem->wrap_host != NULL,
 		.fast = device->numerics == SRT_NUMERICS_FAST,
 		.slot_nbytes = srt_staging_slot_nbytes(comm->size),
@@ -221,6 +339,7 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	snprintf(mine.device, sizeof(mine.device), "%.63s", device->caps.name);
 	snprintf(mine.peer_kind, sizeof(mine.peer_kind), "%.15s", device->caps.peer_kind);
 	probe_nccl(device, &mine);
+	probe_ucx(comm, &mine);
 	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), "comparing devices");
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -230,6 +349,9 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 		all[r].peer_kind[sizeof(all[r].peer_kind) - 1] = '\0';
 		all[r].library_name[sizeof(all[r].library_name) - 1] = '\0';
 		all[r].reason[sizeof(all[r].reason) - 1] = '\0';
+		all[r].ucx_reason[sizeof(all[r].ucx_reason) - 1] = '\0';
+		if (all[r].preference < 0 || all[r].preference >= NPREFERENCES)
+			all[r].preference = PREFER_AUTO;
 	}
 	if (status == SRT_OK)
 		status = choose_transport(comm, all);
@@ -259,5 +381,5 @@ void srt_coll_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *us
 		.maps_sources = transport->maps_sources,
 	};
 	if (nranks > 1 && transport->plan != NULL)
-		transport->plan(nranks, uses, memory);
+		transport->plan(comm, nranks, uses, memory);
 }

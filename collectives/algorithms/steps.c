@@ -27,8 +27,7 @@ static srt_status_t offer_round(srt_coll_start_t *start, uint32_t round, srt_str
 
 	if (coll->comm->size == 1)
 		return SRT_OK;
-	/* All ranks count the rounds of bounce buffers. */
-	if (coll->bounce == NULL && !any_reads(coll, srt_coll_phase(coll, round), false))
+	if (!srt_coll_counts_rounds(coll) && !any_reads(coll, srt_coll_phase(coll, round), false))
 		return SRT_OK;
 	SRT_TRY(coll->transport->offer(start, round, stream));
 	return srt_host_step_add(start, SRT_ACTION_PUBLISH, round, stream);
@@ -53,10 +52,10 @@ static srt_status_t release_round(srt_coll_start_t *start, uint32_t round, srt_s
 
 	if (coll->comm->size == 1)
 		return SRT_OK;
-	/* Without bounce buffers a start has one release, after its last round. */
+	/* Without slots a start has one release, after its last round. */
 	for (int r = 0; r < coll->comm->size; r++)
 		reads = reads || (r != me && srt_coll_reads(coll, me, r));
-	if (coll->bounce == NULL && (!reads || round + 1 < coll->nrounds))
+	if (!srt_coll_counts_rounds(coll) && (!reads || round + 1 < coll->nrounds))
 		return SRT_OK;
 	return srt_host_step_add(start, SRT_ACTION_RELEASE, round, stream);
 }

@@ -19,6 +19,7 @@
 #include "collectives/bootstrap/root.h"
 #include "collectives/bootstrap/wire.h"
 #include "collectives/flight.h"
+#include "collectives/transports/ucx/ucx.h"
 
 /* How long a collective that this rank destroys may still wait for other ranks. */
 #define CLOSE_S 0.5
@@ -339,6 +340,7 @@ void srt_bootstrap_release(srt_bootstrap_t *b)
 {
 	if (atomic_fetch_sub(&b->nholders, 1) > 1)
 		return;
+	srt_ucx_worker_destroy(b->ucx);
 	srt_control_free(b->control);
 	free(b->node_of);
 	pthread_mutex_destroy(&b->mutex);

@@ -34,6 +34,7 @@ struct srt_bootstrap {
 	double timeout_s;
 	double close_s; /* longest wait for other ranks of a collective that is being destroyed */
 	int launcher;   /* connection that shows shardrun that this rank is in the job; -1 = none */
+	struct srt_ucx_worker *ucx;     /* of this process, or NULL; transports/ucx/ */
 	srt_control_channel_t *control; /* NULL for a single rank */
 	srt_wait_t *waits; /* [world_size], shared with the world communicator's memory; or NULL */
 	srt_flight_file_t *flight; /* the file of the flight recorder, or NULL */

@@ -37,8 +37,6 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 	}
 	shm->mismatch =
 		(srt_shm_mismatch_t *)(void *)(shm->log_memory->base + log_nbytes + waits_nbytes);
-	/* Without a core for each rank, spinning would take the core that a peer needs. */
-	shm->spin = comm->bootstrap->local_size <= comm->bootstrap->ncores;
 	comm->shm = shm;
 	return SRT_OK;
 }

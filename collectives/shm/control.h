@@ -51,7 +51,6 @@ struct srt_shm {
 	srt_shm_memory_t *log_memory;
 	srt_shm_memory_t *slots; /* flags of the next collectives, or NULL */
 	size_t next_slot, nslots;
-	bool spin; /* there is a core for each rank: spin shortly before sleeping */
 };
 
 /* ---- memory.c: zeroed shared memory; collective ------------------------------------------- */

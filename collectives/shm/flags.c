@@ -1,28 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Waiting for flags. A wait spins shortly if there is a core for each rank, and then sleeps on the
- * flag in short slices. After each slice it checks the reasons to give up: the communicator's
- * poison (a death, an abort, a failure of another rank), a peer that has left, a peer that started
- * another collective under this number, the deadline, which is soon if this rank destroys the
- * collective. A rank that finds one poisons the
- * communicator, so that all later waits fail at once.
+ * flag in short slices. Before each slice it checks whether a peer has left and the other reasons
+ * to give up (collectives/wait.h).
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "collectives/shm/flags.h"
+#include "collectives/wait.h"
 
 #define SPINS 2000
-#define SLICE_S 0.01
-
-static inline void cpu_relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield");
-#endif
-}
 
 static srt_shm_flag_t *flag_of(const srt_flag_wait_t *w, int rank)
 {
@@ -52,9 +39,10 @@ bool srt_flag_wait_is_complete(const srt_flag_wait_t *w)
 	return true;
 }
 
-/* Lists the ranks that have not set their flag, "1, 3". Returns how many they are. */
-static int list_late_ranks(const srt_flag_wait_t *w, char *list, size_t nbytes)
+/* The ranks that have not set their flag. */
+static int list_late(const void *arg, char *list, size_t nbytes)
 {
+	const srt_flag_wait_t *w = arg;
 	const srt_comm_t *comm = w->start->coll->comm;
 	size_t n = 0;
 	int late = 0;
@@ -103,58 +91,18 @@ static int record_wait(const srt_flag_wait_t *w, int slot, double since)
 	return srt_flight_wait(comm->flight, slot, &record, w->start->coll->name);
 }
 
-/* The collective is being destroyed. */
-static void poison_destroyed(const srt_flag_wait_t *w)
-{
-	const srt_coll_t *coll = w->start->coll;
-	char list[128];
-	int late = list_late_ranks(w, list, sizeof(list));
-
-	srt_comm_poison(coll->comm, SRT_ERR_ABORTED, true,
-			"%s while %s of \"%s\" waited for rank%s %s", coll->closing_text,
-			coll->algorithm->name, coll->name, late == 1 ? "" : "s", late ? list : "?");
-}
-
-/* The deadline has passed. */
-static void poison_late(const srt_flag_wait_t *w, double waited_s)
-{
-	const srt_coll_t *coll = w->start->coll;
-	srt_comm_t *comm = coll->comm;
-	char list[128], stopped[160];
-	int late = list_late_ranks(w, list, sizeof(list));
-
-	srt_wait_list_stopped(comm, stopped, sizeof(stopped));
-	srt_comm_poison(
-		comm, SRT_ERR_TIMEOUT, true,
-		"%s of \"%s\": rank %d gave up after %.3g s (SHARDRT_TIMEOUT): rank%s %s did not "
-		"%s it%s",
-		coll->algorithm->name, coll->name, comm->world_rank[comm->rank], waited_s,
-		late == 1 ? "" : "s", late ? list : "?",
-		w->id == SRT_SHM_RELEASE ? "finish" : "reach", stopped);
-}
-
-srt_status_t srt_flag_wait_fail(const srt_coll_start_t *start, double since)
-{
-	double waited_s = since > 0 ? srt_awake_s() - since : 0;
-
-	return srt_comm_fail(start->coll->comm, waited_s, "%s of \"%s\"",
-			     start->coll->algorithm->name, start->coll->name);
-}
-
 /* Waits by sleeping. *slot: of the wait's record. */
 static srt_status_t sleep_until_set(const srt_flag_wait_t *w, int rank, int *slot)
 {
 	srt_comm_t *comm = w->start->coll->comm;
 	srt_shm_flag_t *flag = flag_of(w, rank);
-	double since = srt_awake_s(), timeout_s = comm->bootstrap->timeout_s;
-	double closing_since = 0, recorded_since = srt_now_s();
-	bool warned = false;
-	char what[160];
+	const double recorded_since = srt_now_s();
+	srt_wait_checks_t checks;
 
-	snprintf(what, sizeof(what), "%s of \"%s\"", w->start->coll->algorithm->name,
-		 w->start->coll->name);
+	srt_wait_begin(&checks, w->start, list_late, w,
+		       w->id == SRT_SHM_RELEASE ? "finish" : "reach");
 	for (;;) {
-		double waited_s;
+		double slice_s = 0;
 
 		/* Read the state before the flag: a rank may set its flag and then leave. */
 		srt_peer_state_t state =
@@ -168,26 +116,8 @@ static srt_status_t sleep_until_set(const srt_flag_wait_t *w, int rank, int *slo
 				return SRT_OK;
 			srt_comm_poison_left(comm, rank);
 		}
-		if (srt_comm_poisoned(comm))
-			return srt_flag_wait_fail(w->start, since);
-		(void)srt_start_order_differs(w->start);
-		waited_s = srt_awake_s() - since;
-		if (closing_since == 0 && atomic_load(&w->start->coll->is_closing))
-			closing_since = srt_awake_s();
-		if (closing_since > 0 && srt_awake_s() - closing_since >= comm->bootstrap->close_s)
-			poison_destroyed(w);
-		if (!warned && waited_s >= srt_wait_warn_s(comm)) {
-			warned = true;
-			srt_wait_warn(comm, what, waited_s);
-		}
-		if (waited_s >= timeout_s)
-			poison_late(w, waited_s);
-		if (srt_comm_poisoned(comm))
-			return srt_flag_wait_fail(w->start, since);
-		/* Again each time: another stream's wait may have replaced it. */
-		srt_wait_publish(comm, what);
-		srt_shm_wait_flag(flag, w->value,
-				  timeout_s - waited_s < SLICE_S ? timeout_s - waited_s : SLICE_S);
+		SRT_TRY(srt_wait_check(&checks, &slice_s));
+		srt_shm_wait_flag(flag, w->value, slice_s);
 	}
 }
 
@@ -198,11 +128,11 @@ static srt_status_t wait_flag(const srt_flag_wait_t *w, int rank)
 	int slot = -1;
 
 	if (srt_comm_poisoned(w->start->coll->comm))
-		return srt_flag_wait_fail(w->start, 0);
+		return srt_wait_fail(w->start, 0);
 	if (srt_shm_flag_reached(flag, w->value))
 		return SRT_OK;
-	for (int i = 0; w->start->coll->comm->shm->spin && i < SPINS; i++) {
-		cpu_relax();
+	for (int i = 0; srt_comm_spins(w->start->coll->comm) && i < SPINS; i++) {
+		srt_wait_relax();
 		if (srt_shm_flag_reached(flag, w->value))
 			return SRT_OK;
 	}

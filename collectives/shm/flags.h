@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting for flags of other ranks (shm/control.h). Used by the host steps of starts
- * (shm/host_step.c) and by the NCCL transport, on threads that may block.
+ * Waiting for flags of other ranks (shm/control.h). Used by the actions of host
+ * steps (shm/flag_actions.c) and by the NCCL transport, on threads that may block.
  */
 #ifndef SRT_COLLECTIVES_SHM_FLAGS_H
 #define SRT_COLLECTIVES_SHM_FLAGS_H
@@ -31,8 +31,8 @@ bool srt_flag_wait_is_complete(const srt_flag_wait_t *wait);
 /* Waits for the flag `id` of all other ranks. */
 srt_status_t srt_flag_wait_all(const srt_coll_start_t *start, srt_shm_flag_t *flags,
 			       srt_shm_flag_id_t id, uint32_t value);
-/* The communicator's poison as an error that names the collective; `since`: when the wait began, 0
- * if it did not. */
-srt_status_t srt_flag_wait_fail(const srt_coll_start_t *start, double since);
+/* Slots of srt_transport_t. */
+srt_status_t srt_flag_run_action(srt_coll_start_t *start, srt_action_t action, uint32_t round);
+bool srt_flag_action_is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_t round);
 
 #endif

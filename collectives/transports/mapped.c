@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "collectives/collective.h"
+#include "collectives/shm/flags.h"
 
 /* The offset of the source in its buffer, in bytes. */
 static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *desc)
@@ -158,6 +159,8 @@ const srt_transport_t srt_transport_zero_copy = {
 	.disconnect = unmap_sources,
 	.start = srt_step_submit_phases,
 	.wait_readers = srt_host_step_wait_readers,
+	.run_action = srt_flag_run_action,
+	.is_idle = srt_flag_action_is_idle,
 	.round_nbytes = get_round_nbytes,
 	.offer = offer_source,
 	.acquire = acquire_source,

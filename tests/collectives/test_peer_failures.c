@@ -77,7 +77,15 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
 static void await_rank(const srt_coll_t *coll, int rank)
 {
 	const srt_shm_flag_t *flags = coll->nccl ? coll->comm->nccl->progress : coll->flags;
+	uint32_t id;
 
+	/* With ucx a rank that waits for long tells the late ranks. */
+	while (flags == NULL && !coll->comm->transport->logged(coll->comm, rank, 1, &id)) {
+		(void)coll->comm->transport->compare(coll->comm, 1);
+		sleep_ms(1);
+	}
+	if (flags == NULL)
+		return;
 	while (!srt_shm_flag_reached(&flags[(size_t)rank * SRT_SHM_NFLAGS + SRT_SHM_PUBLISH], 1))
 		sleep_ms(1);
 }

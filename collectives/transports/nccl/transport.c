@@ -177,8 +177,10 @@ static void destroy_comm(srt_comm_t *comm)
 	srt_nccl_destroy(comm->nccl);
 }
 
-static void plan_memory(int nranks, const srt_coll_uses_t *uses, srt_coll_memory_t *memory)
+static void plan_memory(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
+			srt_coll_memory_t *memory)
 {
+	(void)comm;
 	if (uses->sums)
 		memory->scratch += srt_nccl_scratch_nbytes(nranks);
 }

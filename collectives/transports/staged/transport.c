@@ -13,6 +13,7 @@
  * peers' slots.
  */
 #include "collectives/collective.h"
+#include "collectives/shm/flags.h"
 
 #define PART_ALIGN ((size_t)64)
 
@@ -21,10 +22,12 @@ static srt_bounce_kind_t bounce_kind(const srt_coll_algorithm_t *algorithm)
 	return algorithm->reduces ? SRT_BOUNCE_SUM : SRT_BOUNCE_COPY;
 }
 
-static void plan_memory(int nranks, const srt_coll_uses_t *uses, srt_coll_memory_t *memory)
+static void plan_memory(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
+			srt_coll_memory_t *memory)
 {
 	const bool has[] = { [SRT_BOUNCE_COPY] = uses->copies, [SRT_BOUNCE_SUM] = uses->sums };
 
+	(void)comm;
 	for (int kind = SRT_BOUNCE_COPY; kind <= SRT_BOUNCE_SUM; kind++) {
 		if (!has[kind])
 			continue;
@@ -172,6 +175,8 @@ const srt_transport_t srt_transport_staged = {
 	.connect = acquire_bounce,
 	.disconnect = release_bounce,
 	.start = start_rounds,
+	.run_action = srt_flag_run_action,
+	.is_idle = srt_flag_action_is_idle,
 	.round_nbytes = get_round_nbytes,
 	.offer = offer_chunks,
 	.acquire = acquire_chunk,

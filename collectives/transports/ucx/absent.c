@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The UCX transport of a library that is built without UCX: it is never chosen. */
+#include "collectives/collective.h"
+
+const srt_transport_t srt_transport_ucx = { .name = "ucx" };
+
+srt_status_t srt_ucx_probe(void)
+{
+	return srt_fail(SRT_ERR_UNSUPPORTED, "this library is built without UCX; configure it "
+					     "--with-ucx (Debian: libucx-dev)");
+}
+
+void srt_ucx_worker_destroy(struct srt_ucx_worker *worker)
+{
+	(void)worker;
+}

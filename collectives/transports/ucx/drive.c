@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Driving the worker. A thread that waits drives it: it spins shortly if there is a core for each
+ * rank, and then sleeps until the worker has events, in short slices before which it checks the
+ * reasons to give up (collectives/wait.h). Of several threads that wait, one drives, and the others
+ * sleep on a condition. If no thread waits while sends are pending, the worker's own thread drives;
+ * else that thread sleeps.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "collectives/transports/ucx/internal.h"
+#include "collectives/wait.h"
+
+#define SPINS 2000
+/* Longest sleep of the worker's thread while sends are pending. */
+#define THREAD_SLICE_S 0.01
+/* When a wait first tells the late ranks what it waits in, and how often again. */
+#define TELL_S 0.05
+#define TELL_AGAIN_S 1.0
+
+/* A wait of srt_ucx_wait(). */
+typedef struct message_wait {
+	srt_coll_start_t *start;
+	srt_ucx_event_t event;
+	uint32_t value;
+} message_wait_t;
+
+static bool has_reached(uint32_t have, uint32_t value)
+{
+	return (int32_t)(have - value) >= 0;
+}
+
+bool srt_ucx_happened(const srt_coll_start_t *start, srt_ucx_event_t event, uint32_t value)
+{
+	const srt_ucx_start_t *s = &start->ucx;
+	const srt_ucx_slots_t *slots = start->coll->ucx_slots;
+
+	switch (event) {
+	case SRT_UCX_RECEIVED:
+		return s->nrecvs[value % 2] == 0;
+	case SRT_UCX_SENT:
+		return s->nsends[value % 2] == 0;
+	case SRT_UCX_PHASE_SENT:
+		return s->phase_sends[value] == 0;
+	case SRT_UCX_ALL_SENT:
+		return s->npublished >= s->npublish && s->nsends[0] + s->nsends[1] == 0;
+	case SRT_UCX_RELEASED:
+		return has_reached(slots->nreleased, value);
+	case SRT_UCX_PUBLISHED:
+		return has_reached(slots->npublished, value);
+	case SRT_UCX_SLOT_SENT:
+		return slots->nusing[value % SRT_STAGING_NSLOTS] == 0;
+	}
+	return true;
+}
+
+/* Whether the wait is for a message: a receive, or a send to a peer. */
+static bool waits_for(const message_wait_t *w, const srt_ucx_op_t *op)
+{
+	return op->is_send != (w->event == SRT_UCX_RECEIVED);
+}
+
+/* Called without the mutex. */
+static int list_late(const void *arg, char *list, size_t nbytes)
+{
+	const message_wait_t *w = arg;
+	const srt_comm_t *comm = w->start->coll->comm;
+	srt_ucx_worker_t *worker = comm->ucx->worker;
+	size_t n = 0;
+	int late = 0;
+
+	list[0] = '\0';
+	srt_ucx_lock(worker);
+	for (int r = 0; r < comm->size; r++) {
+		const srt_ucx_op_t *op = w->start->ucx.ops;
+
+		while (op != NULL && (op->peer != r || !waits_for(w, op)))
+			op = op->next;
+		if (op == NULL)
+			continue;
+		if (n + 8 < nbytes)
+			n += (size_t)snprintf(list + n, nbytes - n, "%s%d", late ? ", " : "",
+					      comm->world_rank[r]);
+		late++;
+	}
+	srt_ucx_unlock(worker);
+	return late;
+}
+
+/* ---- progress ------------------------------------------------------------------------------ */
+
+void srt_ucx_notify(srt_ucx_worker_t *w)
+{
+	pthread_cond_broadcast(&w->changed);
+	if (w->driving)
+		(void)w->ucx->ucp_worker_signal(w->worker);
+}
+
+/* Called with the mutex held: makes progress until there is none. */
+static void progress(srt_ucx_worker_t *w)
+{
+	const uint64_t before = w->nevents;
+
+	while (w->ucx->ucp_worker_progress(w->worker) != 0)
+		continue;
+	if (w->nevents != before && w->nwaiting > 1)
+		srt_ucx_notify(w);
+}
+
+void srt_ucx_drive_for(srt_ucx_worker_t *w, const uint32_t *pending, double seconds)
+{
+	const double since = srt_awake_s();
+
+	do {
+		progress(w);
+	} while (pending != NULL && *pending != 0 && srt_awake_s() - since < seconds);
+}
+
+/* Sleeps until the worker has events, at most `seconds`. Called with the mutex held, and without it
+ * while it sleeps. */
+static void sleep_on_worker(srt_ucx_worker_t *w, double seconds)
+{
+	struct pollfd events = { .fd = w->efd, .events = POLLIN };
+
+	/* Busy: there are events already. */
+	if (w->ucx->ucp_worker_arm(w->worker) != UCS_OK)
+		return;
+	srt_ucx_unlock(w);
+	(void)poll(&events, 1, (int)(seconds * 1000) + 1);
+	srt_ucx_lock(w);
+}
+
+/* ---- waits --------------------------------------------------------------------------------- */
+
+/* The world ranks of the messages that the wait is for; a rank that has left does not receive any
+ * more. Called with the mutex held. Returns a rank that has left or whose connection is lost and of
+ * which a receive is expected, or -1. */
+static int find_gone(const message_wait_t *w)
+{
+	const srt_comm_t *comm = w->start->coll->comm;
+	srt_ucx_worker_t *worker = comm->ucx->worker;
+
+	for (const srt_ucx_op_t *op = w->start->ucx.ops, *next; op != NULL; op = next) {
+		const int world_rank = comm->world_rank[op->peer];
+		const bool left = srt_control_peer_state(comm->bootstrap->control, world_rank) ==
+				  SRT_PEER_LEFT;
+
+		next = op->next;
+		if (!waits_for(w, op))
+			continue;
+		if (!op->is_send && (left || worker->endpoints[world_rank].failure != UCS_OK))
+			return op->peer;
+		if (op->is_send && left) {
+			srt_ucx_close_endpoint(worker, world_rank);
+			return -1;
+		}
+	}
+	return -1;
+}
+
+/* A message has failed: waits for the news of a death, and poisons without it. Called without the
+ * mutex. */
+static void check_failure(const message_wait_t *w)
+{
+	srt_comm_t *comm = w->start->coll->comm;
+	srt_ucx_start_t *s = &w->start->ucx;
+	const int rank = s->failed_rank;
+	bool left;
+
+	if (rank < 0 || s->failure == NULL)
+		return;
+	left = srt_control_peer_state(comm->bootstrap->control, comm->world_rank[rank]) ==
+	       SRT_PEER_LEFT;
+	if (left && s->failed_send) {
+		srt_ucx_lock(comm->ucx->worker);
+		s->failure = NULL;
+		srt_ucx_unlock(comm->ucx->worker);
+		return;
+	}
+	if (left) {
+		srt_comm_poison_left(comm, rank);
+		return;
+	}
+	if (srt_awake_s() - s->failed_since < SRT_UCX_GRACE_S)
+		return;
+	srt_comm_poison(comm, SRT_ERR_SYSTEM, true,
+			"%s of \"%s\": rank %d %s rank %d failed: UCX: %s",
+			w->start->coll->algorithm->name, w->start->coll->name,
+			comm->world_rank[comm->rank],
+			s->failed_send ? "sending to" : "receiving from", comm->world_rank[rank],
+			s->failure);
+}
+
+static bool is_complete(const message_wait_t *w)
+{
+	return w->start->ucx.failure == NULL && srt_ucx_happened(w->start, w->event, w->value);
+}
+
+/* Called with the mutex held. One of the threads that wait drives. */
+static void sleep_in_wait(srt_ucx_worker_t *worker, double slice_s)
+{
+	if (worker->driving) {
+		srt_cond_wait_s(&worker->changed, &worker->mutex, slice_s);
+		return;
+	}
+	worker->driving = true;
+	sleep_on_worker(worker, slice_s);
+	worker->driving = false;
+	progress(worker);
+	if (worker->nwaiting > 1)
+		pthread_cond_broadcast(&worker->changed);
+}
+
+/* A receive of a rank that has left, or whose connection is lost, may still arrive. */
+static void check_gone(const message_wait_t *w, int rank, double *since)
+{
+	srt_comm_t *comm = w->start->coll->comm;
+	const char *reason;
+
+	if (rank < 0) {
+		*since = 0;
+		return;
+	}
+	if (*since == 0)
+		*since = srt_awake_s();
+	if (srt_awake_s() - *since < SRT_UCX_GRACE_S)
+		return;
+	if (srt_control_peer_state(comm->bootstrap->control, comm->world_rank[rank]) ==
+	    SRT_PEER_LEFT) {
+		srt_comm_poison_left(comm, rank);
+		return;
+	}
+	reason = comm->ucx->worker->ucx->ucs_status_string(
+		comm->ucx->worker->endpoints[comm->world_rank[rank]].failure);
+	srt_comm_poison(comm, SRT_ERR_SYSTEM, true,
+			"rank %d lost its connection to rank %d: UCX: %s",
+			comm->world_rank[comm->rank], comm->world_rank[rank], reason);
+}
+
+/* Waits by sleeping. */
+static srt_status_t sleep_until_complete(const message_wait_t *w)
+{
+	srt_ucx_worker_t *worker = srt_ucx_worker_of(w->start->coll);
+	double gone_since = 0, tell_at = srt_awake_s() + TELL_S;
+	srt_wait_checks_t checks;
+
+	srt_wait_begin(&checks, w->start, list_late, w,
+		       w->event == SRT_UCX_RECEIVED ? "reach" : "finish");
+	for (;;) {
+		double slice_s = 0;
+		bool complete;
+		int gone;
+
+		check_failure(w);
+		SRT_TRY(srt_wait_check(&checks, &slice_s));
+		srt_ucx_lock(worker);
+		gone = find_gone(w); /* before the messages: a rank may send and then leave */
+		progress(worker);
+		complete = is_complete(w);
+		if (!complete) {
+			if (srt_awake_s() >= tell_at) {
+				tell_at = srt_awake_s() + TELL_AGAIN_S;
+				srt_ucx_tell(w->start);
+			}
+			sleep_in_wait(worker, slice_s);
+			complete = is_complete(w);
+		}
+		srt_ucx_unlock(worker);
+		if (complete)
+			return SRT_OK;
+		check_gone(w, gone, &gone_since);
+	}
+}
+
+/* Called with the mutex held. */
+static bool spin_until_complete(const message_wait_t *w)
+{
+	srt_ucx_worker_t *worker = srt_ucx_worker_of(w->start->coll);
+
+	for (int i = 0; i < SPINS; i++) {
+		progress(worker);
+		if (is_complete(w))
+			return true;
+		if (!srt_comm_spins(w->start->coll->comm))
+			return false;
+		if (i % 64 == 63) { /* for the other threads that wait */
+			srt_ucx_unlock(worker);
+			srt_wait_relax();
+			srt_ucx_lock(worker);
+		}
+	}
+	return false;
+}
+
+srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32_t value)
+{
+	const message_wait_t w = { .start = start, .event = event, .value = value };
+	srt_ucx_worker_t *worker = srt_ucx_worker_of(start->coll);
+	srt_status_t status = SRT_OK;
+	bool complete;
+
+	if (srt_comm_poisoned(start->coll->comm))
+		return srt_wait_fail(start, 0);
+	srt_ucx_lock(worker);
+	worker->nwaiting++;
+	complete = is_complete(&w) || spin_until_complete(&w);
+	srt_ucx_unlock(worker);
+	if (!complete) {
+		status = sleep_until_complete(&w);
+		srt_wait_publish(start->coll->comm, "");
+	}
+	srt_ucx_lock(worker);
+	worker->nwaiting--;
+	if (status != SRT_OK)
+		srt_ucx_cancel(start);
+	srt_ucx_thread_wake(worker);
+	srt_ucx_unlock(worker);
+	return status;
+}
+
+/* ---- the worker's thread ------------------------------------------------------------------- */
+
+void srt_ucx_thread_wake(srt_ucx_worker_t *w)
+{
+	if (w->nsends == 0 || w->nwaiting > 0)
+		return;
+	if (w->thread_sleeps)
+		pthread_cond_signal(&w->thread_cond);
+	/* The thread that waited has taken the events for which this one sleeps. */
+	else if (w->thread_polls)
+		(void)w->ucx->ucp_worker_signal(w->worker);
+}
+
+static void *run_thread(void *arg)
+{
+	srt_ucx_worker_t *w = arg;
+
+	srt_ucx_lock(w);
+	while (!w->stopping) {
+		if (w->nsends == 0 || w->nwaiting > 0) {
+			w->thread_sleeps = true;
+			pthread_cond_wait(&w->thread_cond, &w->mutex);
+			w->thread_sleeps = false;
+			continue;
+		}
+		progress(w);
+		if (w->nsends == 0)
+			continue;
+		w->thread_polls = true;
+		sleep_on_worker(w, THREAD_SLICE_S);
+		w->thread_polls = false;
+	}
+	srt_ucx_unlock(w);
+	return NULL;
+}
+
+srt_status_t srt_ucx_thread_start(srt_ucx_worker_t *w)
+{
+	int err = pthread_create(&w->thread, NULL, run_thread, w);
+
+	w->has_thread = err == 0;
+	if (err != 0)
+		return srt_fail(SRT_ERR_SYSTEM, "rank %d cannot start a thread for UCX: %s",
+				w->bootstrap->rank, strerror(err));
+	return SRT_OK;
+}
+
+void srt_ucx_thread_stop(srt_ucx_worker_t *w)
+{
+	if (!w->has_thread)
+		return;
+	srt_ucx_lock(w);
+	w->stopping = true;
+	pthread_cond_signal(&w->thread_cond);
+	srt_ucx_unlock(w);
+	pthread_join(w->thread, NULL);
+	w->has_thread = false;
+}

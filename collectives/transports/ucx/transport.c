@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The UCX transport's table: communicators and collectives. See ucx.h. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collectives/transports/ucx/internal.h"
+
+#define NUMBERS (1u << 16) /* communicators that tags can name */
+#define MAX_RANKS (1 << 14)
+/* Longest wait for the messages of a collective that is being destroyed to be cancelled. */
+#define CANCEL_S 0.2
+/* Longest wait for sent bytes to leave this process when a communicator is destroyed. */
+#define FLUSH_S 1.0
+
+/* ---- communicators --------------------------------------------------------------------------- */
+
+/* What a rank tells the others when a communicator is created. */
+typedef struct introduction {
+	uint64_t address_nbytes;
+	uint32_t next_number;
+	uint32_t direct;
+} introduction_t;
+
+/* Stores the addresses of the ranks' workers. */
+static srt_status_t store_addresses(srt_ucx_comm_t *c, const introduction_t *all,
+				    const unsigned char *blobs, size_t each)
+{
+	const srt_comm_t *comm = c->comm;
+
+	for (int r = 0; r < comm->size; r++) {
+		srt_ucx_endpoint_t *endpoint = &c->worker->endpoints[comm->world_rank[r]];
+		const size_t n = (size_t)all[r].address_nbytes;
+
+		if (r == comm->rank || endpoint->address != NULL)
+			continue;
+		endpoint->address = srt_calloc(n, 1, "the address of a rank");
+		if (endpoint->address == NULL)
+			return SRT_ERR_OUT_OF_MEMORY;
+		memcpy(endpoint->address, blobs + (size_t)r * each, n);
+		endpoint->address_nbytes = n;
+	}
+	return SRT_OK;
+}
+
+/* Collective: exchanges the addresses, which differ in length. */
+static srt_status_t exchange_addresses(srt_ucx_comm_t *c, const char *what,
+				       const introduction_t *all)
+{
+	srt_comm_t *comm = c->comm;
+	unsigned char *blobs, *mine;
+	srt_status_t status;
+	size_t each = 0;
+
+	for (int r = 0; r < comm->size; r++) {
+		if (all[r].address_nbytes > each)
+			each = (size_t)all[r].address_nbytes;
+	}
+	blobs = srt_comm_calloc(comm, (size_t)comm->size + 1, each, what);
+	if (blobs == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	mine = blobs + (size_t)comm->size * each;
+	memcpy(mine, c->worker->address, c->worker->address_nbytes);
+	status = srt_comm_oob_allgather_for(comm, what, mine, each, blobs);
+	if (status == SRT_OK)
+		status =
+			srt_comm_status_consensus(comm, what, store_addresses(c, all, blobs, each));
+	free(blobs);
+	return status;
+}
+
+static srt_status_t introduce(srt_ucx_comm_t *c, const char *what, introduction_t *all)
+{
+	srt_comm_t *comm = c->comm;
+	const introduction_t mine = {
+		.address_nbytes = c->worker->address_nbytes,
+		.next_number = c->worker->next_number,
+		.direct = c->direct,
+	};
+
+	SRT_TRY(srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all));
+	c->all_direct = true;
+	for (int r = 0; r < comm->size; r++) {
+		c->all_direct = c->all_direct && all[r].direct;
+		if (all[r].next_number > c->number)
+			c->number = all[r].next_number;
+	}
+	if (c->number >= NUMBERS)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"communicator \"%s\": %u communicators were created over UCX, and "
+				"there are no more numbers",
+				comm->name, NUMBERS);
+	return exchange_addresses(c, what, all);
+}
+
+/* This rank's part of the creation. */
+static srt_status_t create_local(srt_ucx_comm_t *c)
+{
+	srt_comm_t *comm = c->comm;
+
+	if (comm->size > MAX_RANKS)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"communicator \"%s\": UCX connects at most %d ranks, not %d",
+				comm->name, MAX_RANKS, comm->size);
+	c->direct = comm->device->caps.host_memory != 0;
+	c->log = srt_calloc((size_t)comm->size * SRT_UCX_LOG_LENGTH, sizeof(*c->log),
+			    "a communicator");
+	if (c->log == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	return srt_ucx_worker_acquire(comm->bootstrap, &c->worker);
+}
+
+/* Collective. What fails is destroyed with the communicator. */
+static srt_status_t create_comm(srt_comm_t *comm)
+{
+	static const char what[] = "connecting ranks by UCX";
+	srt_ucx_comm_t *c = srt_comm_calloc(comm, 1, sizeof(*c), what);
+	introduction_t *all;
+	srt_status_t status;
+
+	if (c == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	comm->ucx = c;
+	c->comm = comm;
+	SRT_TRY(srt_comm_status_consensus(comm, what, create_local(c)));
+	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), what);
+	if (all == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = introduce(c, what, all);
+	free(all);
+	if (status != SRT_OK)
+		return status;
+	srt_ucx_lock(c->worker);
+	c->worker->next_number = c->number + 1;
+	c->next = c->worker->comms;
+	c->worker->comms = c;
+	srt_ucx_unlock(c->worker);
+	srt_log(SRT_LOG_DEBUG, "communicator \"%s\": collectives by UCX %u.%u.%u", comm->name,
+		c->worker->ucx->major, c->worker->ucx->minor, c->worker->ucx->release);
+	return SRT_OK;
+}
+
+/* Sends that are complete may not have left the process. */
+static void flush(srt_ucx_worker_t *w)
+{
+	const ucp_request_param_t param = { .op_attr_mask = 0 };
+	ucs_status_ptr_t request = w->ucx->ucp_worker_flush_nbx(w->worker, &param);
+	const double since = srt_awake_s();
+
+	if (!UCS_PTR_IS_PTR(request))
+		return;
+	while (w->ucx->ucp_request_check_status(request) == UCS_INPROGRESS &&
+	       srt_awake_s() - since < FLUSH_S)
+		srt_ucx_drive_for(w, NULL, 0);
+	w->ucx->ucp_request_free(request);
+}
+
+static void destroy_comm(srt_comm_t *comm)
+{
+	srt_ucx_comm_t *c = comm->ucx;
+
+	if (c == NULL)
+		return;
+	if (c->worker != NULL) {
+		srt_ucx_lock(c->worker);
+		for (srt_ucx_comm_t **link = &c->worker->comms; *link != NULL;
+		     link = &(*link)->next) {
+			if (*link == c) {
+				*link = c->next;
+				break;
+			}
+		}
+		if (!srt_comm_poisoned(comm))
+			flush(c->worker);
+		srt_ucx_drop_messages(c->worker, c);
+		srt_ucx_unlock(c->worker);
+	}
+	free(c->log);
+	free(c);
+	comm->ucx = NULL;
+}
+
+static void plan_memory(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
+			srt_coll_memory_t *memory)
+{
+	const bool direct = comm->device->caps.host_memory != 0;
+
+	if (uses->copies)
+		memory->scratch += srt_ucx_slots_nbytes(nranks, SRT_BOUNCE_COPY, direct);
+	if (uses->sums)
+		memory->scratch += srt_ucx_slots_nbytes(nranks, SRT_BOUNCE_SUM, direct);
+}
+
+/* ---- collectives ----------------------------------------------------------------------------- */
+
+static srt_status_t connect_coll(srt_coll_t *coll, const char *what, const uint64_t *peer_info)
+{
+	(void)what;
+	(void)peer_info;
+	return srt_ucx_slots_acquire(coll->comm->ucx,
+				     coll->algorithm->reduces ? SRT_BOUNCE_SUM : SRT_BOUNCE_COPY,
+				     &coll->ucx_slots);
+}
+
+static bool has_messages(const srt_coll_t *coll)
+{
+	for (uint32_t i = 0; i < coll->nstarts; i++) {
+		if (coll->starts[i].ucx.ops != NULL)
+			return true;
+	}
+	return false;
+}
+
+/* Drives the worker until the collective has no messages. Called with the mutex held. */
+static void await_messages(const srt_coll_t *coll, double seconds, bool in_order)
+{
+	srt_ucx_worker_t *w = srt_ucx_worker_of(coll);
+	const double since = srt_awake_s();
+
+	while (has_messages(coll) && srt_awake_s() - since < seconds &&
+	       !(in_order && srt_comm_poisoned(coll->comm))) {
+		srt_ucx_drive_for(w, NULL, 0);
+		srt_ucx_unlock(w);
+		sched_yield();
+		srt_ucx_lock(w);
+	}
+}
+
+static bool has_message_of(const srt_coll_t *coll, int peer)
+{
+	for (uint32_t i = 0; i < coll->nstarts; i++) {
+		for (const srt_ucx_op_t *op = coll->starts[i].ucx.ops; op != NULL; op = op->next) {
+			if (op->peer == peer)
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Ends the messages of a collective. Called with the mutex held. */
+static void cancel_messages(const srt_coll_t *coll)
+{
+	const srt_comm_t *comm = coll->comm;
+
+	for (uint32_t i = 0; i < coll->nstarts; i++)
+		srt_ucx_cancel(&coll->starts[i]);
+	srt_ucx_drive_for(comm->ucx->worker, NULL, 0);
+	for (int r = 0; r < comm->size; r++) {
+		if (has_message_of(coll, r))
+			srt_ucx_close_endpoint(comm->ucx->worker, comm->world_rank[r]);
+	}
+	await_messages(coll, CANCEL_S, false);
+	for (uint32_t i = 0; i < coll->nstarts; i++)
+		srt_ucx_give_up(&coll->starts[i]);
+}
+
+/* Peers may still have to receive what this rank sends. */
+static void disconnect_coll(srt_coll_t *coll)
+{
+	srt_comm_t *comm = coll->comm;
+
+	if (comm->ucx == NULL || comm->ucx->worker == NULL)
+		return;
+	srt_ucx_lock(comm->ucx->worker);
+	await_messages(coll, comm->bootstrap->close_s, true);
+	if (has_messages(coll))
+		cancel_messages(coll);
+	srt_ucx_unlock(comm->ucx->worker);
+	srt_ucx_slots_release(coll->ucx_slots);
+}
+
+/* ---- starts ---------------------------------------------------------------------------------- */
+
+static bool is_read(const srt_coll_t *coll, srt_phase_t phase)
+{
+	for (int r = 0; r < coll->comm->size; r++) {
+		if (r != coll->comm->rank && srt_phase_reads(coll, phase, r, coll->comm->rank))
+			return true;
+	}
+	return false;
+}
+
+static srt_status_t start_rounds(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+				 srt_stream_t *stream)
+{
+	srt_coll_t *coll = start->coll;
+
+	start->ucx = (srt_ucx_start_t){ .failed_rank = -1 };
+	for (int f = 0; f < coll->algorithm->nphases; f++) {
+		if (coll->algorithm->phases[f] != SRT_PHASE_SIGNAL &&
+		    is_read(coll, coll->algorithm->phases[f]))
+			start->ucx.npublish = coll->phase_begin[f + 1];
+	}
+	if (coll->ucx_slots != NULL) {
+		start->bounce_seqno = coll->ucx_slots->nrounds;
+		coll->ucx_slots->nrounds += coll->nrounds;
+	}
+	return srt_step_submit_phases(start, epilogue, stream);
+}
+
+/* Copies the round's chunks of these extents from this rank's source to a send slot. */
+static srt_status_t copy_out(srt_coll_start_t *start, uint32_t round, const srt_extents_t *extents,
+			     size_t at, srt_stream_t *stream)
+{
+	const srt_coll_t *coll = start->coll;
+	const srt_view_t slot = srt_view(coll->ucx_slots->sent, at, coll->dtype);
+	const srt_view_t *source = &coll->source[coll->comm->rank];
+	const bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
+	srt_step_copies_t copies = { 0 };
+	srt_chunk_iter_t iter = { 0 };
+	srt_chunk_t chunk;
+
+	while (srt_chunk_next(coll, round, extents, &iter, &chunk)) {
+		size_t from = shard ? chunk.shard_offset : chunk.full_offset;
+
+		SRT_TRY(srt_step_copy(start, &copies, srt_view_at(&slot, chunk.at),
+				      srt_view_at(source, from), chunk.nbytes, stream));
+	}
+	return srt_step_copy_end(start, &copies, stream);
+}
+
+static srt_status_t offer_chunks(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
+{
+	srt_coll_t *coll = start->coll;
+	const srt_phase_t phase = srt_coll_phase(coll, round);
+	const int me = coll->comm->rank;
+
+	if (coll->ucx_slots == NULL || coll->ucx_slots->sent == NULL)
+		return SRT_OK;
+	SRT_TRY(srt_host_step_add(start, SRT_ACTION_CLAIM, round, stream));
+	if (phase == SRT_PHASE_GATHER)
+		return copy_out(start, round, &coll->owner[me], srt_ucx_sent_at(start, round, me),
+				stream);
+	for (int r = 0; r < coll->comm->size; r++) {
+		if (r != me)
+			SRT_TRY(copy_out(start, round, srt_coll_outgoing(coll, phase, r),
+					 srt_ucx_sent_at(start, round, r), stream));
+	}
+	return SRT_OK;
+}
+
+/* The part of a peer in the device's scratch, for a sum. */
+static srt_view_t scratch_of(const srt_coll_start_t *start, uint32_t round, int peer)
+{
+	const srt_ucx_slots_t *slots = start->coll->ucx_slots;
+	const size_t at = srt_ucx_received_at(start, round, peer) % slots->slot_nbytes;
+
+	return srt_view(slots->scratch, at, start->coll->dtype);
+}
+
+static srt_view_t received(const srt_coll_start_t *start, uint32_t round, int peer)
+{
+	return srt_view(start->coll->ucx_slots->received, srt_ucx_received_at(start, round, peer),
+			start->coll->dtype);
+}
+
+static srt_status_t acquire_chunk(srt_coll_start_t *start, uint32_t round, int peer,
+				  srt_stream_t *stream)
+{
+	srt_coll_t *coll = start->coll;
+	srt_step_copies_t copies = { 0 };
+
+	if (coll->comm->ucx->direct || srt_coll_phase(coll, round) != SRT_PHASE_SCATTER)
+		return SRT_OK;
+	SRT_TRY(srt_step_copy(start, &copies, scratch_of(start, round, peer),
+			      received(start, round, peer),
+			      srt_chunk_nbytes(coll, round, &coll->owner[coll->comm->rank]),
+			      stream));
+	return srt_step_copy_end(start, &copies, stream);
+}
+
+static srt_view_t locate_chunk(const srt_coll_start_t *start, uint32_t round, int peer,
+			       const srt_chunk_t *chunk)
+{
+	const srt_coll_t *coll = start->coll;
+	const srt_phase_t phase = srt_coll_phase(coll, round);
+	const bool direct = coll->comm->ucx->direct;
+	srt_view_t base;
+
+	/* It has been received at the destination. */
+	if (direct && phase == SRT_PHASE_GATHER)
+		return srt_view_at(&coll->full, chunk->full_offset);
+	if (direct && phase == SRT_PHASE_PAIRS)
+		return srt_view_at(&coll->shard, chunk->shard_offset);
+	base = direct || phase != SRT_PHASE_SCATTER ? received(start, round, peer) :
+						      scratch_of(start, round, peer);
+	return srt_view_at(&base, chunk->at);
+}
+
+const srt_transport_t srt_transport_ucx = {
+	.name = "ucx",
+	.spans_nodes = true,
+	.create = create_comm,
+	.destroy = destroy_comm,
+	.plan = plan_memory,
+	.connect = connect_coll,
+	.disconnect = disconnect_coll,
+	.announce = srt_ucx_announce,
+	.logged = srt_ucx_logged,
+	.compare = srt_ucx_compare,
+	.may_report = srt_ucx_may_report,
+	.start = start_rounds,
+	.wait_readers = srt_host_step_wait_readers,
+	.run_action = srt_ucx_run_action,
+	.is_idle = srt_ucx_is_idle,
+	.round_nbytes = srt_ucx_round_nbytes,
+	.offer = offer_chunks,
+	.acquire = acquire_chunk,
+	.locate = locate_chunk,
+};

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The UCX transport: messages between ranks by UCX's tag interface (UCP), for communicators whose
+ * ranks are on several nodes. Its ranks share no memory: there are no flags.
+ *
+ * A process has one UCP worker for all its communicators (worker.c). A message's tag has the
+ * communicator, the start, the sender and the collective, so messages of different starts are never
+ * mixed up; messages of one start from one rank arrive in the order of its rounds (messages.c).
+ *
+ * A round of a start on a rank (rounds.c):
+ *
+ *     publish   this rank's part is complete: sends it to the ranks that read it. Waits for no
+ *               rank, except for the sends of the round before the last one
+ *     await     posts the receives of the round, and waits for them
+ *     release   this rank has consumed the round's receive slot
+ *     claim     waits for the earlier sends from the round's send slot
+ *
+ * Direct: the host can access the device's memory. Messages are sent from the source and received
+ * in the destination. Only the parts of a sum are received in slots (slots.c), and summed from
+ * there. Otherwise: slots in host memory for both, from and to which the device copies.
+ *
+ * Progress: a thread that waits drives the worker. If none waits while sends are pending, a thread
+ * of the worker drives it (drive.c).
+ */
+#ifndef SRT_COLLECTIVES_TRANSPORTS_UCX_UCX_H
+#define SRT_COLLECTIVES_TRANSPORTS_UCX_UCX_H
+
+#include "collectives/comm.h"
+#include "collectives/transports/staged/bounce.h"
+
+struct srt_coll;
+struct srt_coll_start;
+
+/* What a communicator needs. Opaque (internal.h). */
+typedef struct srt_ucx_comm srt_ucx_comm_t;
+typedef struct srt_ucx_slots srt_ucx_slots_t;
+
+/* The messages of a start in flight; protected by the worker's mutex. */
+typedef struct srt_ucx_start {
+	struct srt_ucx_op *ops;  /* posted and not complete */
+	uint32_t nposted;        /* rounds whose receives are posted */
+	uint32_t nrecvs[2];      /* pending receives, by round % 2 */
+	uint32_t nsends[2];      /* pending sends, by round % 2 */
+	uint32_t phase_sends[2]; /* pending sends, by phase */
+	uint32_t npublished;     /* rounds that this rank has published */
+	uint32_t npublish;       /* and those that it publishes, up to the last one */
+	int failed_rank;         /* the peer of the first message that failed, -1 = none */
+	bool failed_send;
+	const char *failure; /* UCX's reason */
+	double failed_since;
+} srt_ucx_start_t;
+
+/* Whether UCX can be used. SRT_ERR_UNSUPPORTED or SRT_ERR_NOT_FOUND: the last error is the reason.
+ * */
+srt_status_t srt_ucx_probe(void);
+/* Frees the process's worker; called with the last holder of the bootstrap. NULL is allowed. */
+void srt_ucx_worker_destroy(struct srt_ucx_worker *worker);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The checks of a wait for other ranks: see wait.h. */
+#include "collectives/wait.h"
+
+#include <stdio.h>
+
+#define SLICE_S 0.01
+
+void srt_wait_begin(srt_wait_checks_t *checks, const srt_coll_start_t *start,
+		    srt_wait_late_fn *late, const void *arg, const char *verb)
+{
+	*checks = (srt_wait_checks_t){
+		.start = start, .late = late, .arg = arg, .verb = verb, .since = srt_awake_s()
+	};
+	snprintf(checks->what, sizeof(checks->what), "%s of \"%s\"", start->coll->algorithm->name,
+		 start->coll->name);
+}
+
+/* The collective is being destroyed. */
+static void poison_destroyed(const srt_wait_checks_t *checks)
+{
+	const srt_coll_t *coll = checks->start->coll;
+	char list[128];
+	int late = checks->late(checks->arg, list, sizeof(list));
+
+	srt_comm_poison(coll->comm, SRT_ERR_ABORTED, true, "%s while %s waited for rank%s %s",
+			coll->closing_text, checks->what, late == 1 ? "" : "s", late ? list : "?");
+}
+
+/* The deadline has passed. */
+static void poison_late(const srt_wait_checks_t *checks, double waited_s)
+{
+	srt_comm_t *comm = checks->start->coll->comm;
+	char list[128], stopped[160];
+	int late = checks->late(checks->arg, list, sizeof(list));
+
+	srt_wait_list_stopped(comm, stopped, sizeof(stopped));
+	srt_comm_poison(
+		comm, SRT_ERR_TIMEOUT, true,
+		"%s: rank %d gave up after %.3g s (SHARDRT_TIMEOUT): rank%s %s did not %s it%s",
+		checks->what, comm->world_rank[comm->rank], waited_s, late == 1 ? "" : "s",
+		late ? list : "?", checks->verb, stopped);
+}
+
+srt_status_t srt_wait_fail(const srt_coll_start_t *start, double since)
+{
+	double waited_s = since > 0 ? srt_awake_s() - since : 0;
+
+	return srt_comm_fail(start->coll->comm, waited_s, "%s of \"%s\"",
+			     start->coll->algorithm->name, start->coll->name);
+}
+
+srt_status_t srt_wait_check(srt_wait_checks_t *checks, double *slice_s)
+{
+	const srt_coll_start_t *start = checks->start;
+	srt_comm_t *comm = start->coll->comm;
+	const double timeout_s = comm->bootstrap->timeout_s;
+	double waited_s;
+
+	if (srt_comm_poisoned(comm))
+		return srt_wait_fail(start, checks->since);
+	(void)srt_start_order_differs(start);
+	waited_s = srt_awake_s() - checks->since;
+	if (checks->closing_since == 0 && atomic_load(&start->coll->is_closing))
+		checks->closing_since = srt_awake_s();
+	if (checks->closing_since > 0 &&
+	    srt_awake_s() - checks->closing_since >= comm->bootstrap->close_s)
+		poison_destroyed(checks);
+	if (!checks->warned && waited_s >= srt_wait_warn_s(comm)) {
+		checks->warned = true;
+		srt_wait_warn(comm, checks->what, waited_s);
+	}
+	if (waited_s >= timeout_s)
+		poison_late(checks, waited_s);
+	if (srt_comm_poisoned(comm))
+		return srt_wait_fail(start, checks->since);
+	/* Again each time: another stream's wait may have replaced it. */
+	srt_wait_publish(comm, checks->what);
+	*slice_s = timeout_s - waited_s < SLICE_S ? timeout_s - waited_s : SLICE_S;
+	return SRT_OK;
+}

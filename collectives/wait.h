@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The checks of a wait for other ranks: the reasons to give up. They are the communicator's poison
+ * (a death, an abort, a failure of another rank), a peer that started another collective under this
+ * number, and the deadline, which is soon if this rank destroys the collective. A rank that finds
+ * one poisons the communicator, so that all later waits fail at once. Used by shm/flags.c and
+ * transports/ucx/.
+ */
+#ifndef SRT_COLLECTIVES_WAIT_H
+#define SRT_COLLECTIVES_WAIT_H
+
+#include "collectives/collective.h"
+
+/* Lists the ranks that are late, "1, 3". Returns how many they are. */
+typedef int srt_wait_late_fn(const void *arg, char *list, size_t nbytes);
+
+/* A wait that lasts. */
+typedef struct srt_wait_checks {
+	const srt_coll_start_t *start;
+	srt_wait_late_fn *late;
+	const void *arg;  /* of late */
+	const char *verb; /* what late ranks did not do: "reach", "finish" */
+	double since;
+	double closing_since; /* when its collective was seen to be closing; 0: it is not */
+	bool warned;
+	char what[160];
+} srt_wait_checks_t;
+
+/* Begins the checks of a wait in a start. */
+void srt_wait_begin(srt_wait_checks_t *checks, const srt_coll_start_t *start,
+		    srt_wait_late_fn *late, const void *arg, const char *verb);
+/* Before each sleep: fails if the wait must end. Else shares what this rank waits for, and sets
+ * *slice_s to the longest time to sleep until the next call. */
+srt_status_t srt_wait_check(srt_wait_checks_t *checks, double *slice_s);
+/* The communicator's poison as an error that names the collective; `since`: when the wait began, 0
+ * if it did not. */
+srt_status_t srt_wait_fail(const srt_coll_start_t *start, double since);
+
+/* In a loop that spins. */
+static inline void srt_wait_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+#endif

@@ -63,11 +63,12 @@ int64_t srt_config_int(const char *name);
 double srt_config_seconds(const char *name);
 bool srt_config_bool(const char *name);
 size_t srt_config_size(const char *name);
-/* The variable by which another launcher (MPI, Slurm, torchrun) says that the job has more than one
- * process, or NULL. */
-const char *srt_config_foreign_ranks(void);
-/* A variable of another library, or NULL: it is not set. */
+/* A variable of another program, e.g. of a launcher, or whether one of ours is set to nothing; NULL
+ * = not set. */
 const char *srt_config_foreign(const char *name);
+/* A number of ranks, or a rank's number, that another launcher sets; -1 = not set, or to nothing.
+ * Errors: SRT_ERR_INVALID_ARGUMENT for another text. */
+srt_status_t srt_config_foreign_int(const char *name, int *value);
 /* The first malformed value of the environment as an error. */
 srt_status_t srt_config_check_all(void);
 

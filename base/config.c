@@ -16,8 +16,12 @@
 #include <unistd.h>
 
 #define PREFIX "SHARDRT_"
+#define MAX_RANKS 1048576 /* of variables of other launchers, as of SHARDRT_WORLD_SIZE */
 
 static const srt_config_entry_t table[] = {
+	{ "SHARDRT_ADDRESS", SRT_CONFIG_STRING, "", "", "",
+	  "Of rank 0: its network address that the other nodes connect to, if the launcher names "
+	  "none. Empty: that of the first interface which is up." },
 	{ "SHARDRT_AUDIT", SRT_CONFIG_BOOL, "0", "", "",
 	  "1: engines check each sum of gradients over ranks, on the host (docs/errors.md). Results "
 	  "do not depend on it. The same on all ranks." },
@@ -27,11 +31,10 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_BIND", SRT_CONFIG_ENUM, "auto", "", "auto|no|yes",
 	  "Bind the ranks of a node to disjoint cores. auto: if hwloc is compiled in and the node "
 	  "has a core for each thread." },
-	{ "SHARDRT_ADDRESS", SRT_CONFIG_STRING, "", "", "",
-	  "Of rank 0: its network address that the other nodes connect to, if the launcher names "
-	  "none. Empty: that of the first interface which is up." },
 	{ "SHARDRT_BOOTSTRAP", SRT_CONFIG_STRING, "", "", "",
-	  "Address of the launcher's rendezvous; set by the launcher. Empty: a job of one rank." },
+	  "How this process finds the other ranks (docs/launchers.md). unix:@NAME: as set by shardrun. "
+	  "tcp:HOST:PORT: rank 0 listens there. pmix or torchrun: that launcher, if several are found. "
+	  "none, or set to an empty string: one rank alone. Not set: the launcher that is found." },
 	{ "SHARDRT_CACHE_DIR", SRT_CONFIG_STRING, "", "", "",
 	  "Folder for programs that were compiled for a device. Empty: shardrt in $XDG_CACHE_HOME or "
 	  "in ~/.cache. Only this user may be able to write to it, else it is not used. It may be "
@@ -110,6 +113,9 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_PEER_MEMORY", SRT_CONFIG_ENUM, "auto", "", "auto|no",
 	  "Whether peers may map this rank's device memory. If it is no on any rank, or any rank's "
 	  "device cannot, collectives are staged through host memory. Results do not depend on it." },
+	{ "SHARDRT_PORT", SRT_CONFIG_INT, "29417", "", "1..65535",
+	  "TCP port on which rank 0 listens at MASTER_ADDR if torchrun has started ranks on several "
+	  "nodes. The same on all ranks; two such jobs on one node need different ports." },
 	{ "SHARDRT_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank of this process in the job; set by the launcher." },
 	{ "SHARDRT_RESTART_COUNT", SRT_CONFIG_INT, "0", "", "0..1000000",
@@ -424,24 +430,20 @@ const char *srt_config_foreign(const char *name)
 	return getenv(name);
 }
 
-const char *srt_config_foreign_ranks(void)
+srt_status_t srt_config_foreign_int(const char *name, int *value)
 {
-	static const struct {
-		const char *name;
-		int64_t above; /* a greater value shows that there are several processes */
-	} foreign[] = {
-		{ "OMPI_COMM_WORLD_SIZE", 1 }, { "PMI_SIZE", 1 },   { "PMIX_RANK", 0 },
-		{ "SLURM_NTASKS", 1 },         { "WORLD_SIZE", 1 },
-	};
+	const char *text = getenv(name), *end;
+	int64_t v;
 
-	for (size_t i = 0; i < SRT_ARRAY_LEN(foreign); i++) {
-		const char *text = getenv(foreign[i].name), *end;
-		int64_t value;
-
-		if (text && parse_integer(text, &value, &end) && !*end && value > foreign[i].above)
-			return foreign[i].name;
-	}
-	return NULL;
+	*value = -1;
+	if (!text || !*text)
+		return SRT_OK;
+	if (!parse_integer(text, &v, &end) || *end || v < 0 || v > MAX_RANKS)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s=%.100s in the environment: must be a whole number in 0..%d",
+				name, text, MAX_RANKS);
+	*value = (int)v;
+	return SRT_OK;
 }
 
 void srt_config_set_default(const char *name, const char *value)

@@ -36,6 +36,12 @@
 #define CUDA ""
 #endif
 
+#ifdef HAVE_PMIX
+#define PMIX "yes (loaded at run time)"
+#else
+#define PMIX "no (ranks cannot be started by mpirun or srun)"
+#endif
+
 #ifdef HAVE_NCCL
 #define NCCL_TRANSPORT ", nccl (loaded at run time)"
 #else
@@ -75,5 +81,6 @@ const char *srt_build_info(void)
 	       "collectives: shm, staged" NCCL_TRANSPORT UCX_TRANSPORT "\n"
 	       "hwloc: " HWLOC "\n"
 	       "xxhash: " XXHASH "\n"
-	       "onednn: " ONEDNN "\n";
+	       "onednn: " ONEDNN "\n"
+	       "pmix: " PMIX "\n";
 }

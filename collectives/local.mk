@@ -27,6 +27,8 @@ libshardrt_core_la_SOURCES += \
 	collectives/bootstrap/node.c \
 	collectives/bootstrap/node.h \
 	collectives/bootstrap/oob.c \
+	collectives/bootstrap/pmix.c \
+	collectives/bootstrap/pmix.h \
 	collectives/bootstrap/progress.c \
 	collectives/bootstrap/relay.c \
 	collectives/bootstrap/relay.h \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What started this process, and its place in the job: the program's own options, shardrun's
- * variables, PMIx (mpirun, srun --mpi=pmix), torchrun's variables, or nothing, in this order.
+ * What started this process, and its place in the job: the program's own options,
+ * SHARDRT_BOOTSTRAP, PMIx (mpirun, srun --mpi=pmix), torchrun's variables, or nothing, in this
+ * order. docs/launchers.md describes it for users.
  *
  * A launcher tells a rank its number and the number of ranks. How the ranks meet is the work of
  * bootstrap.c: on one node by a Unix socket, between nodes by TCP to rank 0. What the ranks need
@@ -21,7 +22,8 @@
 typedef struct srt_place srt_place_t;
 
 struct srt_place {
-	const char *launcher; /* "shardrun", "PMIx", "torchrun", "the program", "" = none */
+	/* "shardrun", "SHARDRT_BOOTSTRAP", "PMIx", "torchrun", "the program", "" = none */
+	const char *launcher;
 	int rank, world_size;
 	int local_rank, local_size; /* as the launcher counts; local_size 0 = it does not say */
 	/* "unix:@NAME": shardrun listens there and hands out the sockets. "tcp:HOST:PORT": rank 0
@@ -38,8 +40,11 @@ struct srt_place {
 	const void *arg; /* of share */
 };
 
-/* Finds the place of this process. `options` may name it. Errors: SRT_ERR_INVALID_ARGUMENT for
- * variables that contradict each other. */
+/*
+ * Finds the place of this process. `options` may name it, and must then be valid as long as `share`
+ * is called. Rank, size and the local ones fit each other. Errors: SRT_ERR_INVALID_ARGUMENT for
+ * options or variables that are malformed or contradict each other, those of srt_pmix_find().
+ */
 srt_status_t srt_launcher_find(const srt_context_options_t *options, srt_place_t *place);
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef SHARDRT_CONTEXT_H
 #define SHARDRT_CONTEXT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <shardrt/export.h>
@@ -41,22 +42,38 @@ typedef struct srt_native_device {
 } srt_native_device_t;
 
 /**
+ * Sends `nbytes` (at most 1024) at `data` of rank 0 to all ranks, which receive them at `data`, as
+ * MPI_Bcast() does. Collective over all ranks of the job, blocking, called by the thread that
+ * creates the context. The library sets no deadline.
+ * @return 0 on success; else the context is not created, and the error names the value.
+ */
+typedef int srt_broadcast_fn(void *arg, void *data, size_t nbytes);
+
+/**
  * Options of srt_context_create(). Zero-initialise, set what differs. A zero field takes its value
  * from the environment variable that its comment names, else from that variable's default.
  */
 typedef struct srt_context_options {
 	const char *backend; /* SHARDRT_BACKEND: "auto", "cpu", "opencl", ... */
 	const char *device;  /* SHARDRT_DEVICE */
-	const char
-		*bootstrap; /* SHARDRT_BOOTSTRAP: set by the launcher; "" = a world of one rank */
-	int threads;        /* SHARDRT_THREADS: compute threads of a CPU device */
-	double timeout_s;   /* SHARDRT_TIMEOUT: longest wait for other ranks, in seconds */
+	/* SHARDRT_BOOTSTRAP: set by the launcher; "" or "none" = a world of one rank, "pmix",
+	 * "torchrun" = that launcher, "tcp:HOST:PORT" = rank 0 listens there (docs/launchers.md) */
+	const char *bootstrap;
+	int threads;             /* SHARDRT_THREADS: compute threads of a CPU device */
+	double timeout_s;        /* SHARDRT_TIMEOUT: longest wait for other ranks, in seconds */
 	srt_numerics_t numerics; /* SHARDRT_NUMERICS */
 	const char *bind;        /* SHARDRT_BIND: "auto", "no", "yes" */
 	/* The program's own context, which the device of this rank then uses; NULL: the library
 	 * makes or shares one. Replaces SHARDRT_BACKEND and SHARDRT_DEVICE. An OpenCL context is
 	 * retained; a CUDA context must outlive the srt_context_t and its objects. */
 	const srt_native_device_t *native;
+	/* For a program that has a transport: the place of this process, which replaces what
+	 * launchers tell, and a function by which the ranks find each other. It is called in
+	 * srt_context_create() only, and may be NULL for one rank. The option bootstrap must be
+	 * NULL. world_size 0: what the launcher tells. Ranks of one node find that out. */
+	int rank, world_size;
+	srt_broadcast_fn *broadcast;
+	void *broadcast_arg;
 	uint64_t reserved[4]; /* zero */
 } srt_context_options_t;
 

@@ -195,36 +195,39 @@ static void test_unknown(void)
 	CHECK_INT(srt_config_unknown(NULL, NULL), 0);
 }
 
-/*
- * Other launchers say the number of processes, or (PMIx) the rank.
- *
- * Reliability: ranks that `mpirun`, `srun` or `torchrun` started | jobs of one rank, without a
- * word | a warning
- */
-static void test_foreign_ranks(void)
+/* Numbers of ranks that other launchers set. */
+static void test_others(void)
 {
-	static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK",
-					     "SLURM_NTASKS", "WORLD_SIZE" };
+	static const char *const good[] = { "0", "7", "1048576" };
+	static const char *const bad[] = { "-1", "1048577", "2(x3)", " 1", "x" };
+	int value;
 
-	for (size_t i = 0; i < SRT_ARRAY_LEN(names); i++)
-		unsetenv(names[i]);
-	CHECK(srt_config_foreign_ranks() == NULL);
-	for (size_t i = 0; i < SRT_ARRAY_LEN(names); i++) {
-		setenv(names[i], "2", 1);
-		CHECK_STR(srt_config_foreign_ranks(), names[i]);
-		setenv(names[i], i == 2 ? "0" : "1", 1);
-		CHECK(srt_config_foreign_ranks() == NULL);
-		setenv(names[i], "2(x3)", 1);
-		CHECK(srt_config_foreign_ranks() == NULL);
-		unsetenv(names[i]);
+	unsetenv("WORLD_SIZE");
+	CHECK(srt_config_foreign("WORLD_SIZE") == NULL);
+	CHECK_OK(srt_config_foreign_int("WORLD_SIZE", &value));
+	CHECK_INT(value, -1);
+	setenv("WORLD_SIZE", "", 1);
+	CHECK_OK(srt_config_foreign_int("WORLD_SIZE", &value));
+	CHECK_INT(value, -1);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(good); i++) {
+		setenv("WORLD_SIZE", good[i], 1);
+		CHECK_OK(srt_config_foreign_int("WORLD_SIZE", &value));
+		CHECK_INT(value, atoi(good[i]));
+		CHECK_STR(srt_config_foreign("WORLD_SIZE"), good[i]);
 	}
+	for (size_t i = 0; i < SRT_ARRAY_LEN(bad); i++) {
+		setenv("WORLD_SIZE", bad[i], 1);
+		CHECK_STATUS(srt_config_foreign_int("WORLD_SIZE", &value),
+			     SRT_ERR_INVALID_ARGUMENT);
+	}
+	unsetenv("WORLD_SIZE");
 }
 
 int main(void)
 {
 	clean_environment();
 	test_table();
-	test_foreign_ranks();
+	test_others();
 	test_values();
 	test_unknown();
 	return check_done();

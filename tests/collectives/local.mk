@@ -25,6 +25,13 @@ SCRIPT_TESTS += \
 	tests/collectives/test_nccl.sh \
 	tests/collectives/test_nodes.sh \
 	tests/collectives/test_nccl_linked.sh
+# test_launchers.sh compiles test_launchers_mpi.c itself, with mpicc.
+SCRIPT_TESTS += tests/collectives/test_launchers.sh
+check_PROGRAMS += tests/collectives/test_launchers
+tests_collectives_test_launchers_SOURCES = \
+	tests/collectives/launched.h \
+	tests/collectives/test_launchers.c
+EXTRA_DIST += tests/collectives/test_launchers_mpi.c
 # Run by both.
 check_PROGRAMS += tests/collectives/test_nodes
 check_PROGRAMS += tests/collectives/test_nccl_order tests/collectives/test_nccl_transport

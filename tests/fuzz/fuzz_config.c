@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 	char *variable = fuzz_text(input, nbytes), **outer = environ;
 	char *name = strndup(variable, strcspn(variable, "="));
 	const char *value = strchr(variable, '='), *text;
-	int is_set = 0;
+	int is_set = 0, number;
 
 	environ = (char *[]){ variable, NULL };
 	for (size_t i = 0; i < srt_config_count(); i++) {
@@ -47,8 +47,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 			check_value(e, value + 1);
 	}
 	FUZZ_CHECK(srt_config_unknown(NULL, NULL) <= 1);
-	FUZZ_CHECK(srt_config_foreign_ranks() == NULL ||
-		   strcmp(srt_config_foreign_ranks(), name) == 0);
+	if (srt_config_foreign_int(name, &number) != SRT_OK)
+		FUZZ_CHECK(number == -1);
+	else
+		FUZZ_CHECK(number >= -1 && number <= 1048576);
 	environ = outer;
 	free(name);
 	free(variable);

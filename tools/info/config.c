@@ -27,6 +27,8 @@ int info_config(void)
 			status = TOOL_EXIT_USAGE;
 			continue;
 		}
+		if (is_set && strcmp(e->name, "SHARDRT_TOKEN") == 0)
+			value = "*"; /* a secret */
 		printf("%s=%s%s%s%s\n", e->name, value, *e->unit ? " " : "", e->unit,
 		       is_set ? "  (set)" : "");
 		printf("    %s\n", e->help);
@@ -48,8 +50,9 @@ void info_config_page(void)
 	puts("# Environment variables\n\n"
 	     "All variables that libshardrt reads. An option of a program overrides the variable,\n"
 	     "and the variable overrides the default. A variable that is set to an empty string\n"
-	     "counts as not set. A malformed value is an error on every rank when the context is\n"
-	     "created. The tools warn about `SHARDRT_*` variables that are not in this table.\n\n"
+	     "counts as not set, except `SHARDRT_BOOTSTRAP`. A malformed value is an error on every\n"
+	     "rank when the context is created. The tools warn about `SHARDRT_*` variables that are\n"
+	     "not in this table.\n\n"
 	     "`shardrt-info --config-page` prints this page; `shardrt-info -c` prints the present\n"
 	     "values.\n\n"
 	     "| Variable | Values | Default | Meaning |\n"

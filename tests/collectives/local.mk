@@ -19,11 +19,12 @@ PROGRAM_TESTS += \
 	tests/collectives/test_links \
 	tests/collectives/test_peers \
 	tests/collectives/test_rendezvous
-DEVICE_SCRIPT_TESTS += tests/collectives/test_kill.sh
+DEVICE_SCRIPT_TESTS += tests/collectives/test_kill.sh tests/collectives/test_ucx.sh
 LONG_DEVICE_TESTS += tests/collectives/test_kill_long.sh
+check_PROGRAMS += tests/collectives/test_nodes
 SCRIPT_TESTS += \
 	tests/collectives/test_nccl.sh \
-	tests/collectives/test_nodes.sh \
+	tests/collectives/test_control.sh \
 	tests/collectives/test_nccl_linked.sh
 # test_launchers.sh compiles test_launchers_mpi.c itself, with mpicc.
 SCRIPT_TESTS += tests/collectives/test_launchers.sh
@@ -33,7 +34,7 @@ tests_collectives_test_launchers_SOURCES = \
 	tests/collectives/test_launchers.c
 EXTRA_DIST += tests/collectives/test_launchers_mpi.c
 # Run by both.
-check_PROGRAMS += tests/collectives/test_nodes
+check_PROGRAMS += tests/collectives/test_control
 check_PROGRAMS += tests/collectives/test_nccl_order tests/collectives/test_nccl_transport
 tests_collectives_test_bootstrap_SOURCES = tests/collectives/test_bootstrap.c \
 	tests/collectives/launcher_socket.h

@@ -1,120 +1,94 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One rank of a job whose ranks may be on several nodes; started by test_nodes.sh. It uses the
- * control channel only.
- *
- *     exchange           every rank sends small and large messages to every other one, twice over
- *                        a bootstrap of its own
- *     end RANK HOW       that rank ends (kill, exit, leave) or stops (stop); the others wait for it,
- *                        and print which reason they were told; cut: the script cuts the network,
- *                        and each rank waits for a rank of the other node
+ * Which transport the ranks choose if they are on several nodes: ranks of even and of odd number are
+ * told that they are. Run by test_ucx.sh on three ranks and more.
  */
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "collectives/bootstrap/internal.h"
-#include "tests/harness/check.h"
+#include "collectives/collective.h"
+#include "tests/harness/job.h"
 
-#define TAG UINT64_C(77)
+#define MAX_WORLD 64
 
-static const atomic_int go_on;
-
-static size_t nbytes_of(uint32_t seq)
+/* Creates a group of the ranks 0, step, 2 step ... */
+static srt_status_t create(job_t *job, int step, srt_comm_t **out)
 {
-	return seq % 3 == 0 ? 0 : seq % 3 == 1 ? 100 : SRT_CONTROL_MAX_PAYLOAD;
+	int ranks[MAX_WORLD], n = 0;
+
+	for (int r = 0; r < job->size; r += step)
+		ranks[n++] = r;
+	return srt_comm_create_group(job->world, ranks, n, "group", out);
 }
 
-static unsigned char byte_of(int from, int to, uint32_t seq, size_t i)
+/* All ranks get the same error. */
+static void check_refused(job_t *job, srt_status_t status, const char *words)
 {
-	return (unsigned char)((size_t)from * 31 + (size_t)to * 7 + seq * 3 + i);
+	char mine[512] = "", all[MAX_WORLD][512];
+	srt_comm_t *comm = NULL;
+
+	CHECK_STATUS(create(job, 1, &comm), status);
+	CHECK(comm == NULL);
+	CHECK_ERROR_HAS(words);
+	snprintf(mine, sizeof(mine), "%s", srt_last_error());
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));
+	for (int r = 0; r < job->size; r++)
+		CHECK_STR(all[r], all[0]);
 }
 
-static void exchange(srt_bootstrap_t *b)
+static void check_transport(job_t *job, int step, const srt_transport_t *transport)
 {
-	static unsigned char data[SRT_CONTROL_MAX_PAYLOAD];
-	char theirs[SRT_CONTROL_WHAT];
-	int nwrong = 0;
+	srt_comm_t *comm = NULL;
+	srt_buffer_t *buffer;
+	srt_coll_t *coll = NULL;
+	float *host;
 
-	for (uint32_t seq = 0; seq < 30; seq++) {
-		const size_t n = nbytes_of(seq);
-
-		for (int r = 0; r < b->world_size; r++) {
-			for (size_t i = 0; i < n; i++)
-				data[i] = byte_of(b->rank, r, seq, i);
-			if (r != b->rank)
-				CHECK_INT(srt_control_send(b->control, r, TAG, seq, "exchanging",
-							   data, n, -1, &go_on, srt_awake_s() + 60),
-					  SRT_CONTROL_OK);
-		}
-		for (int r = 0; r < b->world_size; r++) {
-			if (r == b->rank)
-				continue;
-			CHECK_INT(srt_control_recv(b->control, r, TAG, seq, "exchanging", data, n,
-						   NULL, &go_on, srt_awake_s() + 60, theirs),
-				  SRT_CONTROL_OK);
-			for (size_t i = 0; i < n; i++)
-				nwrong += data[i] != byte_of(r, b->rank, seq, i);
-		}
-	}
-	CHECK_INT(nwrong, 0);
-}
-
-static void end(srt_bootstrap_t *b, int victim, const char *how)
-{
-	char text[SRT_CONTROL_TEXT], theirs[SRT_CONTROL_WHAT], byte;
-	double since;
-
-	exchange(b); /* all have joined, and the network works */
-	if (b->rank == victim && strcmp(how, "kill") == 0)
-		raise(SIGKILL);
-	if (b->rank == victim && strcmp(how, "exit") == 0)
-		_exit(0);
-	if (b->rank == victim && strcmp(how, "leave") == 0)
+	CHECK_OK_OR_DIE(create(job, step, &comm));
+	if (comm == NULL)
 		return;
-	if (b->rank == victim && strcmp(how, "stop") == 0) {
-		raise(SIGSTOP);
-		return;
-	}
-	for (int r = 0; strcmp(how, "cut") == 0 && r < b->world_size; r++) {
-		if (b->node_of[r] != b->node_of[b->rank])
-			victim = r;
-	}
-	since = srt_now_s();
-	printf("rank %d of %d: waits\n", b->rank, b->world_size);
-	fflush(stdout);
-	CHECK_INT(srt_control_recv(b->control, victim, TAG, 1000, "waiting", &byte, 1, NULL, &go_on,
-				   srt_awake_s() + 60, theirs),
-		  SRT_CONTROL_GONE);
-	pthread_mutex_lock(&b->mutex);
-	memcpy(text, b->failure_text, sizeof(text));
-	pthread_mutex_unlock(&b->mutex);
-	printf("rank %d of %d: after %.3f s: %s\n", b->rank, b->world_size, srt_now_s() - since,
-	       text[0] != '\0' ? text : "left in order");
-	fflush(stdout);
+	CHECK_STR(comm->transport->name, transport->name);
+	CHECK(srt_comm_spans_nodes(comm) == (transport == &srt_transport_ucx));
+	CHECK((comm->shm == NULL) == (transport == &srt_transport_ucx));
+	buffer = job_buffer(job, (size_t)comm->size + 1, "all", &host);
+	CHECK_OK_OR_DIE(srt_op_fill(job->stream, srt_view(buffer, 0, SRT_F32),
+				    (float)(100 + comm->rank), 1));
+	CHECK_OK_OR_DIE(srt_coll_create_gather(comm, srt_view(buffer, 0, SRT_F32),
+					       srt_view(buffer, sizeof(float), SRT_F32), 1,
+					       "gather", &coll));
+	CHECK_OK_OR_DIE(srt_coll_start(coll, NULL, job->stream));
+	CHECK_OK_OR_DIE(srt_coll_wait_readers(coll, job->stream));
+	job_get(job, host, buffer);
+	for (int r = 0; r < comm->size; r++)
+		CHECK(host[1 + r] == (float)(100 + r));
+	srt_coll_destroy(coll);
+	job_drop(buffer, host);
+	srt_comm_destroy(comm);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-	const bool ends = argc == 4 && strcmp(argv[1], "end") == 0;
-	srt_bootstrap_t *b = NULL;
+	srt_bootstrap_t *b;
+	job_t job;
 
-	CHECK_OR_DIE(ends || (argc == 2 && strcmp(argv[1], "exchange") == 0));
-	for (int i = 0; i < (ends ? 1 : 2); i++) {
-		srt_status_t status = srt_bootstrap_join(&(srt_context_options_t){ 0 }, &b);
-
-		if (status != SRT_OK) {
-			printf("%s\n", srt_last_error());
-			return 3;
-		}
-		printf("rank %d of %d: local rank %d of %d\n", b->rank, b->world_size,
-		       b->local_rank, b->local_size);
-		if (ends)
-			end(b, atoi(argv[2]), argv[3]);
-		else
-			exchange(b);
-		srt_bootstrap_leave(b);
-	}
+	job_open(&job);
+	CHECK_OR_DIE(job.size > 2 && job.size <= MAX_WORLD);
+	b = job.bootstrap;
+	b->node_of = calloc((size_t)job.size, sizeof(*b->node_of));
+	CHECK_OR_DIE(b->node_of != NULL);
+	for (int r = 0; r < job.size; r++)
+		b->node_of[r] = r % 2;
+	check_transport(&job, 1, &srt_transport_ucx);
+	check_transport(&job, 2, job.world->transport);
+	setenv("SHARDRT_COLLECTIVES", "shm", 1);
+	check_refused(&job, SRT_ERR_UNSUPPORTED, "ranks 0 and 1 are on different nodes");
+	check_transport(&job, 2, job.world->transport);
+	setenv("SHARDRT_COLLECTIVES", "staged", 1);
+	check_refused(&job, SRT_ERR_UNSUPPORTED, "SHARDRT_COLLECTIVES=staged (rank 0)");
+	setenv("SHARDRT_COLLECTIVES", "nccl", 1);
+	check_refused(&job, SRT_ERR_UNSUPPORTED, "only ucx connects nodes");
+	setenv("SHARDRT_COLLECTIVES", job.rank == 1 ? "ucx" : "shm", 1);
+	check_refused(&job, SRT_ERR_MISMATCH, "is ucx on rank 1 and shm on rank 0");
+	setenv("SHARDRT_COLLECTIVES", "ucx", 1);
+	check_transport(&job, 1, &srt_transport_ucx);
+	job_close(&job);
 	return check_done();
 }

@@ -16,7 +16,7 @@ fail()
 	exit 1
 }
 make_hosts
-program=tests/collectives/test_nodes
+program=tests/collectives/test_control
 
 # told TEXT RANK...: these ranks print the reason
 told()

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * One rank of a job whose ranks may be on several nodes; started by test_control.sh. It uses the
+ * control channel only.
+ *
+ *     exchange           every rank sends small and large messages to every other one, twice over
+ *                        a bootstrap of its own
+ *     end RANK HOW       that rank ends (kill, exit, leave) or stops (stop); the others wait for it,
+ *                        and print which reason they were told; cut: the script cuts the network,
+ *                        and each rank waits for a rank of the other node
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "collectives/bootstrap/internal.h"
+#include "tests/harness/check.h"
+
+#define TAG UINT64_C(77)
+
+static const atomic_int go_on;
+
+static size_t nbytes_of(uint32_t seq)
+{
+	return seq % 3 == 0 ? 0 : seq % 3 == 1 ? 100 : SRT_CONTROL_MAX_PAYLOAD;
+}
+
+static unsigned char byte_of(int from, int to, uint32_t seq, size_t i)
+{
+	return (unsigned char)((size_t)from * 31 + (size_t)to * 7 + seq * 3 + i);
+}
+
+static void exchange(srt_bootstrap_t *b)
+{
+	static unsigned char data[SRT_CONTROL_MAX_PAYLOAD];
+	char theirs[SRT_CONTROL_WHAT];
+	int nwrong = 0;
+
+	for (uint32_t seq = 0; seq < 30; seq++) {
+		const size_t n = nbytes_of(seq);
+
+		for (int r = 0; r < b->world_size; r++) {
+			for (size_t i = 0; i < n; i++)
+				data[i] = byte_of(b->rank, r, seq, i);
+			if (r != b->rank)
+				CHECK_INT(srt_control_send(b->control, r, TAG, seq, "exchanging",
+							   data, n, -1, &go_on, srt_awake_s() + 60),
+					  SRT_CONTROL_OK);
+		}
+		for (int r = 0; r < b->world_size; r++) {
+			if (r == b->rank)
+				continue;
+			CHECK_INT(srt_control_recv(b->control, r, TAG, seq, "exchanging", data, n,
+						   NULL, &go_on, srt_awake_s() + 60, theirs),
+				  SRT_CONTROL_OK);
+			for (size_t i = 0; i < n; i++)
+				nwrong += data[i] != byte_of(r, b->rank, seq, i);
+		}
+	}
+	CHECK_INT(nwrong, 0);
+}
+
+static void end(srt_bootstrap_t *b, int victim, const char *how)
+{
+	char text[SRT_CONTROL_TEXT], theirs[SRT_CONTROL_WHAT], byte;
+	double since;
+
+	exchange(b); /* all have joined, and the network works */
+	if (b->rank == victim && strcmp(how, "kill") == 0)
+		raise(SIGKILL);
+	if (b->rank == victim && strcmp(how, "exit") == 0)
+		_exit(0);
+	if (b->rank == victim && strcmp(how, "leave") == 0)
+		return;
+	if (b->rank == victim && strcmp(how, "stop") == 0) {
+		raise(SIGSTOP);
+		return;
+	}
+	for (int r = 0; strcmp(how, "cut") == 0 && r < b->world_size; r++) {
+		if (b->node_of[r] != b->node_of[b->rank])
+			victim = r;
+	}
+	since = srt_now_s();
+	printf("rank %d of %d: waits\n", b->rank, b->world_size);
+	fflush(stdout);
+	CHECK_INT(srt_control_recv(b->control, victim, TAG, 1000, "waiting", &byte, 1, NULL, &go_on,
+				   srt_awake_s() + 60, theirs),
+		  SRT_CONTROL_GONE);
+	pthread_mutex_lock(&b->mutex);
+	memcpy(text, b->failure_text, sizeof(text));
+	pthread_mutex_unlock(&b->mutex);
+	printf("rank %d of %d: after %.3f s: %s\n", b->rank, b->world_size, srt_now_s() - since,
+	       text[0] != '\0' ? text : "left in order");
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	const bool ends = argc == 4 && strcmp(argv[1], "end") == 0;
+	srt_bootstrap_t *b = NULL;
+
+	CHECK_OR_DIE(ends || (argc == 2 && strcmp(argv[1], "exchange") == 0));
+	for (int i = 0; i < (ends ? 1 : 2); i++) {
+		srt_status_t status = srt_bootstrap_join(&(srt_context_options_t){ 0 }, &b);
+
+		if (status != SRT_OK) {
+			printf("%s\n", srt_last_error());
+			return 3;
+		}
+		printf("rank %d of %d: local rank %d of %d\n", b->rank, b->world_size,
+		       b->local_rank, b->local_size);
+		if (ends)
+			end(b, atoi(argv[2]), argv[3]);
+		else
+			exchange(b);
+		srt_bootstrap_leave(b);
+	}
+	return check_done();
+}

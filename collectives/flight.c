@@ -7,19 +7,13 @@
 
 #define CALL_NWORDS (sizeof(srt_flight_call_t) / sizeof(uint64_t))
 #define WAIT_NWORDS (sizeof(srt_flight_wait_t) / sizeof(uint64_t))
-#define BEGAN_WORD (offsetof(srt_flight_call_t, began_s) / sizeof(uint64_t))
 
 _Static_assert(sizeof(srt_flight_call_t) % sizeof(uint64_t) == 0, "is copied in words");
 _Static_assert(sizeof(srt_flight_wait_t) % sizeof(uint64_t) == 0, "is copied in words");
 
-/* A call's index << 32 | state << 30 | how long it took, in units of TOOK_S. */
-#define TOOK_BITS 30
-#define TOOK_MAX ((UINT64_C(1) << TOOK_BITS) - 1)
-#define TOOK_S 1e-5
-
 typedef struct call {
-	_Atomic uint32_t seqno; /* odd: being written */
-	_Atomic uint64_t progress;
+	_Atomic uint32_t seqno;    /* odd: being written */
+	_Atomic uint64_t progress; /* index of the call << 32 | srt_flight_state_t */
 	_Atomic uint64_t words[CALL_NWORDS];
 } call_t;
 
@@ -91,11 +85,17 @@ static uint32_t load_seqno(const _Atomic uint32_t *seqno)
 	return atomic_load_explicit((_Atomic uint32_t *)(uintptr_t)seqno, memory_order_acquire);
 }
 
-static void copy_name(char *name, size_t nbytes, const char *from)
+/* Copies a name, which is the last field of a record, and fills its last word with zeros. Returns
+ * the number of words of the record that are in use. */
+static size_t copy_name(void *record, char name[SRT_FLIGHT_NAME], const char *from)
 {
-	const size_t n = strlen(from);
+	size_t n = strlen(from);
+	const size_t at = (size_t)(name - (char *)record);
 
-	memcpy(name, from, n < nbytes ? n : nbytes - 1);
+	n = n < SRT_FLIGHT_NAME ? n : SRT_FLIGHT_NAME - 1;
+	memset(name + n / sizeof(uint64_t) * sizeof(uint64_t), 0, sizeof(uint64_t));
+	memcpy(name, from, n);
+	return (at + n) / sizeof(uint64_t) + 1;
 }
 
 /* ---- calls ---------------------------------------------------------------------------------- */
@@ -105,46 +105,30 @@ uint32_t srt_flight_begin(srt_flight_t *flight, const char *kind, srt_dtype_t dt
 {
 	const uint32_t index = atomic_load_explicit(&flight->ncalls, memory_order_relaxed);
 	call_t *call = &flight->calls[index % SRT_FLIGHT_NCALLS];
-	srt_flight_call_t record = {
-		.number = number,
-		.kind = kind,
-		.dtype = (uint32_t)dtype,
-		.nbytes = nbytes,
-		.began_s = srt_now_s(),
-	};
+	srt_flight_call_t record; /* most of the name stays unset */
+	size_t nwords;
 
-	copy_name(record.name, sizeof(record.name), name);
+	record.number = number;
+	record.dtype = (uint32_t)dtype;
+	record.kind = kind;
+	record.nbytes = nbytes;
+	record.began_s = srt_now_s();
+	nwords = copy_name(&record, record.name, name);
 	begin_write(&call->seqno);
-	atomic_store_explicit(&call->progress,
-			      (uint64_t)index << 32 | (uint64_t)SRT_FLIGHT_RUNNING << TOOK_BITS,
+	atomic_store_explicit(&call->progress, (uint64_t)index << 32 | SRT_FLIGHT_RUNNING,
 			      memory_order_release);
-	write_words(&call->seqno, call->words, &record, CALL_NWORDS);
+	write_words(&call->seqno, call->words, &record, nwords);
 	atomic_store_explicit(&flight->ncalls, index + 1, memory_order_release);
 	return index;
 }
 
-static srt_flight_state_t state_of(uint64_t progress)
-{
-	return (srt_flight_state_t)((progress & UINT32_MAX) >> TOOK_BITS);
-}
-
 void srt_flight_end(srt_flight_t *flight, uint32_t index, srt_flight_state_t state)
 {
-	call_t *call = &flight->calls[index % SRT_FLIGHT_NCALLS];
-	uint64_t old = atomic_load_explicit(&call->progress, memory_order_acquire), took;
-	const uint64_t word = atomic_load_explicit(&call->words[BEGAN_WORD], memory_order_relaxed);
-	double began_s, took_s;
+	uint64_t running = (uint64_t)index << 32 | SRT_FLIGHT_RUNNING;
 
-	memcpy(&began_s, &word, sizeof(began_s));
-	took_s = (srt_now_s() - began_s) / TOOK_S;
-	took = took_s < (double)TOOK_MAX ? (uint64_t)(took_s > 0 ? took_s : 0) : TOOK_MAX;
 	/* A later call may have the entry already. */
-	while (old >> 32 == index && state_of(old) == SRT_FLIGHT_RUNNING) {
-		if (atomic_compare_exchange_weak(&call->progress, &old,
-						 (uint64_t)index << 32 |
-							 (uint64_t)state << TOOK_BITS | took))
-			return;
-	}
+	atomic_compare_exchange_strong(&flight->calls[index % SRT_FLIGHT_NCALLS].progress, &running,
+				       (uint64_t)index << 32 | state);
 }
 
 uint32_t srt_flight_ncalls(const srt_flight_t *flight)
@@ -162,7 +146,7 @@ uint32_t srt_flight_first(const srt_flight_t *flight)
 }
 
 bool srt_flight_read_call(const srt_flight_t *flight, uint32_t index, srt_flight_call_t *record,
-			  srt_flight_state_t *state, double *took_s)
+			  srt_flight_state_t *state)
 {
 	const call_t *call = &flight->calls[index % SRT_FLIGHT_NCALLS];
 	const uint32_t seqno = load_seqno(&call->seqno);
@@ -170,8 +154,7 @@ bool srt_flight_read_call(const srt_flight_t *flight, uint32_t index, srt_flight
 
 	read_words(&call->progress, &progress, 1);
 	read_words(call->words, record, CALL_NWORDS);
-	*state = state_of(progress);
-	*took_s = (double)(progress & TOOK_MAX) * TOOK_S;
+	*state = (srt_flight_state_t)(progress & UINT32_MAX);
 	return seqno % 2 == 0 && progress >> 32 == index && load_seqno(&call->seqno) == seqno;
 }
 
@@ -199,15 +182,16 @@ static int claim_slot(srt_flight_t *flight)
 int srt_flight_wait(srt_flight_t *flight, int slot, srt_flight_wait_t *record, const char *name)
 {
 	wait_t *wait;
+	size_t nwords;
 
 	if (slot < 0)
 		slot = claim_slot(flight);
 	if (slot < 0)
 		return slot;
 	wait = &flight->waits[slot];
-	copy_name(record->name, sizeof(record->name), name);
+	nwords = copy_name(record, record->name, name);
 	begin_write(&wait->seqno);
-	write_words(&wait->seqno, wait->words, record, WAIT_NWORDS);
+	write_words(&wait->seqno, wait->words, record, nwords);
 	atomic_store_explicit(&wait->use, WAIT_ACTIVE, memory_order_release);
 	return slot;
 }

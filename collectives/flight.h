@@ -93,7 +93,7 @@ uint32_t srt_flight_ncalls(const srt_flight_t *flight);
 uint32_t srt_flight_first(const srt_flight_t *flight);
 /* False if the record is torn, or the ring no longer has it. */
 bool srt_flight_read_call(const srt_flight_t *flight, uint32_t index, srt_flight_call_t *call,
-			  srt_flight_state_t *state, double *took_s);
+			  srt_flight_state_t *state);
 /* Whether the slot is in use. A torn record has nranks UINT32_MAX. */
 bool srt_flight_read_wait(const srt_flight_t *flight, size_t slot, srt_flight_wait_t *wait,
 			  bool *failed);

@@ -74,9 +74,8 @@ static void print_call(FILE *out, const srt_flight_t *flight, uint32_t index)
 	static const char *const states[] = { "running", "complete", "failed" };
 	srt_flight_call_t call;
 	srt_flight_state_t state;
-	double took_s;
 
-	if (!srt_flight_read_call(flight, index, &call, &state, &took_s)) {
+	if (!srt_flight_read_call(flight, index, &call, &state)) {
 		fputs("{\"torn\": true}", out);
 		return;
 	}
@@ -86,8 +85,6 @@ static void print_call(FILE *out, const srt_flight_t *flight, uint32_t index)
 	fprintf(out, ", \"dtype\": \"%s\", \"nbytes\": %" PRIu64 ", \"state\": \"%s\"",
 		srt_dtype_name((srt_dtype_t)call.dtype), call.nbytes, states[state]);
 	print_us(out, "began_us", call.began_s);
-	if (state != SRT_FLIGHT_RUNNING)
-		print_us(out, "took_us", took_s);
 	putc('}', out);
 }
 

@@ -12,6 +12,9 @@ fuzz_targets = \
 	tests/fuzz/fuzz_sizes \
 	tests/fuzz/fuzz_tokens \
 	tests/fuzz/fuzz_wire
+if HAVE_JANSSON
+fuzz_targets += tests/fuzz/fuzz_flight
+endif
 if HAVE_CHECKPOINTS
 fuzz_targets += tests/fuzz/fuzz_manifest
 endif
@@ -27,6 +30,10 @@ fuzz_link = $(AM_LDFLAGS) $(SRT_CFLAGS_FUZZ)
 tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c base/config.c $(fuzz_main)
 tests_fuzz_fuzz_config_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_config_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_flight_SOURCES = tests/fuzz/fuzz_flight.c tools/info/flight_read.c tools/info/flight_report.c \
+	tools/info/flight_waits.c $(fuzz_main)
+tests_fuzz_fuzz_flight_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_flight_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_frame_SOURCES = tests/fuzz/fuzz_frame.c collectives/bootstrap/frame.c $(fuzz_main)
 tests_fuzz_fuzz_frame_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_frame_LDFLAGS = $(fuzz_link)

@@ -23,8 +23,10 @@ run()
 	fi 2>&1
 }
 
-for target in config frame manifest safetensors sizes tokens wire; do
-	[ -x tests/fuzz/fuzz_$target ] || [ $target != manifest ] || continue # without jansson or libxxhash
+for target in config flight frame manifest safetensors sizes tokens wire; do
+	case $target in
+	flight | manifest) [ -x tests/fuzz/fuzz_$target ] || continue ;; # without jansson or libxxhash
+	esac
 	rm -rf "$tmp" && mkdir -p "$tmp/new" || exit 1
 	run $target "$srcdir/tests/fuzz/corpus/$target" > "$tmp/log" || { cat "$tmp/log" && failed=1; }
 	ninputs=$(sed -n 's/^Done \([0-9]*\) runs .*/\1 inputs/p; s/^\([0-9]* inputs\), from.*/\1/p' "$tmp/log")

@@ -132,7 +132,7 @@ void srt_comm_poison_closed(srt_comm_t *comm, const char *what);
 /* Called after a failure that a rank's death may have caused. Waits at most `seconds` for the
  * progress thread to poison the communicator. Returns whether it is poisoned. */
 bool srt_comm_await_poison(const srt_comm_t *comm, double seconds);
-/* Poisons: a wait for `rank` cannot complete, as the rank has left the job in order. */
+/* Poisons all ranks: a wait for `rank` cannot complete, as the rank has left the job in order. */
 void srt_comm_poison_left(srt_comm_t *comm, int rank);
 /* srt_bootstrap_fail(), unless the communicator is poisoned already. */
 srt_status_t srt_comm_fail_alone(srt_comm_t *comm, const char *what, srt_status_t status,

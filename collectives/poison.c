@@ -136,7 +136,7 @@ void srt_comm_poison_left(srt_comm_t *comm, int rank)
 		add_cause(b, text);
 	}
 	pthread_mutex_unlock(&b->mutex);
-	srt_comm_poison(comm, status, false, "%s", text);
+	srt_comm_poison(comm, status, true, "%s", text);
 }
 
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)

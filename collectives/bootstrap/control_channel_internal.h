@@ -66,7 +66,9 @@ typedef struct srt_control_peer {
 	size_t queued_nbytes;        /* protected by the mutex */
 	pthread_cond_t arrived;      /* a message or a change of state; CLOCK_MONOTONIC */
 	/* Used by the progress thread only: */
-	bool ended, goodbye, reported_dead;
+	bool ended, goodbye;
+	bool announced;            /* its death, to the other ranks */
+	bool draining;             /* drain_dead() */
 	srt_frame_reason_t reason; /* of the goodbye */
 } srt_control_peer_t;
 

@@ -16,7 +16,6 @@
 #include "collectives/bootstrap/relay.h"
 
 #define READS_PER_ROUND 32
-#define READS_OF_DEATH 1024 /* more than fit into a socket */
 /* Until the next attempt. */
 #define NO_MEMORY_MS 10
 
@@ -89,6 +88,35 @@ static void queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 
 static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t state,
 		      const srt_frame_reason_t *reason);
+static bool read_one(srt_control_channel_t *channel, int rank);
+
+/* Tells the other ranks of this node of a death on it, before this process can end because of it: a
+ * rank that sees this process end must know of the first death before. */
+static void announce_death(srt_control_channel_t *channel, int dead)
+{
+	if (channel->peer[dead].announced || dead == channel->rank ||
+	    srt_control_is_remote(channel, dead))
+		return;
+	channel->peer[dead].announced = true;
+	for (int r = 0; r < channel->world_size; r++) {
+		if (r != dead && r != channel->rank && !channel->peer[r].ended)
+			srt_control_tell_death(channel, r, dead);
+	}
+}
+
+/* Another rank reports a death. What the dead rank has sent comes first: it may have ended because
+ * of a failure that it reported itself. */
+static void drain_dead(srt_control_channel_t *channel, int dead)
+{
+	srt_control_peer_t *peer = &channel->peer[dead];
+
+	if (channel->pollfds[dead].fd < 0 || peer->draining)
+		return;
+	peer->draining = true;
+	while (!peer->ended && read_one(channel, dead))
+		;
+	peer->draining = false;
+}
 
 /* A goodbye, an abort or the loss of a rank. */
 static bool handle_reason(srt_control_channel_t *channel, const srt_frame_t *frame,
@@ -121,8 +149,8 @@ static bool handle_reason(srt_control_channel_t *channel, const srt_frame_t *fra
 
 			if (dead >= (uint64_t)channel->world_size)
 				return false;
-			channel->peer[dead].reported_dead = true;
-			return true;
+			drain_dead(channel, (int)dead);
+			announce_death(channel, (int)dead);
 		}
 		channel->listener(channel->listener_arg,
 				  &(srt_control_notice_t){
@@ -270,12 +298,8 @@ static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t
 		return;
 	if (!still_relays(channel, rank, state))
 		channel->pollfds[rank].fd = -1;
-	/* Forwarded before this process can end because of it: a rank that sees this process end
-	 * must know of the first death before. */
-	for (int r = 0; dead && !remote && r < channel->world_size; r++) {
-		if (r != rank && r != channel->rank && !channel->peer[r].ended)
-			srt_control_tell_death(channel, r, rank);
-	}
+	if (dead)
+		announce_death(channel, rank);
 	if (channel->relay != NULL && !remote)
 		srt_relay_tell_end(channel, rank, dead, reason);
 	if (dead && reason->text[0] != '\0') {
@@ -292,42 +316,6 @@ static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t
 		lose_gateway(channel, state, reason);
 }
 
-/* Another rank has seen the end of a rank whose socket here is not closed yet. */
-static void report_death(srt_control_channel_t *channel, int rank)
-{
-	channel->peer[rank].reported_dead = false;
-	channel->listener(channel->listener_arg,
-			  &(srt_control_notice_t){ .what = SRT_CONTROL_NOTICE_ABORT,
-						   .rank = rank,
-						   .tag = SRT_CONTROL_TAG_RANK | (uint64_t)rank,
-						   .status = SRT_ERR_PEER_DEAD,
-						   .text = "" });
-}
-
-static bool has_death(const srt_control_channel_t *channel)
-{
-	for (int r = 0; r < channel->world_size; r++) {
-		const srt_control_peer_t *peer = &channel->peer[r];
-
-		if (channel->pollfds[r].fd >= 0 && !peer->goodbye &&
-		    (peer->ended || peer->reported_dead))
-			return true;
-	}
-	return false;
-}
-
-/* A rank may have ended because of a failure that it or another rank has reported. Such a report
- * has arrived, but poll() may have returned before. */
-static void read_arrived(srt_control_channel_t *channel)
-{
-	for (int r = 0; r < channel->world_size; r++) {
-		for (int n = 0; n < READS_OF_DEATH && channel->pollfds[r].fd >= 0 &&
-				!channel->peer[r].ended && read_one(channel, r);
-		     n++)
-			;
-	}
-}
-
 static void read_all(srt_control_channel_t *channel)
 {
 	for (int r = 0; r < channel->world_size; r++) {
@@ -339,15 +327,10 @@ static void read_all(srt_control_channel_t *channel)
 		for (int n = 0; (last || n < READS_PER_ROUND) && read_one(channel, r); n++)
 			;
 	}
-	if (has_death(channel))
-		read_arrived(channel);
 	for (int r = 0; r < channel->world_size; r++) {
-		if (channel->pollfds[r].fd < 0 || channel->peer[r].goodbye)
-			continue;
-		if (channel->peer[r].ended)
+		if (channel->pollfds[r].fd >= 0 && channel->peer[r].ended &&
+		    !channel->peer[r].goodbye)
 			set_state(channel, r, SRT_PEER_DEAD, &(srt_frame_reason_t){ 0 });
-		else if (channel->peer[r].reported_dead)
-			report_death(channel, r);
 	}
 	for (int r = 0; r < channel->world_size; r++) {
 		const bool has_left = atomic_load(&channel->peer[r].state) == SRT_PEER_LEFT;

@@ -333,19 +333,19 @@ static void test_abort_and_death(void)
 	pthread_mutex_unlock(&p.heard.mutex);
 	CHECK_INT(receive(&p, 2, 1, 0, got, 8, NULL), SRT_CONTROL_GONE);
 	pthread_mutex_lock(&p.heard.mutex);
-	CHECK_INT(p.heard.count, 3);
-	CHECK_INT(p.heard.what[1], SRT_CONTROL_NOTICE_ABORT);
+	CHECK_INT(p.heard.count, 4);
 	CHECK_INT(p.heard.rank[1], 2);
 	CHECK_STR(p.heard.text[1], "why");
-	CHECK_INT(p.heard.what[2], SRT_CONTROL_NOTICE_DEAD);
-	CHECK_INT(p.heard.rank[2], 2);
+	CHECK_INT(p.heard.rank[2], 1); /* its report */
+	CHECK_INT(p.heard.what[3], SRT_CONTROL_NOTICE_DEAD);
+	CHECK_INT(p.heard.rank[3], 2);
 	pthread_mutex_unlock(&p.heard.mutex);
 	/* One that only rank 1 has seen; then one of no rank: rank 1 counts as dead. */
 	for (uint64_t r = 3; r <= SIZE; r++) {
 		f.tag = SRT_CONTROL_TAG_RANK | r;
 		send_raw(&p, 1, &f, &reason, sizeof(reason), 0);
 	}
-	while (atomic_load(&p.heard.ncalls) < 5)
+	while (atomic_load(&p.heard.ncalls) < 6)
 		usleep(1000);
 	close_pair(&p);
 }

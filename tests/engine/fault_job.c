@@ -421,6 +421,16 @@ static void end(program_t *p)
 	srt_context_destroy(p->context);
 }
 
+/* Leaves in order. The other ranks do not end the save, so it cannot be ended here. */
+static void leave(void *arg)
+{
+	program_t *p = arg;
+
+	if (p->write != NULL)
+		srt_comm_abort(srt_context_world(p->context), "it leaves during a save");
+	end(p);
+}
+
 static fault_t find_fault(const char *name)
 {
 	for (int i = 0; i < NFAULTS; i++) {
@@ -470,7 +480,7 @@ int main(int argc, char **argv)
 	p.seed = strtoull(argv[3], NULL, 10);
 	fault_open(argv[2], rank);
 	if (argc == 8 && rank == atoi(argv[4]))
-		fault_plan(find_fault(argv[5]), atol(argv[6]), atol(argv[7]));
+		fault_plan(find_fault(argv[5]), atol(argv[6]), atol(argv[7]), leave, &p);
 	status = run(&p);
 	if (status == SRT_OK)
 		CHECK_INT(p.rank, rank);

@@ -18,6 +18,8 @@
 static int record = -1;
 static fault_t planned;
 static long moment, delay_ns;
+static void (*leave_fn)(void *arg);
+static void *leave_arg;
 static atomic_long ncalls, nreceived;
 static atomic_flag failed = ATOMIC_FLAG_INIT;
 static bool noted;
@@ -65,8 +67,10 @@ void fault_open(const char *folder, int rank)
 		fault_record("address %s", address);
 }
 
-void fault_plan(fault_t fault, long at, long after_ns)
+void fault_plan(fault_t fault, long at, long after_ns, void (*leave)(void *arg), void *arg)
 {
+	leave_fn = leave;
+	leave_arg = arg;
 	planned = fault;
 	moment = at;
 	delay_ns = after_ns;
@@ -119,6 +123,9 @@ static void fail_now(void)
 		_exit(3);
 	case FAULT_ABORT:
 		abort();
+	case FAULT_LEAVE:
+		leave_fn(leave_arg);
+		exit(0);
 	default:
 		break;
 	}

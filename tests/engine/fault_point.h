@@ -21,8 +21,8 @@ int fault_rank(void);
 
 /* Opens FOLDER/rank-R, the record. */
 void fault_open(const char *folder, int rank);
-/* This rank fails. */
-void fault_plan(fault_t fault, long moment, long delay_ns);
+/* This rank fails. `leave`: destroys all that it has, for FAULT_LEAVE. */
+void fault_plan(fault_t fault, long moment, long delay_ns, void (*leave)(void *arg), void *arg);
 
 /* The communicator that FAULT_COMM_ABORT aborts; NULL before it is destroyed. */
 void fault_set_world(srt_comm_t *world);

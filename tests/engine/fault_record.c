@@ -8,10 +8,15 @@
 #include "tests/harness/check.h"
 
 const char *const fault_names[NFAULTS] = {
-	[FAULT_NONE] = "none",       [FAULT_KILL] = "SIGKILL",
-	[FAULT_STOP] = "SIGSTOP",    [FAULT_EXIT] = "exit(0)",
-	[FAULT_EXIT_0] = "_exit(0)", [FAULT_EXIT_3] = "_exit(3)",
-	[FAULT_ABORT] = "abort()",   [FAULT_COMM_ABORT] = "srt_comm_abort()",
+	[FAULT_NONE] = "none",
+	[FAULT_KILL] = "SIGKILL",
+	[FAULT_STOP] = "SIGSTOP",
+	[FAULT_EXIT] = "exit(0)",
+	[FAULT_EXIT_0] = "_exit(0)",
+	[FAULT_EXIT_3] = "_exit(3)",
+	[FAULT_ABORT] = "abort()",
+	[FAULT_COMM_ABORT] = "srt_comm_abort()",
+	[FAULT_LEAVE] = "srt_context_destroy()",
 };
 
 long long fault_now_ns(void)

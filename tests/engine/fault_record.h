@@ -29,6 +29,7 @@ typedef enum fault {
 	FAULT_EXIT_3,     /* _exit(3) */
 	FAULT_ABORT,      /* abort() */
 	FAULT_COMM_ABORT, /* srt_comm_abort(), after which the rank goes on */
+	FAULT_LEAVE,      /* the rank destroys what it has, and ends with status 0 */
 	NFAULTS,
 } fault_t;
 

@@ -14,7 +14,7 @@ typedef struct trial {
 	long moment, delay_ns;
 	/* results */
 	bool passed, was_late; /* was_late: the fault came after the end */
-	int nerrors;
+	int nerrors, nunnamed; /* nunnamed: those that do not name the rank and the collective */
 	double ms[FAULT_MAX_RANKS];
 } trial_t;
 

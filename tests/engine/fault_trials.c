@@ -15,6 +15,7 @@
  *     SRT_FAULT_LAUNCHER   command that starts ranks which go on when one fails; "{n}" is how many
  *     SRT_FAULT_TIMEOUT    SHARDRT_TIMEOUT of trials with SIGSTOP, in seconds
  */
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -53,7 +54,10 @@ static void choose_program(worker_t *w, uint64_t program)
 static void choose_moment(worker_t *w, trial_t *t)
 {
 	const fault_record_t *trace = &w->trace[t->victim];
-	const long call = 1 + (long)(draw(w, 3) % (uint64_t)trace->ncalls);
+	/* What is being destroyed cannot be aborted or destroyed. */
+	const bool until_final = t->fault == FAULT_COMM_ABORT || t->fault == FAULT_LEAVE;
+	const long ncalls = until_final ? trace->final : trace->ncalls;
+	const long call = 1 + (long)(draw(w, 3) % (uint64_t)ncalls);
 	const long long *at = trace->call_at;
 	double within_ns = 0;
 
@@ -63,7 +67,7 @@ static void choose_moment(worker_t *w, trial_t *t)
 		within_ns = (double)(at[2] - at[1]);
 		break;
 	case 1:
-		if (t->fault != FAULT_COMM_ABORT)
+		if (t->fault != FAULT_COMM_ABORT && t->fault != FAULT_LEAVE)
 			t->moment = -1 - (long)(draw(w, 3) % (uint64_t)t->size);
 		break;
 	case 2:
@@ -81,14 +85,14 @@ static void choose_moment(worker_t *w, trial_t *t)
 		t->moment = call;
 		break;
 	}
-	t->delay_ns = (long)(within_ns * draw_fraction(w, 4));
+	t->delay_ns = t->fault == FAULT_LEAVE ? 0 : (long)(within_ns * draw_fraction(w, 4));
 }
 
 static void choose_trial(worker_t *w, trial_t *t)
 {
 	static const fault_t faults[] = { FAULT_KILL,   FAULT_EXIT,       FAULT_KILL, FAULT_EXIT_0,
 					  FAULT_EXIT_3, FAULT_COMM_ABORT, FAULT_KILL, FAULT_ABORT,
-					  FAULT_STOP,   FAULT_COMM_ABORT };
+					  FAULT_STOP,   FAULT_LEAVE };
 
 	t->size = w->size;
 	t->victim = (int)(draw(w, 1) % (uint64_t)t->size);
@@ -100,6 +104,7 @@ static void choose_trial(worker_t *w, trial_t *t)
  */
 static void run_worker(worker_t *w, trial_t *trials, int ntrials, int first, int nworkers)
 {
+	CHECK_OR_DIE(prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0);
 	CHECK_OR_DIE(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
 	snprintf(w->dir + strlen(w->dir), sizeof(w->dir) - strlen(w->dir), "/%d", first);
 	for (int i = 0; i < ntrials; i++) {
@@ -136,20 +141,21 @@ static int compare(const void *a, const void *b)
 static void print_row(const trial_t *trials, int ntrials, fault_t fault)
 {
 	double *ms = calloc((size_t)ntrials * FAULT_MAX_RANKS + 1, sizeof(*ms));
-	int nms = 0, n = 0;
+	int nms = 0, n = 0, nunnamed = 0;
 
 	CHECK_OR_DIE(ms != NULL);
 	for (int i = 0; i < ntrials; i++) {
-		if (trials[i].fault != fault)
+		if (trials[i].fault != fault || trials[i].was_late)
 			continue;
 		n++;
+		nunnamed += trials[i].nunnamed;
 		for (int k = 0; k < trials[i].nerrors; k++)
 			ms[nms++] = trials[i].ms[k];
 	}
 	qsort(ms, (size_t)nms, sizeof(*ms), compare);
 	if (nms > 0)
-		printf("| %s | %d | %d | %.1f ms | %.1f ms |\n", fault_names[fault], n, nms,
-		       ms[nms / 2], ms[nms - 1]);
+		printf("| %s | %d | %d | %.1f ms | %.1f ms | %d |\n", fault_names[fault], n, nms,
+		       ms[nms / 2], ms[nms - 1], nunnamed);
 	free(ms);
 }
 
@@ -185,7 +191,7 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i < ntrials; i++)
 		CHECK_MSG(trials[i].passed, "trial %d", i);
-	printf("| fault | trials | errors | median | worst |\n");
+	printf("| fault | trials | errors | median | worst | not named |\n");
 	for (int f = FAULT_KILL; f < NFAULTS; f++)
 		print_row(trials, ntrials, (fault_t)f);
 	return check_done();

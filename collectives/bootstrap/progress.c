@@ -117,6 +117,35 @@ static void drain_dead(srt_control_channel_t *channel, int dead)
 
 static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t state,
 		      const srt_frame_reason_t *reason);
+static bool read_one(srt_control_channel_t *channel, int rank);
+
+/* Tells the other ranks of this node of a death on it, before this process can end because of it: a
+ * rank that sees this process end must know of the first death before. */
+static void announce_death(srt_control_channel_t *channel, int dead)
+{
+	if (channel->peer[dead].announced || dead == channel->rank ||
+	    srt_control_is_remote(channel, dead))
+		return;
+	channel->peer[dead].announced = true;
+	for (int r = 0; r < channel->world_size; r++) {
+		if (r != dead && r != channel->rank && !channel->peer[r].ended)
+			srt_control_tell_death(channel, r, dead);
+	}
+}
+
+/* Another rank reports a death. What the dead rank has sent comes first: it may have ended because
+ * of a failure that it reported itself. */
+static void drain_dead(srt_control_channel_t *channel, int dead)
+{
+	srt_control_peer_t *peer = &channel->peer[dead];
+
+	if (channel->pollfds[dead].fd < 0 || peer->draining)
+		return;
+	peer->draining = true;
+	while (!peer->ended && read_one(channel, dead))
+		;
+	peer->draining = false;
+}
 
 /* A goodbye, an abort or the loss of a rank. */
 static bool handle_reason(srt_control_channel_t *channel, const srt_frame_t *frame,

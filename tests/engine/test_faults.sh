@@ -11,7 +11,7 @@
 # that starts {n} ranks, which go on when one of them fails.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
-trials=20 seed=1
+trials=20 seed=5
 if [ -n "$SRT_TEST_LONG" ]; then
 	trials=300 seed=$(date +%s)
 	[ "$SHARDRT_BACKEND" = cpu ] || trials=60

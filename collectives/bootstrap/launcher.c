@@ -8,23 +8,30 @@
 
 #include "base/base.h"
 #include "collectives/bootstrap/pmix.h"
+#include "collectives/bootstrap/wire.h"
 
 /* Longest name of a host in DNS. */
 #define MAX_HOST 253
 
-/* local_rank and local_size are numbers if they are not -1. */
-static srt_status_t set_place(srt_place_t *place, const char *names, int rank, int size,
+/* What a launcher calls the four numbers. */
+typedef struct numbers {
+	const char *rank, *size, *local_rank, *local_size;
+} numbers_t;
+
+/* local_rank and local_size are -1 if they are not set. */
+static srt_status_t set_place(srt_place_t *place, const numbers_t *names, int rank, int size,
 			      int local_rank, int local_size)
 {
-	if (size < 1 || rank < 0 || rank >= size)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: rank %d is not below the world size %d", names, rank, size);
+	if (rank >= size)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s=%d is not below %s=%d", names->rank,
+				rank, names->size, size);
+	if (rank < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s=%d is negative", names->rank, rank);
 	if ((local_rank < 0) != (local_size < 0) || local_size > size || local_size == 0 ||
 	    (local_size > 0 && local_rank >= local_size))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: local rank %d and local size %d do not fit a world of %d "
-				"(-1: not set)",
-				names, local_rank, local_size, size);
+				"%s=%d, %s=%d do not fit %s=%d (-1: not set)", names->local_rank,
+				local_rank, names->local_size, local_size, names->size, size);
 	place->rank = rank;
 	place->world_size = size;
 	place->local_rank = local_rank < 0 ? 0 : local_rank;
@@ -48,6 +55,8 @@ static srt_status_t share_by_program(const srt_place_t *place, uint32_t generati
 
 static srt_status_t find_program(const srt_context_options_t *options, srt_place_t *place)
 {
+	const numbers_t names = { "srt_context_create: rank", "world_size", "", "" };
+
 	if (options->bootstrap != NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_context_create: the options bootstrap (\"%s\") and world_size "
@@ -58,7 +67,7 @@ static srt_status_t find_program(const srt_context_options_t *options, srt_place
 				"srt_context_create: world_size is %d, but broadcast is NULL, so "
 				"the ranks cannot meet",
 				options->world_size);
-	SRT_TRY(set_place(place, "srt_context_create", options->rank, options->world_size, -1, -1));
+	SRT_TRY(set_place(place, &names, options->rank, options->world_size, -1, -1));
 	place->launcher = "the program";
 	place->share = options->broadcast != NULL ? share_by_program : NULL;
 	place->arg = options;
@@ -68,6 +77,8 @@ static srt_status_t find_program(const srt_context_options_t *options, srt_place
 /* SHARDRT_BOOTSTRAP=unix:@NAME or tcp:HOST:PORT, with the variables that shardrun sets. */
 static srt_status_t find_address(const char *address, srt_place_t *place)
 {
+	const numbers_t names = { "SHARDRT_RANK", "SHARDRT_WORLD_SIZE", "SHARDRT_LOCAL_RANK",
+				  "SHARDRT_LOCAL_SIZE" };
 	const bool tcp = strncmp(address, "tcp:", 4) == 0;
 	const char *text;
 	int is_set = 1;
@@ -84,8 +95,7 @@ static srt_status_t find_address(const char *address, srt_place_t *place)
 				"bootstrap address \"%.300s\" is too long", address);
 	if (tcp) /* the ranks find out by themselves which of them share a node */
 		SRT_TRY(srt_config_value("SHARDRT_LOCAL_SIZE", &text, &is_set));
-	SRT_TRY(set_place(place, "SHARDRT_RANK, SHARDRT_WORLD_SIZE",
-			  (int)srt_config_int("SHARDRT_RANK"),
+	SRT_TRY(set_place(place, &names, (int)srt_config_int("SHARDRT_RANK"),
 			  (int)srt_config_int("SHARDRT_WORLD_SIZE"),
 			  is_set ? (int)srt_config_int("SHARDRT_LOCAL_RANK") : -1,
 			  is_set ? (int)srt_config_int("SHARDRT_LOCAL_SIZE") : -1));
@@ -122,6 +132,7 @@ static void name_torchrun_job(srt_place_t *place, bool one_node)
 
 static srt_status_t find_torchrun(srt_place_t *place)
 {
+	const numbers_t names = { "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE" };
 	const char *master = srt_config_foreign("MASTER_ADDR");
 	int rank, size, local_rank, local_size;
 	bool one_node;
@@ -138,8 +149,7 @@ static srt_status_t find_torchrun(srt_place_t *place)
 				rank < 0 ? "RANK" : "WORLD_SIZE");
 	if (local_size < 0)
 		local_rank = -1;
-	SRT_TRY(set_place(place, "RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE of torchrun",
-			  rank, size, local_rank, local_size));
+	SRT_TRY(set_place(place, &names, rank, size, local_rank, local_size));
 	one_node = local_size == size;
 	if (one_node && local_rank != rank)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -248,5 +258,9 @@ srt_status_t srt_launcher_find(const srt_context_options_t *options, srt_place_t
 				"SHARDRT_TOKEN has %zu characters; at most %zu are allowed",
 				strlen(token), sizeof(place->token) - 1);
 	snprintf(place->token, sizeof(place->token), "%s", token);
-	return find_place(options, place);
+	SRT_TRY(find_place(options, place));
+	if (place->world_size > SRT_WIRE_MAX_WORLD)
+		return srt_fail(SRT_ERR_UNSUPPORTED, "a job of %d ranks: at most %d are supported",
+				place->world_size, SRT_WIRE_MAX_WORLD);
+	return SRT_OK;
 }

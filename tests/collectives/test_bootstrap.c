@@ -403,7 +403,7 @@ static void run_false_launcher(launcher_mode_t mode)
 static void test_addresses(void)
 {
 	static const char *const bad[] = {
-		"tcp:host:1", "unix:", "unix:@", "unix:/tmp/x", "@x", " "
+		"udp:host:1", "unix:", "unix:@", "unix:/tmp/x", "@x", " "
 	};
 	char longer[300];
 	srt_bootstrap_t *b = NULL;

@@ -113,18 +113,20 @@ static void test_variables(void)
 	refuse("SHARDRT_WORLD_SIZE=2", "SHARDRT_WORLD_SIZE=2, but SHARDRT_BOOTSTRAP is not set");
 	refuse("SHARDRT_BOOTSTRAP=unix:a", "is not of the form unix:@NAME or tcp:HOST:PORT");
 	refuse("SHARDRT_BOOTSTRAP=unix:@a SHARDRT_RANK=3 SHARDRT_WORLD_SIZE=3",
-	       "rank 3 is not below the world size 3");
-	refuse("SHARDRT_BOOTSTRAP=unix:@a SHARDRT_LOCAL_SIZE=4 " OURS, "local size 4");
+	       "SHARDRT_RANK=3 is not below SHARDRT_WORLD_SIZE=3");
+	refuse("SHARDRT_BOOTSTRAP=unix:@a SHARDRT_LOCAL_SIZE=4 " OURS,
+	       "SHARDRT_LOCAL_SIZE=4 do not fit SHARDRT_WORLD_SIZE=3");
 	refuse("SHARDRT_BOOTSTRAP=tcp:h:1 SHARDRT_LOCAL_SIZE=2 SHARDRT_LOCAL_RANK=2 " OURS,
-	       "local rank 2 and local size 2 do not fit a world of 3");
+	       "SHARDRT_LOCAL_RANK=2, SHARDRT_LOCAL_SIZE=2 do not fit SHARDRT_WORLD_SIZE=3");
 	refuse("SHARDRT_BOOTSTRAP=pmix", "PMIX_RANK is not set");
 	refuse("SHARDRT_BOOTSTRAP=torchrun", "RANK is not set");
 	refuse("WORLD_SIZE=4", "RANK is not set");
 	refuse("RANK=x WORLD_SIZE=4", "RANK=x in the environment: must be a whole number");
-	refuse("RANK=4 WORLD_SIZE=4", "rank 4 is not below the world size 4");
-	refuse("RANK=0 WORLD_SIZE=0", "rank 0 is not below the world size 0");
+	refuse("RANK=4 WORLD_SIZE=4", "RANK=4 is not below WORLD_SIZE=4");
+	refuse("RANK=0 WORLD_SIZE=0", "RANK=0 is not below WORLD_SIZE=0");
 	refuse(FOUR, "needs MASTER_ADDR");
-	refuse(FOUR "LOCAL_WORLD_SIZE=4", "local rank -1 and local size 4");
+	refuse(FOUR "LOCAL_WORLD_SIZE=4",
+	       "LOCAL_RANK=-1, LOCAL_WORLD_SIZE=4 do not fit WORLD_SIZE=4");
 	refuse(FOUR "LOCAL_RANK=1 LOCAL_WORLD_SIZE=4", "LOCAL_RANK=1 is not RANK=2");
 	refuse("PMIX_RANK=0 " FOUR, "as rank 0, torchrun as rank 2 of 4");
 	refuse("PMI_SIZE=2", "PMI_SIZE=2, but PMIX_RANK is not set");
@@ -198,8 +200,8 @@ static void test_options(void)
 	CHECK_OK(find("", NULL, &place));
 	refuse_options(&both, "bootstrap (\"none\") and world_size (1) exclude each other");
 	refuse_options(&no_broadcast, "broadcast is NULL");
-	refuse_options(&above, "rank 2 is not below the world size 2");
-	refuse_options(&no_size, "rank 0 is not below the world size 0");
+	refuse_options(&above, "rank=2 is not below world_size=2");
+	refuse_options(&no_size, "rank=0 is not below world_size=0");
 	CHECK_STATUS(srt_context_create(&fails, &context), SRT_ERR_SYSTEM);
 	CHECK_ERROR_HAS("the option broadcast returned 7");
 

@@ -146,14 +146,21 @@ static void run_gather(job_t *job, srt_coll_t *gather, sides_t *s, float mark)
 		      s->full[(size_t)r * N + N - 1] == mark + (float)r);
 }
 
+/* What a plan says that such collectives allocate. */
+static size_t plan_scratch(const job_t *job, srt_coll_uses_t uses)
+{
+	srt_coll_memory_t memory;
+
+	srt_coll_plan(job->world, job->size, &uses, &memory);
+	return memory.scratch;
+}
+
 /* A set of bounce buffers is shared by all its users, counted exactly, freed with the last; a rank
  * may let go of its collectives before others do. */
 static void lifetimes(job_t *job)
 {
-	bool staged = job->world->transport == &srt_transport_staged && job->size > 1;
-	size_t copy = staged ? srt_staging_nbytes(job->size, SRT_BOUNCE_COPY) : 0;
-	size_t sum = staged ? srt_staging_nbytes(job->size, SRT_BOUNCE_SUM) : 0;
-	size_t scratch = srt_step_reduce_scratch(job->size);
+	const size_t copy = plan_scratch(job, (srt_coll_uses_t){ .copies = true });
+	const size_t sum = plan_scratch(job, (srt_coll_uses_t){ .sums = true, .nsums = 1 });
 	sides_t s;
 	size_t before;
 	srt_coll_t *one, *two, *three;
@@ -165,7 +172,7 @@ static void lifetimes(job_t *job)
 	two = make(job, SRT_COLL_BROADCAST, &s, "two");
 	CHECK_INT(srt_device_allocated(job->device), before + copy);
 	three = make(job, SRT_COLL_REDUCE_SCATTER, &s, "three");
-	CHECK_INT(srt_device_allocated(job->device), before + copy + sum + scratch);
+	CHECK_INT(srt_device_allocated(job->device), before + copy + sum);
 	srt_coll_destroy(three);
 	srt_coll_destroy(two);
 	CHECK_INT(srt_device_allocated(job->device), before + copy);
@@ -193,7 +200,7 @@ static void different_slots(job_t *job)
 	int ranks[MAX_WORLD];
 	srt_comm_t *comm = NULL;
 
-	if (job->world->transport != &srt_transport_staged || job->size < 2)
+	if (job->world->transport->maps_sources || job->size < 2)
 		return;
 	for (int r = 0; r < job->size; r++)
 		ranks[r] = r;
@@ -257,9 +264,10 @@ static void counts(job_t *job)
 		int most = kinds[k].zero_copy, fns, all;
 		uint64_t before;
 
-		if (coll->bounce != NULL)
+		if (srt_coll_counts_rounds(coll))
 			most = kinds[k].staged[0] + kinds[k].staged[1] * (int)coll->nrounds;
-		if (kinds[k].kind == SRT_COLL_BROADCAST && job->rank != 0 && coll->bounce == NULL)
+		if (kinds[k].kind == SRT_COLL_BROADCAST && job->rank != 0 &&
+		    !srt_coll_counts_rounds(coll))
 			most = 2;
 		counted.ncopies = counted.nlaunches = 0;
 		before = job->device->nhost_fns;

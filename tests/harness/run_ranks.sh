@@ -44,6 +44,8 @@ for form in $forms; do
 	staged_forms="$staged_forms staged-$form"
 done
 case $SHARDRT_BACKEND in opencl) staged_forms="staged-loop" ;; esac
+# SRT_TEST_COLLECTIVES: the transport of all forms, as SHARDRT_COLLECTIVES (tests/collectives/test_ucx.sh).
+[ -z "$SRT_TEST_COLLECTIVES" ] || staged_forms=
 
 use_form()
 {
@@ -53,7 +55,12 @@ use_form()
 		SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=1k SHARDRT_COLLECTIVES=shm
 		export SHARDRT_PEER_MEMORY SHARDRT_COLLECTIVES
 		;;
-	*) unset SHARDRT_PEER_MEMORY SHARDRT_COLLECTIVES && SHARDRT_STAGING_BYTES=64k ;;
+	*)
+		unset SHARDRT_PEER_MEMORY SHARDRT_COLLECTIVES && SHARDRT_STAGING_BYTES=64k
+		[ -z "$SRT_TEST_COLLECTIVES" ] || SHARDRT_COLLECTIVES=$SRT_TEST_COLLECTIVES
+		[ -z "$SRT_TEST_COLLECTIVES" ] || export SHARDRT_COLLECTIVES
+		[ "$SRT_TEST_COLLECTIVES" != ucx ] || SHARDRT_STAGING_BYTES=2k
+		;;
 	esac
 	export SHARDRT_STAGING_BYTES
 	case ${form#staged-} in

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Which transport the ranks choose if they are on several nodes: ranks of even and of odd number
+ * are told that they are. Run by test_ucx.sh on three ranks and more.
+ */
+#include <stdlib.h>
+
+#include "collectives/collective.h"
+#include "tests/harness/job.h"
+
+#define MAX_WORLD 64
+
+/* Creates a group of the ranks 0, step, 2 step ... */
+static srt_status_t create(job_t *job, int step, srt_comm_t **out)
+{
+	int ranks[MAX_WORLD], n = 0;
+
+	for (int r = 0; r < job->size; r += step)
+		ranks[n++] = r;
+	return srt_comm_create_group(job->world, ranks, n, "group", out);
+}
+
+/* All ranks get the same error. */
+static void check_refused(job_t *job, srt_status_t status, const char *words)
+{
+	char mine[512] = "", all[MAX_WORLD][512];
+	srt_comm_t *comm = NULL;
+
+	CHECK_STATUS(create(job, 1, &comm), status);
+	CHECK(comm == NULL);
+	CHECK_ERROR_HAS(words);
+	snprintf(mine, sizeof(mine), "%s", srt_last_error());
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));
+	for (int r = 0; r < job->size; r++)
+		CHECK_STR(all[r], all[0]);
+}
+
+static void check_transport(job_t *job, int step, const srt_transport_t *transport)
+{
+	srt_comm_t *comm = NULL;
+	srt_buffer_t *buffer;
+	srt_coll_t *coll = NULL;
+	float *host;
+
+	CHECK_OK_OR_DIE(create(job, step, &comm));
+	if (comm == NULL)
+		return;
+	CHECK_STR(comm->transport->name, transport->name);
+	CHECK(srt_comm_spans_nodes(comm) == (transport == &srt_transport_ucx));
+	CHECK((comm->shm == NULL) == (transport == &srt_transport_ucx));
+	buffer = job_buffer(job, (size_t)comm->size + 1, "all", &host);
+	CHECK_OK_OR_DIE(srt_op_fill(job->stream, srt_view(buffer, 0, SRT_F32),
+				    (float)(100 + comm->rank), 1));
+	CHECK_OK_OR_DIE(srt_coll_create_gather(comm, srt_view(buffer, 0, SRT_F32),
+					       srt_view(buffer, sizeof(float), SRT_F32), 1,
+					       "gather", &coll));
+	CHECK_OK_OR_DIE(srt_coll_start(coll, NULL, job->stream));
+	CHECK_OK_OR_DIE(srt_coll_wait_readers(coll, job->stream));
+	job_get(job, host, buffer);
+	for (int r = 0; r < comm->size; r++)
+		CHECK(host[1 + r] == (float)(100 + r));
+	srt_coll_destroy(coll);
+	job_drop(buffer, host);
+	srt_comm_destroy(comm);
+}
+
+int main(void)
+{
+	srt_bootstrap_t *b;
+	job_t job;
+
+	job_open(&job);
+	CHECK_OR_DIE(job.size > 2 && job.size <= MAX_WORLD);
+	b = job.bootstrap;
+	b->node_of = calloc((size_t)job.size, sizeof(*b->node_of));
+	CHECK_OR_DIE(b->node_of != NULL);
+	for (int r = 0; r < job.size; r++)
+		b->node_of[r] = r % 2;
+	check_transport(&job, 1, &srt_transport_ucx);
+	check_transport(&job, 2, job.world->transport);
+	setenv("SHARDRT_COLLECTIVES", "shm", 1);
+	check_refused(&job, SRT_ERR_UNSUPPORTED, "ranks 0 and 1 are on different nodes");
+	check_transport(&job, 2, job.world->transport);
+	setenv("SHARDRT_COLLECTIVES", "staged", 1);
+	check_refused(&job, SRT_ERR_UNSUPPORTED, "SHARDRT_COLLECTIVES=staged (rank 0)");
+	setenv("SHARDRT_COLLECTIVES", "nccl", 1);
+	check_refused(&job, SRT_ERR_UNSUPPORTED, "only ucx connects nodes");
+	setenv("SHARDRT_COLLECTIVES", job.rank == 1 ? "ucx" : "shm", 1);
+	check_refused(&job, SRT_ERR_MISMATCH, "is ucx on rank 1 and shm on rank 0");
+	setenv("SHARDRT_COLLECTIVES", "ucx", 1);
+	check_transport(&job, 1, &srt_transport_ucx);
+	job_close(&job);
+	return check_done();
+}

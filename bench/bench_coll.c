@@ -3,12 +3,15 @@
  * Speed of the collectives, compared with memcpy of the same bytes in the same run:
  *
  *     shardrun -n 2 bench/bench_coll [BYTES ...]      (4 KiB, 1 MiB, 64 MiB of full buffer)
+ *     shardrun -n 2 bench/bench_coll -m [BYTES ...]   messages from rank 0 to the last rank alone
  *
  * algbw = full buffer / time; busbw as nccl-tests defines it: x (n-1)/n for all-gather and
  * reduce-scatter, x 2(n-1)/n for all-reduce. The best of several repeats, each the mean over some
  * starts; all ranks begin together. All ranks run memcpy at the same time too. The last column is
- * the transport; SHARDRT_PEER_MEMORY=no makes it "staged".
+ * the transport; SHARDRT_PEER_MEMORY=no makes it "staged", SHARDRT_COLLECTIVES=ucx "ucx". Messages are
+ * started one after the other, and the sources stay as they are, so several are in flight.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +65,8 @@ static double max_over_ranks(bench_t *b, double mine)
 	return most;
 }
 
-static double time_coll(bench_t *b, srt_coll_t *coll, int starts)
+/* waits: for the readers of each start, not only of the last one. */
+static double time_coll(bench_t *b, srt_coll_t *coll, int starts, bool waits)
 {
 	double best = 1e9;
 
@@ -71,7 +75,8 @@ static double time_coll(bench_t *b, srt_coll_t *coll, int starts)
 		double start = now_s();
 		for (int i = 0; i < starts; i++) {
 			check_status(srt_coll_start(coll, NULL, b->stream));
-			check_status(srt_coll_wait_readers(coll, b->stream));
+			if (waits || i + 1 == starts)
+				check_status(srt_coll_wait_readers(coll, b->stream));
 		}
 		check_status(srt_stream_sync(b->stream));
 		double t = max_over_ranks(b, (now_s() - start) / starts);
@@ -97,6 +102,50 @@ static double time_memcpy(bench_t *b, void *dst, const void *src, size_t nbytes,
 	return best;
 }
 
+static const char *transport_name(const bench_t *b)
+{
+	const char *asked = getenv("SHARDRT_COLLECTIVES");
+
+	if (b->size == 1)
+		return "";
+	if (asked != NULL && strcmp(asked, "ucx") == 0)
+		return "ucx";
+	return srt_comm_mem_kind(b->world) == SRT_MEM_PEER ? "zero copy" : "staged";
+}
+
+static void bench_message(bench_t *b, size_t nbytes)
+{
+	const srt_coll_message_t message = { .from = 0,
+					     .to = b->size - 1,
+					     .nelem = nbytes / sizeof(float) };
+	const int starts = nbytes >= 16000000 ? 20 : nbytes >= 1000000 ? 200 : 2000;
+	const srt_mem_kind_t kind = srt_comm_mem_kind(b->world);
+	srt_device_t *device = srt_context_device(b->context);
+	srt_buffer_t *full, *shard;
+	srt_coll_t *coll;
+	double t;
+
+	check_status(srt_buffer_create(device, kind, nbytes, "full", &full));
+	check_status(srt_buffer_create(device, kind, nbytes, "shard", &shard));
+	const srt_coll_desc_t desc = {
+		.kind = SRT_COLL_SEND_RECV,
+		.name = "bench",
+		.dtype = SRT_F32,
+		.full = srt_view(full, 0, SRT_F32),
+		.shard = srt_view(shard, 0, SRT_F32),
+		.messages = &message,
+		.nmessages = 1,
+	};
+	check_status(srt_coll_create(b->world, &desc, &coll));
+	t = time_coll(b, coll, starts, false);
+	if (b->rank == 0)
+		printf("%-15s %10zu %10.1f %8.2f             %s\n", "send-recv", nbytes, t * 1e6,
+		       (double)nbytes / t * 1e-9, transport_name(b));
+	srt_coll_destroy(coll);
+	srt_buffer_destroy(shard);
+	srt_buffer_destroy(full);
+}
+
 static void bench_size(bench_t *b, size_t nbytes)
 {
 	static const struct {
@@ -112,7 +161,6 @@ static void bench_size(bench_t *b, size_t nbytes)
 	srt_coll_owner_t *owners = calloc(n, sizeof(*owners));
 	srt_coll_segment_t *segments = calloc(n, sizeof(*segments));
 	srt_mem_kind_t kind = srt_comm_mem_kind(b->world);
-	const char *path = n == 1 ? "" : kind == SRT_MEM_PEER ? "zero copy" : "staged";
 	srt_buffer_t *full, *shard;
 
 	if (owners == NULL || segments == NULL)
@@ -135,11 +183,11 @@ static void bench_size(bench_t *b, size_t nbytes)
 			.owners = owners,
 		};
 		check_status(srt_coll_create(b->world, &desc, &coll));
-		double t = time_coll(b, coll, starts), alg = (double)nbytes / t * 1e-9;
+		double t = time_coll(b, coll, starts, true), alg = (double)nbytes / t * 1e-9;
 		if (b->rank == 0)
 			printf("%-15s %10zu %10.1f %8.2f %8.2f    %s\n", kinds[k].name, nbytes,
 			       t * 1e6, alg, alg * kinds[k].factor * (double)(n - 1) / (double)n,
-			       path);
+			       transport_name(b));
 		srt_coll_destroy(coll);
 	}
 	void *other = malloc(nbytes), *some = malloc(nbytes);
@@ -163,8 +211,12 @@ int main(int argc, char **argv)
 {
 	static const size_t sizes[] = { 4 << 10, 1 << 20, 64 << 20 };
 	const srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "together" };
+	const bool messages = argc > 1 && strcmp(argv[1], "-m") == 0;
+	void (*bench)(bench_t *, size_t) = messages ? bench_message : bench_size;
 	bench_t b = { 0 };
 
+	argc -= messages;
+	argv += messages;
 	check_status(srt_context_create(NULL, &b.context));
 	b.world = srt_context_world(b.context);
 	b.rank = srt_context_rank(b.context);
@@ -176,10 +228,10 @@ int main(int argc, char **argv)
 		       "busbw GB/s, transport");
 	if (argc > 1) {
 		for (int i = 1; i < argc; i++)
-			bench_size(&b, strtoull(argv[i], NULL, 10));
+			bench(&b, strtoull(argv[i], NULL, 10));
 	} else {
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-			bench_size(&b, sizes[i]);
+			bench(&b, sizes[i]);
 	}
 	srt_coll_destroy(b.barrier);
 	srt_stream_destroy(b.stream);

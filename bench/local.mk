@@ -8,6 +8,7 @@ EXTRA_DIST += \
 	bench/peer_startup.py \
 	bench/peer_torch.py \
 	bench/peer_torch_gpu.py \
+	bench/peer_ucx.py \
 	bench/quality.sh
 
 # Built by name, e.g. `make bench/bench_coll`, not by default.

@@ -41,8 +41,8 @@ if [ "$SHARDRT_BACKEND" = cpu ]; then
 	for mode in abort leave timeout; do ok 4 tests/collectives/test_peer_failures $mode; done
 	dies 4 all-to-all
 	unset SRT_TEST_COLLECTIVES && use_form threads
-	ok 3 tests/collectives/test_nodes
-	ok 4 tests/collectives/test_nodes
+	ok 3 tests/collectives/test_ucx_nodes
+	ok 4 tests/collectives/test_ucx_nodes
 	SRT_TEST_COLLECTIVES=ucx && use_form threads
 	UCX_TLS=tcp,self && export UCX_TLS
 	ok 3 tests/collectives/test_collectives

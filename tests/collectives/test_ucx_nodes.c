@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which transport the ranks choose if they are on several nodes: ranks of even and of odd number are
- * told that they are. Run by test_ucx.sh on three ranks and more.
+ * Which transport the ranks choose if they are on several nodes: ranks of even and of odd number
+ * are told that they are. Run by test_ucx.sh on three ranks and more.
  */
 #include <stdlib.h>
 

@@ -86,35 +86,6 @@ static void queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 	pthread_mutex_unlock(&channel->mutex);
 }
 
-/* Tells the other ranks of a death before this process can end because of it: a rank that sees this
- * process end must know of the first death before. */
-static void announce_death(srt_control_channel_t *channel, int dead)
-{
-	if (channel->peer[dead].announced || dead == channel->rank)
-		return;
-	channel->peer[dead].announced = true;
-	for (int r = 0; r < channel->world_size; r++) {
-		if (r != dead && r != channel->rank && !channel->peer[r].ended)
-			srt_control_tell_death(channel, r, dead);
-	}
-}
-
-static bool read_one(srt_control_channel_t *channel, int rank);
-
-/* Another rank reports a death. What the dead rank has sent comes first: it may have ended because
- * of a failure that it reported itself. */
-static void drain_dead(srt_control_channel_t *channel, int dead)
-{
-	srt_control_peer_t *peer = &channel->peer[dead];
-
-	if (channel->pollfds[dead].fd < 0 || peer->draining)
-		return;
-	peer->draining = true;
-	while (!peer->ended && read_one(channel, dead))
-		;
-	peer->draining = false;
-}
-
 static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t state,
 		      const srt_frame_reason_t *reason);
 static bool read_one(srt_control_channel_t *channel, int rank);
@@ -327,7 +298,7 @@ static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t
 		return;
 	if (!still_relays(channel, rank, state))
 		channel->pollfds[rank].fd = -1;
-	if (dead && !remote)
+	if (dead)
 		announce_death(channel, rank);
 	if (channel->relay != NULL && !remote)
 		srt_relay_tell_end(channel, rank, dead, reason);

@@ -152,6 +152,9 @@ void srt_comm_delist(srt_comm_t *comm);
 
 /* ---- bootstrap/oob.c: blocking, collective; `what` is for messages -------------------------- */
 
+/* Whether its ranks are on more than one node. Local. */
+bool srt_comm_spans_nodes(const srt_comm_t *comm);
+
 /* srt_comm_oob_allgather() with `what`. */
 srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,
 					size_t nbytes, void *recv);
@@ -188,8 +191,6 @@ void srt_wait_warn(const srt_comm_t *comm, const char *what, double waited_s);
 /* Collective: sets comm->transport, may_stage, fast and driver_overhead from the capabilities of
  * all ranks' devices. */
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
-/* Whether its ranks are on more than one node. Local. */
-bool srt_comm_spans_nodes(const srt_comm_t *comm);
 /* Whether collectives read the peers' source buffers themselves. */
 bool srt_comm_zero_copy(const srt_comm_t *comm);
 

@@ -185,17 +185,6 @@ static srt_status_t check_slots(const srt_comm_t *comm, const capabilities_t *al
 
 /* ---- ucx ------------------------------------------------------------------------------------- */
 
-bool srt_comm_spans_nodes(const srt_comm_t *comm)
-{
-	const uint16_t *node_of = comm->bootstrap->node_of;
-
-	for (int r = 1; node_of != NULL && r < comm->size; r++) {
-		if (node_of[comm->world_rank[r]] != node_of[comm->world_rank[0]])
-			return true;
-	}
-	return false;
-}
-
 /* The ranks are on several nodes, and something else than UCX was asked for. */
 static srt_status_t fail_nodes(const srt_comm_t *comm, const capabilities_t *all, int refused_by)
 {

@@ -170,8 +170,8 @@ static void send_reason(srt_control_channel_t *channel, int to, srt_frame_t *fra
 	}
 }
 
-/* Sends a goodbye or an abort to all other ranks of the node, except to `sender`. Without one, those
- * of other nodes receive a copy by the relays. */
+/* Sends a goodbye or an abort to all other ranks of the node, except to `sender`. If that is this
+ * rank, those of other nodes receive a copy by the relays. */
 static void send_reasons(srt_control_channel_t *channel, int sender, srt_frame_type_t type,
 			 uint64_t tag, srt_status_t status, const char *text)
 {

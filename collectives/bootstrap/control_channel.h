@@ -3,9 +3,9 @@
  * The control channel: one connected SOCK_SEQPACKET socket to every other rank of the node. One
  * rank of each node also carries messages to ranks of other nodes (relay.h).
  *
- * It carries small messages, within a node with at most one descriptor attached. Its end detects dead peers: a
- * rank that leaves sends a goodbye first, so an end of file without a goodbye is a death. One
- * thread per process, the progress thread, sleeps until a socket is readable, queues the messages
+ * It carries small messages, within a node with at most one descriptor attached. Its end detects
+ * dead peers: a rank that leaves sends a goodbye first, so an end of file without a goodbye is a
+ * death. One thread per process, the progress thread, sleeps until a socket is readable, queues the messages
  * and reports deaths. As it always reads, a send can only be delayed by a peer that is stopped.
  *
  * Created by collectives/bootstrap/bootstrap.c, used by collectives/comm.c and oob.c.
@@ -95,8 +95,8 @@ srt_peer_state_t srt_control_peer_state(const srt_control_channel_t *channel, in
 
 /*
  * Sends one message of at most SRT_CONTROL_MAX_PAYLOAD bytes. (tag, seq) identify it. fd -1 = none,
- * as for a rank of another node; the caller keeps the descriptor. Gives up when *stop becomes non-zero, or at `deadline` by
- * srt_awake_s(). `what` is the operation, e.g. "hashing the parameters".
+ * as for a rank of another node; the caller keeps the descriptor. Gives up when *stop becomes
+ * non-zero, or at `deadline` by srt_awake_s(). `what` is the operation, e.g. "hashing the parameters".
  */
 srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, uint64_t tag,
 				      uint32_t seq, const char *what, const void *data,

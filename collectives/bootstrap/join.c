@@ -265,10 +265,12 @@ static srt_status_t receive_all(srt_join_t *b, double deadline)
 			close(fd);
 		if (status != SRT_OK)
 			return status;
-		return srt_fail(SRT_ERR_SYSTEM,
-				"rank %d: the server of the node sent an unexpected message "
-				"(type %u, rank %u)",
-				b->rank, (unsigned)reply.type, (unsigned)reply.rank);
+		return srt_fail(
+			SRT_ERR_SYSTEM,
+			"rank %d: the launcher, or the server of the node, sent an unexpected "
+			"message "
+			"(type %u, rank %u)",
+			b->rank, (unsigned)reply.type, (unsigned)reply.rank);
 	}
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Joining through the server of the node, which is shardrun or a rank (collectives/bootstrap/wire.h). */
+/* Joining through the server of the node, which is shardrun or a rank (wire.h). */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_JOIN_H
 #define SRT_COLLECTIVES_BOOTSTRAP_JOIN_H
 

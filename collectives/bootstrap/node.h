@@ -25,7 +25,8 @@ typedef struct srt_node_desc {
 
 /* Rank 0 of a job of several nodes: opens the root. Else does nothing. *port = where it listens. */
 srt_status_t srt_node_create(const srt_node_desc_t *desc, srt_node_t **node, int *port);
-/* Tries to take the name. If this process has it, or is rank 0 of several nodes, the thread runs. */
+/* Tries to take the name. The thread runs if this process has it, or is rank 0 of several
+ * nodes. */
 srt_status_t srt_node_serve(srt_node_t *node);
 /* Waits until the thread has done its work, or, if this rank has failed, ends it. */
 void srt_node_finish(srt_node_t *node, bool has_failed);

@@ -327,6 +327,15 @@ static srt_status_t exchange_part(srt_comm_t *comm, const char *what, size_t n, 
 	return status == SRT_OK ? exchange_nodes(comm, what, n, all) : status;
 }
 
+bool srt_comm_spans_nodes(const srt_comm_t *comm)
+{
+	for (int r = 0; r < comm->size; r++) {
+		if (!is_near(comm, r))
+			return true;
+	}
+	return false;
+}
+
 srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, const void *send,
 					size_t nbytes, void *recv)
 {

@@ -237,7 +237,7 @@ static void fail_job(srt_root_t *root, srt_status_t status, const char *text)
 	}
 }
 
-/* A place for a new connection: a free one, or that of the oldest stranger if there are too many. */
+/* A place for a new connection: a free one, or that of the oldest stranger if they are many. */
 static connection_t *find_place(srt_root_t *root)
 {
 	connection_t *oldest = NULL, *free_one = NULL;

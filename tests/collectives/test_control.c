@@ -3,11 +3,10 @@
  * One rank of a job whose ranks may be on several nodes; started by test_control.sh. It uses the
  * control channel only.
  *
- *     exchange           every rank sends small and large messages to every other one, twice over
- *                        a bootstrap of its own
- *     end RANK HOW       that rank ends (kill, exit, leave) or stops (stop); the others wait for it,
- *                        and print which reason they were told; cut: the script cuts the network,
- *                        and each rank waits for a rank of the other node
+ *     exchange        every rank sends small and large messages to every other one; all join twice
+ *     end RANK HOW    that rank ends (kill, exit, leave) or stops (stop); the others wait for it,
+ *                     and print which reason they were told; cut: the script cuts the network, and
+ *                     each rank waits for a rank of the other node
  */
 #include <signal.h>
 #include <stdlib.h>

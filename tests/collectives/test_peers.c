@@ -79,12 +79,11 @@ static void close_pair(pair_t *p)
 	pthread_mutex_destroy(&p->heard.mutex);
 }
 
-/* As rank `from` sends to rank 0. */
 static void send_raw(const pair_t *p, int from, const srt_frame_t *frame, const void *data,
 		     size_t nbytes, int nfds)
 {
 	srt_frame_t sent = *frame;
-	int fds[4];
+	int fds[4] = { STDERR_FILENO, STDERR_FILENO, STDERR_FILENO, STDERR_FILENO };
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(fds))];
@@ -95,13 +94,10 @@ static void send_raw(const pair_t *p, int from, const srt_frame_t *frame, const 
 	sent.src = (uint32_t)from;
 	if (nfds > 0) {
 		memset(&control, 0, sizeof(control));
-		for (int i = 0; i < nfds; i++)
-			fds[i] = STDERR_FILENO;
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
 		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
+		*c = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
 		c->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
 		memcpy(CMSG_DATA(c), fds, (size_t)nfds * sizeof(int));
 	}

@@ -68,7 +68,7 @@ fi
 objdump=${OBJDUMP:-objdump}
 $objdump -p $lib | awk '$1 == "NEEDED" { print $2 }' | sed 's/^lib//; s/[-.].*//' | sort > $tmp.linked
 grep -vxE 'c|dl|gcc_s|ld|m|pthread|rt|(a|t|ub)san' $tmp.linked > $tmp.needed
-for package in hwloc jansson xxhash; do
+for package in hwloc jansson sodium xxhash; do
 	! grep -qi "^#define HAVE_$package 1" config.h || echo $package
 done > $tmp.found
 grep -qx c $tmp.linked || { echo "$objdump -p $lib does not name the C library"; failed=1; }

@@ -29,6 +29,8 @@ LONG_DEVICE_TESTS =
 # programs that their scripts run, apart from those that are named as the script is.
 THREAD_TESTS =
 THREAD_TESTS_NEED = tests/harness/list_backends
+# Tests of several nodes: `make check-cluster` runs them alone.
+CLUSTER_TESTS =
 check_LTLIBRARIES = libfixtures.la
 
 # Fixtures: what several tests share. Each folder adds its own.
@@ -117,6 +119,11 @@ check-long:
 check-threads:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(THREAD_TESTS)' \
 		check_PROGRAMS='$(THREAD_TESTS_NEED) $(filter $(THREAD_TESTS:.sh=),$(check_PROGRAMS))'
+
+# Tests of jobs of several nodes and of other launchers: hosts are network namespaces, which need root.
+.PHONY: check-cluster
+check-cluster:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(CLUSTER_TESTS)'
 
 # The cuda backend over the fake driver (tests/fakes/fake_cuda/): the tests that run on any device.
 .PHONY: check-cuda

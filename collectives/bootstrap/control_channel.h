@@ -5,8 +5,9 @@
  *
  * It carries small messages, within a node with at most one descriptor attached. Its end detects
  * dead peers: a rank that leaves sends a goodbye first, so an end of file without a goodbye is a
- * death. One thread per process, the progress thread, sleeps until a socket is readable, queues the messages
- * and reports deaths. As it always reads, a send can only be delayed by a peer that is stopped.
+ * death. One thread per process, the progress thread, sleeps until a socket is readable, queues the
+ * messages and reports deaths. As it always reads, a send can only be delayed by a peer that is
+ * stopped.
  *
  * Created by collectives/bootstrap/bootstrap.c, used by collectives/comm.c and oob.c.
  */

@@ -40,3 +40,4 @@ tests_collectives_test_bootstrap_SOURCES = tests/collectives/test_bootstrap.c \
 	tests/collectives/launcher_socket.h
 tests_collectives_test_rendezvous_SOURCES = tests/collectives/test_rendezvous.c \
 	tests/collectives/launcher_socket.h
+CLUSTER_TESTS += tests/collectives/test_control.sh tests/collectives/test_launchers.sh

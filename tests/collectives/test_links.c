@@ -2,8 +2,8 @@
 /*
  * Links between nodes, and rank 0's listener, against strangers: a process in the middle that
  * changes, drops, repeats or replays bytes; wrong tokens; connections that say nothing, or
- * nonsense, or come in crowds. None joins, stops or crashes the job, and no message is delivered that was not
- * sent.
+ * nonsense, or come in crowds. None joins, stops or crashes the job, and no message is delivered
+ * that was not sent.
  */
 #include <arpa/inet.h>
 #include <errno.h>

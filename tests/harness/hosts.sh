@@ -27,7 +27,10 @@ make_hosts()
 		ip -n $hosts_id$h link set lo up
 		ip -n $hosts_id$h link set $hosts_id$h up
 	done
+	# UCX does not use an interface before that.
+	await cable_is_up 1 && await cable_is_up 2 || { echo "FAIL: the cable does not come up"; exit 1; }
 }
+cable_is_up() { on_host "$1" ip -o link show "$(namespace "$1")" | grep -q "state UP"; }
 
 skip_hosts()
 {

@@ -57,21 +57,25 @@ kill -CONT "${ranks##* }"
 reap_ranks || fail "stop: no end"
 
 start_ranks "2 2" $program end 9 cut
-await grep -q waits "$dir/0" "$dir/1" "$dir/2" "$dir/3" || fail "cut: not all ranks wait"
+all_wait() { [ "$(cat "$dir"/[0-3] | grep -c waits)" = 4 ]; }
+await all_wait || fail "cut: not all ranks wait"
 cut_cable
 await told "has not answered" 0 1 2 3 || fail "cut: not all ranks were told"
 mend_cable
 reap_ranks || fail "cut: no end"
 unset SHARDRT_HEARTBEAT
 
-# Another job's token.
-SHARDRT_TIMEOUT=3
-export SHARDRT_TIMEOUT
-token=another start_ranks "0 1" $program exchange
-stranger=$ranks
-SHARDRT_BOOTSTRAP=tcp:$host1:29600 SHARDRT_TOKEN=right SHARDRT_RANK=0 SHARDRT_WORLD_SIZE=2 \
-	on_host 1 $program exchange >"$dir/1" 2>&1
-[ $? = 3 ] && grep -q "rank 1 did not join" "$dir/1" || fail "token: rank 0 did not wait for rank 1"
-ranks=$stranger
-reap_ranks
+# A process without the job's token is told so; rank 0 goes on waiting for rank 1.
+SHARDRT_BOOTSTRAP=tcp:$host1:29600 SHARDRT_WORLD_SIZE=2
+export SHARDRT_BOOTSTRAP SHARDRT_WORLD_SIZE
+SHARDRT_TIMEOUT=10 SHARDRT_RANK=0 SHARDRT_TOKEN=right ip netns exec "$(namespace 1)" $program exchange >"$dir/0" 2>&1 &
+started
+ranks=$started
+SHARDRT_TIMEOUT=100 SHARDRT_RANK=1 SHARDRT_TOKEN=wrong ip netns exec "$(namespace 2)" $program exchange >"$dir/1" 2>&1 &
+started
+ranks="$ranks $started"
+reap_ranks || fail "token: no end"
+[ "$statuses" = " 3 3" ] || fail "token: statuses $statuses"
+grep -q "the other end does not know the job's token" "$dir/1" || fail "token: the stranger is not told"
+grep -q "rank 1 did not join" "$dir/0" || fail "token: rank 0 did not wait for rank 1"
 exit 0

@@ -60,6 +60,7 @@ start_ranks()
 {
 	counts=$1
 	shift
+	rm -f "$dir"/[0-9]* # what an earlier job has printed
 	world=0
 	for n in $counts; do world=$((world + n)); done
 	rank=0 host=0 ranks=

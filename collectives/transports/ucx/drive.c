@@ -64,6 +64,16 @@ static bool waits_for(const message_wait_t *w, const srt_ucx_op_t *op)
 	return op->is_send != (w->event == SRT_UCX_RECEIVED);
 }
 
+/* Whether the wait is for a message of or to a rank. Called with the mutex held. */
+static bool is_late(const message_wait_t *w, int rank)
+{
+	const srt_ucx_op_t *op = w->start->ucx.ops;
+
+	while (op != NULL && (op->peer != rank || !waits_for(w, op)))
+		op = op->next;
+	return op != NULL;
+}
+
 /* Called without the mutex. */
 static int list_late(const void *arg, char *list, size_t nbytes)
 {
@@ -76,11 +86,7 @@ static int list_late(const void *arg, char *list, size_t nbytes)
 	list[0] = '\0';
 	srt_ucx_lock(worker);
 	for (int r = 0; r < comm->size; r++) {
-		const srt_ucx_op_t *op = w->start->ucx.ops;
-
-		while (op != NULL && (op->peer != r || !waits_for(w, op)))
-			op = op->next;
-		if (op == NULL)
+		if (!is_late(w, r))
 			continue;
 		if (n + 8 < nbytes)
 			n += (size_t)snprintf(list + n, nbytes - n, "%s%d", late ? ", " : "",
@@ -89,6 +95,25 @@ static int list_late(const void *arg, char *list, size_t nbytes)
 	}
 	srt_ucx_unlock(worker);
 	return late;
+}
+
+/* Records the wait, or the ranks that it is still for. Called with the mutex held. */
+static int record_wait(const message_wait_t *w, int slot, double since)
+{
+	const srt_comm_t *comm = w->start->coll->comm;
+	srt_flight_wait_t record = {
+		.number = w->start->number,
+		.kind = w->start->coll->algorithm->name,
+		.why = w->event == SRT_UCX_RECEIVED ? SRT_FLIGHT_DATA : SRT_FLIGHT_READERS,
+		.round = w->event == SRT_UCX_RECEIVED ? w->value : SRT_FLIGHT_NO_ROUND,
+		.since_s = since,
+	};
+
+	for (int r = 0; r < comm->size; r++) {
+		if (is_late(w, r))
+			srt_flight_wait_add(&record, comm->world_rank[r]);
+	}
+	return srt_flight_wait(comm->flight, slot, &record, w->start->coll->name);
 }
 
 /* ---- progress ------------------------------------------------------------------------------ */
@@ -241,9 +266,10 @@ static void check_gone(const message_wait_t *w, int rank, double *since)
 			comm->world_rank[comm->rank], comm->world_rank[rank], reason);
 }
 
-/* Waits by sleeping. */
-static srt_status_t sleep_until_complete(const message_wait_t *w)
+/* Waits by sleeping. *slot: of the wait's record. */
+static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 {
+	const double recorded_since = srt_now_s();
 	srt_ucx_worker_t *worker = srt_ucx_worker_of(w->start->coll);
 	double gone_since = 0, tell_at = srt_awake_s() + TELL_S;
 	srt_wait_checks_t checks;
@@ -262,6 +288,7 @@ static srt_status_t sleep_until_complete(const message_wait_t *w)
 		progress(worker);
 		complete = is_complete(w);
 		if (!complete) {
+			*slot = record_wait(w, *slot, recorded_since);
 			if (srt_awake_s() >= tell_at) {
 				tell_at = srt_awake_s() + TELL_AGAIN_S;
 				srt_ucx_tell(w->start);
@@ -301,6 +328,7 @@ srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32
 	const message_wait_t w = { .start = start, .event = event, .value = value };
 	srt_ucx_worker_t *worker = srt_ucx_worker_of(start->coll);
 	srt_status_t status = SRT_OK;
+	int slot = -1;
 	bool complete;
 
 	if (srt_comm_poisoned(start->coll->comm))
@@ -310,7 +338,8 @@ srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32
 	complete = is_complete(&w) || spin_until_complete(&w);
 	srt_ucx_unlock(worker);
 	if (!complete) {
-		status = sleep_until_complete(&w);
+		status = sleep_until_complete(&w, &slot);
+		srt_flight_wait_end(start->coll->comm->flight, slot, status != SRT_OK);
 		srt_wait_publish(start->coll->comm, "");
 	}
 	srt_ucx_lock(worker);

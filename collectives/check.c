@@ -214,6 +214,10 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 	if (a->reduces && !srt_dtype_is_float(desc->dtype))
 		return srt_fail(SRT_ERR_UNSUPPORTED, "%s cannot be summed over ranks",
 				srt_dtype_name(desc->dtype));
+	if (a->reduces && comm->size > SRT_SUM_MAX_RANKS)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"%d ranks are too many for a sum: at most %d; use a mesh of groups",
+				comm->size, SRT_SUM_MAX_RANKS);
 	if (desc->kind == SRT_COLL_BROADCAST && (desc->root < 0 || desc->root >= comm->size))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the root %d is not a rank of the communicator", desc->root);

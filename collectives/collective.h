@@ -396,6 +396,8 @@ srt_status_t srt_step_copy_end(srt_coll_start_t *start, srt_step_copies_t *copie
 
 /* ---- algorithms/tree_sum.c --------------------------------------------------------------- */
 
+/* Most ranks of a communicator that sums. */
+#define SRT_SUM_MAX_RANKS 4096
 /* Consumes a round by the tree sum of all ranks' full over this rank's own extents, to its shard
  * or, for an all-reduce, in place. */
 srt_consume_fn srt_step_reduce_round;

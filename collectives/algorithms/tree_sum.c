@@ -15,8 +15,6 @@
 
 #define BLOCK ((size_t)SRT_K_MAX_RANKS)
 #define TILE_NELEM ((size_t)32768)
-/* Most ranks of a sum. */
-#define MAX_RANKS 512
 
 static size_t count_slots(size_t nranks)
 {
@@ -140,7 +138,7 @@ static srt_status_t sum_chunk(const srt_coll_t *coll, const srt_view_t *dst, con
 {
 	size_t n = (size_t)coll->comm->size, nelem = nbytes / coll->elem_nbytes;
 	size_t step = n > BLOCK ? TILE_NELEM : nelem;
-	srt_view_t part[MAX_RANKS];
+	srt_view_t part[SRT_SUM_MAX_RANKS];
 
 	for (size_t e = 0; e < nelem; e += step) {
 		size_t count = nelem - e < step ? nelem - e : step;
@@ -176,7 +174,7 @@ srt_status_t srt_step_reduce_round(srt_coll_start_t *start, uint32_t round,
 	bool in_place = coll->kind == SRT_COLL_ALL_REDUCE;
 	srt_chunk_iter_t at = { 0 };
 	srt_chunk_t chunk;
-	srt_view_t in[MAX_RANKS];
+	srt_view_t in[SRT_SUM_MAX_RANKS];
 
 	if (srt_chunk_nbytes(coll, round, &coll->owner[comm->rank]) == 0)
 		return SRT_OK;

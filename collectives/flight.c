@@ -141,8 +141,9 @@ uint32_t srt_flight_first(const srt_flight_t *flight)
 	const uint32_t n = srt_flight_ncalls(flight);
 	const call_t *oldest = &flight->calls[n % SRT_FLIGHT_NCALLS];
 
-	/* The number of calls wraps; an entry that was never written does not. */
-	return load_seqno(&oldest->seqno) == 0 ? 0 : n - SRT_FLIGHT_NCALLS;
+	/* The number of calls wraps; an entry that was never written does not. 1: it is being
+	 * written for the first time. */
+	return load_seqno(&oldest->seqno) <= 1 ? 0 : n - SRT_FLIGHT_NCALLS;
 }
 
 bool srt_flight_read_call(const srt_flight_t *flight, uint32_t index, srt_flight_call_t *record,

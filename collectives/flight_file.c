@@ -114,7 +114,9 @@ static void print_wait(FILE *out, const srt_flight_wait_t *wait, bool failed)
 static void print_comm(FILE *out, const srt_comm_t *comm)
 {
 	const srt_flight_t *flight = comm->flight;
-	const uint32_t ncalls = srt_flight_ncalls(flight);
+	/* In this order: more calls may begin meanwhile. */
+	const uint32_t first = srt_flight_first(flight), ncalls = srt_flight_ncalls(flight);
+	const uint32_t n = ncalls - first < SRT_FLIGHT_NCALLS ? ncalls - first : SRT_FLIGHT_NCALLS;
 	const char *separator = "";
 
 	fprintf(out, "  {\"id\": \"%016" PRIx64 "\", \"name\": ", comm->id);
@@ -143,9 +145,9 @@ static void print_comm(FILE *out, const srt_comm_t *comm)
 		separator = ",\n    ";
 	}
 	fputs("],\n   \"calls\": [", out);
-	for (uint32_t i = srt_flight_first(flight); i != ncalls; i++) {
-		print_call(out, flight, i);
-		fputs(i + 1 != ncalls ? ",\n    " : "", out);
+	for (uint32_t i = 0; i < n; i++) {
+		print_call(out, flight, ncalls - n + i);
+		fputs(i + 1 < n ? ",\n    " : "", out);
 	}
 	fputs("]}", out);
 }

@@ -66,7 +66,7 @@ static srt_status_t open_node(const srt_place_t *place, choice_t *choice, double
 	return SRT_OK;
 }
 
-/* A token that other users of the hosts cannot guess is needed wherever they can connect. */
+/* Without a token anybody who can connect could join; at a loopback address, users of this host. */
 static srt_status_t check_address(int rank, const choice_t *choice)
 {
 	struct sockaddr_storage where;
@@ -95,10 +95,8 @@ static srt_status_t check_address(int rank, const choice_t *choice)
 
 /* Rank 0 of a launcher that can exchange data: what all ranks use. */
 static srt_status_t choose(const srt_place_t *place, double timeout_s, uint32_t generation,
-			   choice_t *choice, srt_node_t **node)
+			   choice_t *choice, char *name, srt_node_t **node)
 {
-	char name[SRT_WIRE_NAME];
-
 	if (!srt_wire_random(choice->job, 16) || !srt_wire_random(choice->token, 16))
 		return srt_fail(SRT_ERR_SYSTEM, "cannot read random bytes: %s", strerror(errno));
 	if (place->token[0] != '\0')
@@ -126,7 +124,7 @@ static srt_status_t agree(const srt_place_t *place, double timeout_s, choice_t *
 		snprintf(choice->address, sizeof(choice->address), "%s", place->address);
 	} else {
 		if (place->rank == 0)
-			status = choose(place, timeout_s, generation, choice, node);
+			status = choose(place, timeout_s, generation, choice, name, node);
 		if (status != SRT_OK) {
 			choice->status = (int32_t)status;
 			snprintf(choice->text, sizeof(choice->text), "%s", srt_last_error());
@@ -221,6 +219,10 @@ static srt_status_t join_world(srt_bootstrap_t *b, const srt_place_t *place)
 	if (status == SRT_OK) {
 		if (!has_server)
 			count_local(b, &join);
+		if (join.nlocal == b->world_size) { /* one node after all */
+			free(join.node_of);
+			join.node_of = NULL;
+		}
 		status = start_control(b, &join, node);
 		if (status != SRT_OK)
 			srt_join_undo(&join);

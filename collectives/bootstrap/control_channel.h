@@ -97,7 +97,7 @@ srt_peer_state_t srt_control_peer_state(const srt_control_channel_t *channel, in
 /*
  * Sends one message of at most SRT_CONTROL_MAX_PAYLOAD bytes. (tag, seq) identify it. fd -1 = none,
  * as for a rank of another node; the caller keeps the descriptor. Gives up when *stop becomes
- * non-zero, or at `deadline` by srt_awake_s(). `what` is the operation, e.g. "hashing the parameters".
+ * non-zero, or at `deadline` by srt_awake_s(). `what` is the operation: "hashing the parameters".
  */
 srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, uint64_t tag,
 				      uint32_t seq, const char *what, const void *data,

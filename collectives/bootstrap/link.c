@@ -43,6 +43,7 @@ struct srt_link {
 	int fd;
 	step_t step;
 	bool was_open; /* the handshake is complete */
+	bool is_deaf;  /* the other end does not take any more */
 	const char *why;
 	srt_seal_t *seal;
 	unsigned char *out; /* queued: out[out_begin .. out_end) */
@@ -174,8 +175,10 @@ static void write_queue(srt_link_t *link)
 			continue;
 		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS))
 			return;
-		else
-			return end_link(link, "the connection was broken");
+		else { /* what the other end has sent is still read, to the end */
+			link->out_begin = link->out_end = 0;
+			link->is_deaf = true;
+		}
 	}
 }
 
@@ -347,9 +350,13 @@ bool srt_link_send(srt_link_t *link, const void *head, size_t head_nbytes, const
 	if (nbytes > 0)
 		memcpy(plain + head_nbytes, data, nbytes);
 	memcpy(sealed, &length, sizeof(length));
-	if (!srt_seal_message(link->seal, plain, total, sealed + LENGTH_NBYTES) ||
-	    !append(link, sealed, LENGTH_NBYTES + length))
+	if (link->is_deaf)
 		return false;
+	if (!srt_seal_message(link->seal, plain, total, sealed + LENGTH_NBYTES) ||
+	    !append(link, sealed, LENGTH_NBYTES + length)) {
+		end_link(link, "there is no memory"); /* the stream lacks this message */
+		return false;
+	}
 	write_queue(link);
 	return true;
 }

@@ -23,7 +23,7 @@ struct srt_node {
 	srt_root_t *root;      /* NULL: not rank 0, or one node */
 	pthread_t thread;
 	bool has_thread;
-	atomic_bool stops;
+	atomic_bool stops, has_joined; /* of this rank */
 	/* Used by the thread only, until it has ended: */
 	srt_link_t *up; /* to rank 0 */
 	struct sockaddr_storage up_address;
@@ -101,7 +101,8 @@ static void handle_message(srt_node_t *node, const srt_root_message_t *message)
 		return;
 	case SRT_ROOT_TABLE:
 		if (message->value <= SRT_ROOT_TABLE_NELEM &&
-		    message->rank + message->value <= (uint32_t)node->desc.world_size)
+		    message->value <= (uint32_t)node->desc.world_size &&
+		    message->rank <= (uint32_t)node->desc.world_size - message->value)
 			memcpy(node->node_of + message->rank, message->node,
 			       message->value * sizeof(message->node[0]));
 		return;
@@ -185,7 +186,13 @@ static void step_up(srt_node_t *node)
 
 static bool has_done_all(const srt_node_t *node)
 {
+	int status;
+
 	/* After a failure a rank that comes late is told the reason, until this rank gives up. */
+	if (atomic_load(&node->has_joined) &&
+	    (srt_awake_s() > node->deadline ||
+	     (node->rdv != NULL && srt_rendezvous_failure(node->rdv, &status) != NULL)))
+		return true;
 	return (node->root == NULL || srt_root_is_complete(node->root)) &&
 	       (node->rdv == NULL || srt_rendezvous_is_complete(node->rdv));
 }
@@ -253,8 +260,7 @@ srt_status_t srt_node_serve(srt_node_t *node)
 
 void srt_node_finish(srt_node_t *node, bool has_failed)
 {
-	if (has_failed)
-		atomic_store(&node->stops, true);
+	atomic_store(has_failed ? &node->stops : &node->has_joined, true);
 	if (node->has_thread)
 		pthread_join(node->thread, NULL);
 	node->has_thread = false;

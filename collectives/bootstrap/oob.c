@@ -270,7 +270,7 @@ static srt_status_t exchange_nodes(srt_comm_t *comm, const char *what, size_t n,
 	srt_control_result_t result = SRT_CONTROL_OK;
 	char theirs[SRT_CONTROL_WHAT] = "";
 	srt_status_t status = SRT_OK;
-	int nparties, peer = 0;
+	int nparties, peer = 0, late = 0;
 	block_t block = { .bytes = buffer };
 
 	if (parties == NULL || members == NULL || buffer == NULL) {
@@ -282,7 +282,7 @@ static srt_status_t exchange_nodes(srt_comm_t *comm, const char *what, size_t n,
 		block.nbytes = (size_t)parties[0].n * n;
 		pack(&parties[0], all, n, buffer, false);
 		for (int p = 1; p < nparties && result == SRT_CONTROL_OK; p++) {
-			peer = parties[p].member[0];
+			peer = late = parties[p].member[0];
 			result = send_block(comm, peer, seq, what, &block, start);
 		}
 	}
@@ -290,7 +290,8 @@ static srt_status_t exchange_nodes(srt_comm_t *comm, const char *what, size_t n,
 	for (int p = 1; p < nparties && result == SRT_CONTROL_OK; p++) {
 		const bool speaks = parties[0].member[0] == comm->rank;
 
-		peer = speaks ? parties[p].member[0] : parties[0].member[0];
+		late = parties[p].member[0];
+		peer = speaks ? late : parties[0].member[0];
 		block.nbytes = (size_t)parties[p].n * n;
 		result = receive_block(comm, peer, seq, what, &block, start, theirs);
 		for (int i = 1; speaks && i < parties[0].n && result == SRT_CONTROL_OK; i++) {
@@ -299,6 +300,12 @@ static srt_status_t exchange_nodes(srt_comm_t *comm, const char *what, size_t n,
 		}
 		pack(&parties[p], all, n, buffer, true);
 	}
+	if (result == SRT_CONTROL_TIMEOUT)
+		srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
+				"rank %d gave up after %g s (SHARDRT_TIMEOUT): rank %d, or another "
+				"rank of its node, did not reach it: %s",
+				comm->world_rank[comm->rank], comm->bootstrap->timeout_s,
+				comm->world_rank[late], what);
 	if (result != SRT_CONTROL_OK)
 		status = fail_transfer(comm, result, peer, what, theirs, start);
 free_tables:

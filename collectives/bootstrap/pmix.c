@@ -93,6 +93,11 @@ static srt_status_t connect_server(void)
 {
 	pmix_status_t status;
 
+	if (pmix.pid != 0 && pmix.pid != getpid())
+		return srt_fail(
+			SRT_ERR_UNSUPPORTED,
+			"this process was made by fork() of a rank, whose connection to PMIx "
+			"it cannot use; set SHARDRT_BOOTSTRAP=none to run it alone");
 	if (pmix.pid != 0)
 		return SRT_OK;
 	SRT_TRY(load_library());

@@ -41,6 +41,7 @@ struct srt_relay {
 	pthread_mutex_t mutex; /* protects the links; they are closed by the progress thread */
 	end_t *ends;           /* [nends] */
 	int nends;
+	int world_size;
 	outbox_t *outboxes; /* [world_size] the progress thread's */
 	double heartbeat_s;
 	double leaves_by; /* 0: this rank has not left */
@@ -65,6 +66,7 @@ srt_relay_t *srt_relay_create(const srt_control_channel_t *channel,
 	}
 	pthread_mutex_init(&relay->mutex, NULL);
 	relay->nends = route->nlinks;
+	relay->world_size = channel->world_size;
 	relay->heartbeat_s = route->heartbeat_s;
 	for (int i = 0; i < relay->nends; i++)
 		relay->ends[i] = (end_t){ .link = route->links[i].link,
@@ -89,12 +91,20 @@ static void clear_outbox(outbox_t *box)
 	box->nbytes = 0;
 }
 
+void srt_relay_give_back(srt_relay_t *relay)
+{
+	for (int i = 0; relay != NULL && i < relay->nends; i++)
+		relay->ends[i].link = NULL;
+}
+
 void srt_relay_destroy(srt_relay_t *relay)
 {
 	if (relay == NULL)
 		return;
 	for (int i = 0; i < relay->nends; i++)
 		srt_link_close(relay->ends[i].link);
+	for (int r = 0; r < relay->world_size; r++)
+		clear_outbox(&relay->outboxes[r]);
 	pthread_mutex_destroy(&relay->mutex);
 	free(relay->outboxes);
 	free(relay->ends);
@@ -307,10 +317,12 @@ static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_
 {
 	const bool in_order = atomic_load(&channel->peer[end->carrier].state) == SRT_PEER_LEFT;
 	char text[SRT_CONTROL_TEXT] = "";
+	srt_link_t *link;
 
 	pthread_mutex_lock(&channel->relay->mutex);
-	srt_link_close(end->link);
-	end->link = NULL;
+	link = end->link;
+	end->link = NULL; /* before it is closed: a child by fork() closes its copy */
+	srt_link_close(link);
 	pthread_mutex_unlock(&channel->relay->mutex);
 	/* The rank at the other end first: its end is the reason for the others. */
 	if (silent_s > 0)
@@ -325,8 +337,8 @@ static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_
 			continue;
 		if (silent_s <= 0)
 			snprintf(text, sizeof(text),
-				 "rank %d cannot be reached: rank %d, which carried its node's "
-				 "messages, is gone",
+				 "rank %d cannot be reached: rank %d, which carried its messages, "
+				 "is gone",
 				 r, end->carrier);
 		lose_rank(channel, end, r, in_order, text);
 	}

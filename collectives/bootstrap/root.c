@@ -19,14 +19,17 @@
 /* Connections that have not shown the token. The oldest one makes room for a new one. */
 #define MAX_STRANGERS 64
 #define ACCEPTS_PER_STEP 16
+#define ACCEPT_RETRY_US 10000
+#define MAX_WARNINGS 10 /* of refused connections */
 
 typedef struct connection {
 	srt_link_t *link; /* NULL = free */
 	uint64_t order;   /* of the connections */
 	double deadline;  /* of the handshake */
 	bool is_open;     /* it has shown the token */
-	int carrier;      /* -1 = not told yet */
-	int node;         /* once all have joined */
+	bool has_ended;
+	int carrier; /* -1 = not told yet */
+	int node;    /* once all have joined */
 } connection_t;
 
 struct srt_root {
@@ -36,6 +39,7 @@ struct srt_root {
 	int port;
 	double timeout_s, deadline;
 	uint64_t naccepted;
+	int nwarnings;
 	int *of_rank; /* [world_size] connection of the rank's node, -1 = has not joined */
 	int njoined;
 	connection_t *connections; /* [nconnections] */
@@ -248,13 +252,13 @@ static connection_t *find_place(srt_root_t *root)
 
 		if (c->link == NULL) {
 			free_one = c;
-		} else if (!c->is_open) {
+		} else if (c->carrier < 0) {
 			nstrangers++;
 			if (oldest == NULL || c->order < oldest->order)
 				oldest = c;
 		}
 	}
-	if (nstrangers < MAX_STRANGERS)
+	if (nstrangers < MAX_STRANGERS || oldest == NULL)
 		return free_one;
 	drop(oldest);
 	return oldest;
@@ -266,9 +270,15 @@ static void accept_some(srt_root_t *root)
 		int fd = accept4(root->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		connection_t *c;
 
+		if (fd < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+			usleep(ACCEPT_RETRY_US); /* no descriptor: the listener stays readable */
 		if (fd < 0)
 			return;
 		c = find_place(root);
+		if (c == NULL) {
+			close(fd);
+			continue;
+		}
 		*c = (connection_t){ .link = srt_link_accept(fd, root->token),
 				     .order = root->naccepted++,
 				     .deadline = srt_awake_s() + HANDSHAKE_S,
@@ -282,6 +292,13 @@ static bool handle_message(srt_root_t *root, connection_t *c, const srt_root_mes
 	const int index = (int)(c - root->connections);
 	char text[200];
 
+	if (message->type == SRT_ROOT_FAIL && message->value == SRT_ERR_TIMEOUT) {
+		/* A node does not know which ranks the others have. */
+		srt_wire_describe_missing(root->of_rank, root->world_size, root->timeout_s, text,
+					  sizeof(text));
+		fail_job(root, SRT_ERR_TIMEOUT, text);
+		return true;
+	}
 	if (message->type == SRT_ROOT_FAIL) {
 		fail_job(root, (srt_status_t)message->value, message->text);
 		return true;
@@ -315,8 +332,10 @@ static void step_connection(srt_root_t *root, connection_t *c)
 	char text[200];
 
 	/* What comes now is for the control channel. */
-	if (root->has_told && root->failure.type == 0)
+	if (root->has_told && root->failure.type == 0) {
+		c->has_ended = state == SRT_LINK_CLOSED;
 		return;
+	}
 	if (state == SRT_LINK_OPEN && !c->is_open) {
 		c->is_open = true;
 		if (root->failure.type != 0)
@@ -324,8 +343,8 @@ static void step_connection(srt_root_t *root, connection_t *c)
 	}
 	while (c->is_open && !broken && srt_root_receive(c->link, &message, &broken))
 		broken = !handle_message(root, c, &message);
-	if (!c->is_open && (state == SRT_LINK_CLOSED || srt_awake_s() > c->deadline)) {
-		if (state == SRT_LINK_CLOSED)
+	if (c->carrier < 0 && (state == SRT_LINK_CLOSED || srt_awake_s() > c->deadline)) {
+		if (state == SRT_LINK_CLOSED && root->nwarnings++ < MAX_WARNINGS)
 			srt_log(SRT_LOG_WARN, "rank 0 refused a connection: %s",
 				srt_link_why(c->link));
 		drop(c);
@@ -404,8 +423,11 @@ void srt_root_step(srt_root_t *root)
 
 bool srt_root_is_complete(const srt_root_t *root)
 {
+	/* The control channel finds a link that has ended. */
 	for (int i = 0; root->has_told && i < root->nconnections; i++) {
-		if (root->connections[i].is_open && srt_link_queued(root->connections[i].link) > 0)
+		const connection_t *c = &root->connections[i];
+
+		if (c->is_open && !c->has_ended && srt_link_queued(c->link) > 0)
 			return false;
 	}
 	return root->has_told;

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "collectives/transports/ucx/internal.h"
 #include "collectives/wait.h"
@@ -18,6 +19,8 @@
 #define SPINS 2000
 /* Longest sleep of the worker's thread while sends are pending. */
 #define THREAD_SLICE_S 0.01
+/* Other threads need the mutex while the worker cannot be armed. */
+#define BUSY_US 20
 /* When a wait first tells the late ranks what it waits in, and how often again. */
 #define TELL_S 0.05
 #define TELL_AGAIN_S 1.0
@@ -64,11 +67,20 @@ static bool waits_for(const message_wait_t *w, const srt_ucx_op_t *op)
 	return op->is_send != (w->event == SRT_UCX_RECEIVED);
 }
 
+/* Whether the wait is for an earlier start of this rank, on another stream. */
+static bool waits_for_itself(const message_wait_t *w)
+{
+	return w->event == SRT_UCX_RELEASED || w->event == SRT_UCX_PUBLISHED ||
+	       w->event == SRT_UCX_SLOT_SENT;
+}
+
 /* Whether the wait is for a message of or to a rank. Called with the mutex held. */
 static bool is_late(const message_wait_t *w, int rank)
 {
 	const srt_ucx_op_t *op = w->start->ucx.ops;
 
+	if (waits_for_itself(w))
+		return rank == w->start->coll->comm->rank;
 	while (op != NULL && (op->peer != rank || !waits_for(w, op)))
 		op = op->next;
 	return op != NULL;
@@ -104,7 +116,9 @@ static int record_wait(const message_wait_t *w, int slot, double since)
 	srt_flight_wait_t record = {
 		.number = w->start->number,
 		.kind = w->start->coll->algorithm->name,
-		.why = w->event == SRT_UCX_RECEIVED ? SRT_FLIGHT_DATA : SRT_FLIGHT_READERS,
+		.why = waits_for_itself(w)          ? SRT_FLIGHT_ITSELF :
+		       w->event == SRT_UCX_RECEIVED ? SRT_FLIGHT_DATA :
+						      SRT_FLIGHT_READERS,
 		.round = w->event == SRT_UCX_RECEIVED ? w->value : SRT_FLIGHT_NO_ROUND,
 		.since_s = since,
 	};
@@ -151,9 +165,13 @@ static void sleep_on_worker(srt_ucx_worker_t *w, double seconds)
 {
 	struct pollfd events = { .fd = w->efd, .events = POLLIN };
 
-	/* Busy: there are events already. */
-	if (w->ucx->ucp_worker_arm(w->worker) != UCS_OK)
+	/* Busy: there are events already, or a peer's queue is full. */
+	if (w->ucx->ucp_worker_arm(w->worker) != UCS_OK) {
+		srt_ucx_unlock(w);
+		usleep(BUSY_US);
+		srt_ucx_lock(w);
 		return;
+	}
 	srt_ucx_unlock(w);
 	(void)poll(&events, 1, (int)(seconds * 1000) + 1);
 	srt_ucx_lock(w);
@@ -193,36 +211,37 @@ static void check_failure(const message_wait_t *w)
 {
 	srt_comm_t *comm = w->start->coll->comm;
 	srt_ucx_start_t *s = &w->start->ucx;
-	const int rank = s->failed_rank;
+	srt_ucx_start_t seen;
 	bool left;
 
-	if (rank < 0 || s->failure == NULL)
-		return;
-	left = srt_control_peer_state(comm->bootstrap->control, comm->world_rank[rank]) ==
-	       SRT_PEER_LEFT;
-	if (left && s->failed_send) {
-		srt_ucx_lock(comm->ucx->worker);
+	srt_ucx_lock(comm->ucx->worker);
+	seen = *s;
+	left = seen.failure != NULL &&
+	       srt_control_peer_state(comm->bootstrap->control,
+				      comm->world_rank[seen.failed_rank]) == SRT_PEER_LEFT;
+	if (left && seen.failed_send)
 		s->failure = NULL;
-		srt_ucx_unlock(comm->ucx->worker);
+	srt_ucx_unlock(comm->ucx->worker);
+	if (seen.failure == NULL || (left && seen.failed_send))
 		return;
-	}
 	if (left) {
-		srt_comm_poison_left(comm, rank);
+		srt_comm_poison_left(comm, seen.failed_rank);
 		return;
 	}
-	if (srt_awake_s() - s->failed_since < SRT_UCX_GRACE_S)
+	if (srt_awake_s() - seen.failed_since < SRT_UCX_GRACE_S)
 		return;
 	srt_comm_poison(comm, SRT_ERR_SYSTEM, true,
 			"%s of \"%s\": rank %d %s rank %d failed: UCX: %s",
 			w->start->coll->algorithm->name, w->start->coll->name,
 			comm->world_rank[comm->rank],
-			s->failed_send ? "sending to" : "receiving from", comm->world_rank[rank],
-			s->failure);
+			seen.failed_send ? "sending to" : "receiving from",
+			comm->world_rank[seen.failed_rank], seen.failure);
 }
 
 static bool is_complete(const message_wait_t *w)
 {
-	return w->start->ucx.failure == NULL && srt_ucx_happened(w->start, w->event, w->value);
+	return w->start->ucx.failure == NULL && !w->start->ucx.is_broken &&
+	       srt_ucx_happened(w->start, w->event, w->value);
 }
 
 /* Called with the mutex held. One of the threads that wait drives. */

@@ -142,8 +142,11 @@ static void complete(srt_ucx_op_t *op, ucs_status_t status, size_t length)
 	}
 	if (status == UCS_OK && !op->is_send && length != op->nbytes)
 		status = UCS_ERR_INVALID_PARAM;
-	/* The first failure. What this rank cancels is no failure. */
-	if (status != UCS_OK && s->failure == NULL && !srt_comm_poisoned(op->start->coll->comm)) {
+	s->is_broken = s->is_broken || (status != UCS_OK && !op->is_send);
+	/* The first failure, but a receive's rather than a send's. What this rank cancels is no
+	 * failure. */
+	if (status != UCS_OK && (s->failure == NULL || (s->failed_send && !op->is_send)) &&
+	    !srt_comm_poisoned(op->start->coll->comm)) {
 		s->failed_rank = op->peer;
 		s->failed_send = op->is_send;
 		s->failed_since = srt_awake_s();

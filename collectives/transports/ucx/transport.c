@@ -263,8 +263,14 @@ static void disconnect_coll(srt_coll_t *coll)
 		return;
 	srt_ucx_lock(comm->ucx->worker);
 	await_messages(coll, comm->bootstrap->close_s, true);
-	if (has_messages(coll))
+	if (has_messages(coll)) {
+		/* Peers must not wait for what is cancelled. */
+		srt_ucx_unlock(comm->ucx->worker);
+		srt_comm_poison(comm, SRT_ERR_ABORTED, true, "%s before %s of \"%s\" was complete",
+				coll->closing_text, coll->algorithm->name, coll->name);
+		srt_ucx_lock(comm->ucx->worker);
 		cancel_messages(coll);
+	}
 	srt_ucx_unlock(comm->ucx->worker);
 	srt_ucx_slots_release(coll->ucx_slots);
 }

@@ -47,6 +47,7 @@ typedef struct srt_ucx_start {
 	int failed_rank;         /* the peer of the first message that failed, -1 = none */
 	bool failed_send;
 	const char *failure; /* UCX's reason */
+	bool is_broken;      /* a receive has failed or was cancelled: its bytes did not come */
 	double failed_since;
 } srt_ucx_start_t;
 

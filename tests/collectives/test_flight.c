@@ -122,8 +122,8 @@ static void *send_signals(void *arg)
 	return arg;
 }
 
-/* Whether the file of this rank has that its last start is complete. */
-static bool has_last_start(const job_t *job, uint32_t number)
+/* Whether the file of this rank was begun after `since`, with its last start complete. */
+static bool has_last_start(const job_t *job, uint32_t number, double since)
 {
 	static char text[1 << 18];
 	char path[4096], words[64];
@@ -137,6 +137,9 @@ static bool has_last_start(const job_t *job, uint32_t number)
 		return false;
 	text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
 	fclose(file);
+	found = strstr(text, "\"monotonic_us\": ");
+	if (found == NULL || strtod(found + strlen("\"monotonic_us\": "), NULL) <= since * 1e6)
+		return false;
 	snprintf(words, sizeof(words), "\"number\": %u, \"kind\": \"barrier\"", (unsigned)number);
 	found = strstr(text, words);
 	return found != NULL && strstr(found, "\"complete\"") != NULL;
@@ -148,19 +151,21 @@ static void run_ring(job_t *job)
 {
 	srt_coll_t *coll = make_barrier(job->world, "ring \"\\\n\033[31m \xff\xc3\xa9");
 	pthread_t thread;
+	double since;
 
 	atomic_store(&running, true);
 	CHECK_INT(pthread_create(&thread, NULL, send_signals, NULL), 0);
 	for (int i = 0; i < 3000; i++)
 		CHECK_OK_OR_DIE(srt_coll_start(coll, NULL, job->stream));
 	CHECK_OK_OR_DIE(srt_stream_sync(job->stream));
+	since = srt_now_s();
 	atomic_store(&running, false);
 	pthread_join(thread, NULL);
 	/* A file that was begun earlier may be the next one. */
 	do {
 		kill(getpid(), SIGUSR1);
 		sleep_briefly();
-	} while (!has_last_start(job, 3000));
+	} while (!has_last_start(job, 3000, since));
 	/* Without cleaning up: a signal may be handled after that, which writes the file again. */
 	_exit(check_done());
 }

@@ -8,14 +8,23 @@
 . "$srcdir/tests/harness/run_ranks.sh"
 . "$srcdir/tests/harness/wait.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
+# In the order in which they need each other; what does not end is killed at the script's end.
+end_cluster()
+{
+	[ -n "$cluster" ] || return 0
+	for process in $started $slurmctld $munged; do
+		kill "$process" 2> /dev/null && reap "$process"
+	done
+	cluster=
+}
 dir=$(mktemp -d) || exit 1
+cluster=
 trap 'end_cluster; end_background; rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
 SHARDRT_BACKEND=cpu SHARDRT_THREADS=1 SHARDRT_TIMEOUT=60
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 # the test may run in a container
 export SHARDRT_BACKEND SHARDRT_THREADS SHARDRT_TIMEOUT OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
 program=tests/collectives/test_launchers
-cluster=
 
 fail()
 {
@@ -195,15 +204,6 @@ END
 	await is_idle
 }
 is_idle() { sinfo -h -o %T | grep -qx idle; }
-# In the order in which they need each other; what does not end is killed at the script's end.
-end_cluster()
-{
-	[ -n "$cluster" ] || return 0
-	for process in $started $slurmctld $munged; do
-		kill "$process" 2> /dev/null && reap "$process"
-	done
-	cluster=
-}
 can_start_cluster()
 {
 	for needed in srun slurmctld slurmd munged setpriv; do

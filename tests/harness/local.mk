@@ -8,6 +8,7 @@ libfixtures_la_SOURCES += \
 	tests/harness/random.c tests/harness/random.h
 EXTRA_DIST += \
 	tests/harness/by_rank.sh \
+	tests/harness/hosts.sh \
 	tests/harness/lsan.supp \
 	tests/harness/run_ranks.sh \
 	tests/harness/run_test.sh \

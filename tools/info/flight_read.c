@@ -268,7 +268,10 @@ int flight_parse(const char *text, size_t nbytes, flight_file_t *file, char why[
 	file->comms = NULL;
 	file->ncomms = 0;
 	if (json == NULL) {
-		snprintf(why, 256, "line %d: not JSON, or cut: %.150s", error.line, error.text);
+		char shown[151]; /* jansson repeats what it does not know */
+
+		copy_text(shown, sizeof(shown), error.text);
+		snprintf(why, 256, "line %d: not JSON, or cut: %s", error.line, shown);
 	} else if (!get_integer(&p, json, "shardrt_flight", 0, INT64_MAX, &version)) {
 		snprintf(why, 256, "not a file of the flight recorder");
 	} else if (version != FLIGHT_VERSION) {

@@ -103,7 +103,8 @@ static srt_status_t choose(const srt_place_t *place, double timeout_s, uint32_t 
 		snprintf(choice->token, sizeof(choice->token), "%s", place->token);
 	if (place->address[0] != '\0')
 		snprintf(choice->address, sizeof(choice->address), "%s", place->address);
-	else if (!is_alone_on_node(place))
+	else if (!is_alone_on_node(place) && (srt_link_is_supported() || place->local_size > 0))
+		/* Without libsodium, ranks of which nothing is known must share a node. */
 		SRT_TRY(srt_root_own_address(choice->address, sizeof(choice->address)));
 	make_name(choice->job, generation, name);
 	SRT_TRY(check_address(place->rank, choice));

@@ -15,6 +15,7 @@ fail()
 	tail -n 5 "$dir"/[0-9]*
 	exit 1
 }
+grep -q '^#define HAVE_SODIUM 1' config.h || { echo "SKIP: built without libsodium"; exit 77; }
 make_hosts
 program=tests/collectives/test_control
 

@@ -393,6 +393,9 @@ srt_status_t srt_step_copy(srt_coll_start_t *start, srt_step_copies_t *copies, s
 			   srt_view_t src, size_t nbytes, srt_stream_t *stream);
 srt_status_t srt_step_copy_end(srt_coll_start_t *start, srt_step_copies_t *copies,
 			       srt_stream_t *stream);
+/* Copies the round's chunks of these extents from this rank's source to `slot`. */
+srt_status_t srt_step_copy_out(srt_coll_start_t *start, uint32_t round,
+			       const srt_extents_t *extents, srt_view_t slot, srt_stream_t *stream);
 
 /* ---- algorithms/tree_sum.c --------------------------------------------------------------- */
 

@@ -122,6 +122,25 @@ srt_status_t srt_step_copy(srt_coll_start_t *start, srt_step_copies_t *copies, s
 	return SRT_OK;
 }
 
+srt_status_t srt_step_copy_out(srt_coll_start_t *start, uint32_t round,
+			       const srt_extents_t *extents, srt_view_t slot, srt_stream_t *stream)
+{
+	const srt_coll_t *coll = start->coll;
+	const srt_view_t *source = &coll->source[coll->comm->rank];
+	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
+	srt_step_copies_t copies = { 0 };
+	srt_chunk_iter_t at = { 0 };
+	srt_chunk_t chunk;
+
+	while (srt_chunk_next(coll, round, extents, &at, &chunk)) {
+		size_t from = shard ? chunk.shard_offset : chunk.full_offset;
+
+		SRT_TRY(srt_step_copy(start, &copies, srt_view_at(&slot, chunk.at),
+				      srt_view_at(source, from), chunk.nbytes, stream));
+	}
+	return srt_step_copy_end(start, &copies, stream);
+}
+
 /* Copies this rank's own part of the phase, unless source and destination are one buffer. */
 static srt_status_t copy_own(srt_coll_start_t *start, srt_phase_t phase, srt_stream_t *stream)
 {

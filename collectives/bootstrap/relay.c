@@ -273,17 +273,23 @@ static bool route_incoming(srt_control_channel_t *channel, const end_t *from,
 	       srt_control_deliver(channel, frame, payload, -1);
 }
 
-void srt_relay_tell_end(srt_control_channel_t *channel, int rank, bool has_died,
-			const srt_frame_reason_t *reason)
+/* What tells all other nodes that a rank has left or died; a reason follows. */
+static srt_frame_t end_frame(int rank, bool has_died)
 {
-	srt_frame_t frame = {
+	return (srt_frame_t){
 		.magic = SRT_FRAME_MAGIC,
 		.type = has_died ? SRT_FRAME_LOST : SRT_FRAME_GOODBYE,
 		.src = (uint32_t)rank,
 		.dst = SRT_FRAME_ALL,
 		.tag = (uint64_t)rank,
-		.nbytes = sizeof(*reason),
+		.nbytes = sizeof(srt_frame_reason_t),
 	};
+}
+
+void srt_relay_tell_end(srt_control_channel_t *channel, int rank, bool has_died,
+			const srt_frame_reason_t *reason)
+{
+	const srt_frame_t frame = end_frame(rank, has_died);
 
 	clear_outbox(&channel->relay->outboxes[rank]);
 	srt_relay_forward(channel, &frame, reason);
@@ -297,14 +303,7 @@ static void lose_rank(srt_control_channel_t *channel, const end_t *end, int rank
 		      const char *text)
 {
 	srt_frame_reason_t reason = { .status = in_order ? SRT_OK : SRT_ERR_PEER_DEAD };
-	srt_frame_t frame = {
-		.magic = SRT_FRAME_MAGIC,
-		.type = in_order ? SRT_FRAME_GOODBYE : SRT_FRAME_LOST,
-		.src = (uint32_t)rank,
-		.dst = SRT_FRAME_ALL,
-		.tag = (uint64_t)rank,
-		.nbytes = sizeof(reason),
-	};
+	const srt_frame_t frame = end_frame(rank, !in_order);
 
 	if (atomic_load(&channel->peer[rank].state) != SRT_PEER_ALIVE)
 		return;

@@ -87,26 +87,6 @@ static srt_view_t slot_of(const srt_coll_start_t *start, uint32_t round, int ran
 	return srt_view(bounce->segment[rank], slot * bounce->slot_nbytes, start->coll->dtype);
 }
 
-/* Copies the round's chunks of these extents from this rank's source to `slot`. */
-static srt_status_t copy_out(srt_coll_start_t *start, uint32_t round, const srt_extents_t *extents,
-			     srt_view_t slot, srt_stream_t *stream)
-{
-	const srt_coll_t *coll = start->coll;
-	const srt_view_t *source = &coll->source[coll->comm->rank];
-	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
-	srt_step_copies_t copies = { 0 };
-	srt_chunk_iter_t at = { 0 };
-	srt_chunk_t chunk;
-
-	while (srt_chunk_next(coll, round, extents, &at, &chunk)) {
-		size_t from = shard ? chunk.shard_offset : chunk.full_offset;
-
-		SRT_TRY(srt_step_copy(start, &copies, srt_view_at(&slot, chunk.at),
-				      srt_view_at(source, from), chunk.nbytes, stream));
-	}
-	return srt_step_copy_end(start, &copies, stream);
-}
-
 static srt_status_t offer_chunks(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
 {
 	srt_coll_t *coll = start->coll;
@@ -117,11 +97,12 @@ static srt_status_t offer_chunks(srt_coll_start_t *start, uint32_t round, srt_st
 
 	SRT_TRY(srt_host_step_add(start, SRT_ACTION_CLAIM, round, stream));
 	if (phase == SRT_PHASE_GATHER)
-		return copy_out(start, round, &coll->owner[me], slot, stream);
+		return srt_step_copy_out(start, round, &coll->owner[me], slot, stream);
 	for (int r = 0; r < coll->comm->size; r++) {
 		if (r != me)
-			SRT_TRY(copy_out(start, round, srt_coll_outgoing(coll, phase, r),
-					 srt_view_at(&slot, place_of(r, me) * each), stream));
+			SRT_TRY(srt_step_copy_out(start, round, srt_coll_outgoing(coll, phase, r),
+						  srt_view_at(&slot, place_of(r, me) * each),
+						  stream));
 	}
 	return SRT_OK;
 }

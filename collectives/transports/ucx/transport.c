@@ -304,25 +304,11 @@ static srt_status_t start_rounds(srt_coll_start_t *start, const srt_coll_epilogu
 	return srt_step_submit_phases(start, epilogue, stream);
 }
 
-/* Copies the round's chunks of these extents from this rank's source to a send slot. */
-static srt_status_t copy_out(srt_coll_start_t *start, uint32_t round, const srt_extents_t *extents,
-			     size_t at, srt_stream_t *stream)
+/* The slot in which this rank's part of the round for a peer is. */
+static srt_view_t sent(const srt_coll_start_t *start, uint32_t round, int peer)
 {
-	const srt_coll_t *coll = start->coll;
-	const srt_view_t slot = srt_view(coll->ucx_slots->sent, at, coll->dtype);
-	const srt_view_t *source = &coll->source[coll->comm->rank];
-	const bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
-	srt_step_copies_t copies = { 0 };
-	srt_chunk_iter_t iter = { 0 };
-	srt_chunk_t chunk;
-
-	while (srt_chunk_next(coll, round, extents, &iter, &chunk)) {
-		size_t from = shard ? chunk.shard_offset : chunk.full_offset;
-
-		SRT_TRY(srt_step_copy(start, &copies, srt_view_at(&slot, chunk.at),
-				      srt_view_at(source, from), chunk.nbytes, stream));
-	}
-	return srt_step_copy_end(start, &copies, stream);
+	return srt_view(start->coll->ucx_slots->sent, srt_ucx_sent_at(start, round, peer),
+			start->coll->dtype);
 }
 
 static srt_status_t offer_chunks(srt_coll_start_t *start, uint32_t round, srt_stream_t *stream)
@@ -335,12 +321,12 @@ static srt_status_t offer_chunks(srt_coll_start_t *start, uint32_t round, srt_st
 		return SRT_OK;
 	SRT_TRY(srt_host_step_add(start, SRT_ACTION_CLAIM, round, stream));
 	if (phase == SRT_PHASE_GATHER)
-		return copy_out(start, round, &coll->owner[me], srt_ucx_sent_at(start, round, me),
-				stream);
+		return srt_step_copy_out(start, round, &coll->owner[me], sent(start, round, me),
+					 stream);
 	for (int r = 0; r < coll->comm->size; r++) {
 		if (r != me)
-			SRT_TRY(copy_out(start, round, srt_coll_outgoing(coll, phase, r),
-					 srt_ucx_sent_at(start, round, r), stream));
+			SRT_TRY(srt_step_copy_out(start, round, srt_coll_outgoing(coll, phase, r),
+						  sent(start, round, r), stream));
 	}
 	return SRT_OK;
 }

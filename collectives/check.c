@@ -262,6 +262,7 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 			record_t *mine)
 {
 	const srt_coll_algorithm_t *a = srt_coll_algorithm(desc->kind);
+	uint64_t (*connect_info)(const srt_comm_t *comm, const srt_coll_desc_t *desc);
 
 	memset(mine, 0, sizeof(*mine));
 	mine->kind = (int32_t)desc->kind;
@@ -279,9 +280,8 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 		return;
 	mine->dtype = (int32_t)desc->dtype;
 	mine->root = desc->kind == SRT_COLL_BROADCAST ? desc->root : 0;
-	mine->peer_info = comm->transport->connect_info != NULL ?
-				  comm->transport->connect_info(comm, desc) :
-				  0;
+	connect_info = srt_coll_transport(comm, a)->connect_info;
+	mine->peer_info = connect_info != NULL ? connect_info(comm, desc) : 0;
 	for (int r = 0; !a->has_pairs && r < comm->size; r++) {
 		const srt_coll_owner_t *owner = &desc->owners[r];
 

@@ -57,8 +57,14 @@ static srt_status_t alloc_scratch(srt_coll_t *coll)
 {
 	size_t nbytes = srt_step_reduce_scratch(coll->comm->size);
 
-	if (!coll->algorithm->reduces || nbytes == 0 || !srt_coll_owns(coll, coll->comm->rank))
+	if (!coll->algorithm->reduces || nbytes == 0 || !srt_coll_owns(coll, coll->comm->rank) ||
+	    coll->stages != NULL)
 		return SRT_OK;
+	if (coll->comm->parent != NULL) { /* it is a stage */
+		coll->scratch = coll->comm->parent->hierarchy->scratch;
+		srt_buffer_hold(coll->scratch);
+		return SRT_OK;
+	}
 	return srt_buffer_create(coll->comm->device, SRT_MEM_DEVICE, nbytes,
 				 "partial sums over ranks", &coll->scratch);
 }
@@ -74,11 +80,7 @@ static srt_status_t alloc_coll(srt_comm_t *comm, const srt_coll_desc_t *desc, sr
 	coll->comm = comm;
 	srt_comm_hold(comm);
 	coll->algorithm = srt_coll_algorithm(desc->kind);
-	/* A collective that moves no bytes between ranks needs only flags, if there are any. */
-	coll->transport =
-		comm->size > 1 && (coll->algorithm->has_buffers || comm->transport->spans_nodes) ?
-			comm->transport :
-			&srt_transport_zero_copy;
+	coll->transport = srt_coll_transport(comm, coll->algorithm);
 	coll->kind = desc->kind;
 	coll->id = comm->ncolls;
 	coll->dtype = desc->dtype;
@@ -271,6 +273,8 @@ void srt_coll_close(srt_coll_t *coll, const char *what)
 	snprintf(coll->closing_text, sizeof(coll->closing_text), "rank %d destroyed %s",
 		 coll->comm->world_rank[coll->comm->rank], what);
 	atomic_store(&coll->is_closing, true);
+	for (uint32_t i = 0; i < coll->nstages && coll->stages != NULL; i++)
+		srt_coll_close(coll->stages[i], what);
 }
 
 void srt_coll_destroy(srt_coll_t *coll)

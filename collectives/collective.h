@@ -17,6 +17,8 @@
  *     nccl       NCCL moves the bytes (transports/nccl/) on a stream of the communicator, without
  *                host functions.
  *     ucx        Messages by UCX (transports/ucx/), for ranks on several nodes.
+ *     hierarchical  Collectives of two smaller communicators, one after the other
+ *                (transports/hierarchy/): some kinds, with ucx.
  *
  * All steps are submitted to the stream: device work, and host functions that set flags in shared
  * memory and wait for the peers' flags, or with ucx send and receive. So a start is ordered with
@@ -30,6 +32,7 @@
 #include "collectives/flight.h"
 #include "collectives/shm/control.h"
 #include "collectives/transports/staged/bounce.h"
+#include "collectives/transports/hierarchy/hierarchy.h"
 #include "collectives/transports/nccl/nccl.h"
 #include "collectives/transports/ucx/ucx.h"
 
@@ -75,10 +78,11 @@ typedef struct srt_host_step {
 /* One start in flight. */
 struct srt_coll_start {
 	srt_coll_t *coll;
-	uint32_t epoch;        /* number of the start of this collective, from 1, modulo 2^32 */
-	uint32_t number;       /* number of the start on the communicator */
-	uint32_t bounce_seqno; /* staged: rounds of the bounce buffers before this start */
-	uint32_t flight;       /* its index in the flight recorder */
+	uint32_t epoch;          /* number of the start of this collective, from 1, modulo 2^32 */
+	uint32_t number;         /* number of the start on the communicator */
+	uint32_t bounce_seqno;   /* staged: rounds of the bounce buffers before this start */
+	uint32_t flight;         /* its index in the flight recorder */
+	srt_coll_start_t *whole; /* of a stage: the start that it is a part of; or NULL */
 	/* Host functions on streams, messages, and the call that submits it, that refer to this. */
 	atomic_uint npending;
 	srt_host_step_t *host_steps; /* [coll->nhost_steps] */
@@ -194,7 +198,7 @@ struct srt_transport {
 };
 
 extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged, srt_transport_nccl,
-	srt_transport_ucx;
+	srt_transport_ucx, srt_transport_hierarchical;
 
 struct srt_coll {
 	struct srt_coll *next; /* in comm->colls */
@@ -228,6 +232,8 @@ struct srt_coll {
 	bool nccl_sums;             /* nccl: sums are NCCL's own */
 	uint32_t nccl_seqno;        /* nccl: number of the last start in flight */
 	srt_ucx_slots_t *ucx_slots; /* ucx: of its rounds, or NULL */
+	srt_coll_t **stages;        /* [nstages] hierarchical, or NULL */
+	uint32_t nstages, npieces;  /* npieces: of its sum; 0 = it does not sum */
 	srt_shm_memory_t *memory;
 	srt_shm_flag_t *flags; /* [size][SRT_SHM_NFLAGS]; NULL for a single rank, and with ucx */
 	uint32_t phase_begin[SRT_MAX_PHASES + 1]; /* rounds; [nphases] = all of a start */
@@ -355,10 +361,20 @@ bool srt_start_order_differs(const srt_coll_start_t *start);
 /* The same for the start with that number. */
 bool srt_start_order_compare(srt_comm_t *comm, uint32_t number);
 
+/* ---- transport.c --------------------------------------------------------------------------- */
+
+/* The transport of the communicator's collectives of an algorithm. */
+const srt_transport_t *srt_coll_transport(const srt_comm_t *comm,
+					  const srt_coll_algorithm_t *algorithm);
+
 /* ---- start.c ------------------------------------------------------------------------------ */
 
+/* srt_coll_start() without its checks, of a stage of a start; whole NULL: of no other one. */
+srt_status_t srt_coll_start_stage(srt_coll_start_t *whole, srt_coll_t *coll,
+				  const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
+
 /* For a host function that refers to the start: before it is submitted, and when it has ended or
- * will not run. `status`: how it ended. */
+ * will not run. `status`: how it ended. Also of the start that it is a stage of. */
 void srt_coll_start_hold(srt_coll_start_t *start);
 void srt_coll_start_release(srt_coll_start_t *start, srt_status_t status);
 
@@ -406,9 +422,11 @@ srt_status_t srt_step_copy_out(srt_coll_start_t *start, uint32_t round,
 srt_consume_fn srt_step_reduce_round;
 /* Bytes of scratch that srt_step_reduce_round() needs with `nranks` ranks. */
 size_t srt_step_reduce_scratch(int nranks);
-/* dst = in, the sum of all ranks, after the epilogue; dst may be in. SRT_F32. */
-srt_status_t srt_step_epilogue(const srt_view_t *dst, const srt_view_t *in, size_t nelem,
-			       const srt_coll_epilogue_t *epilogue, srt_stream_t *stream);
+/* dst = in, the sum of all ranks as floats, after the epilogue and rounded to the dtype; of floats
+ * dst may be in. */
+srt_status_t srt_step_epilogue(srt_dtype_t dtype, const srt_view_t *dst, const srt_view_t *in,
+			       size_t nelem, const srt_coll_epilogue_t *epilogue,
+			       srt_stream_t *stream);
 
 static inline srt_view_t srt_view_at(const srt_view_t *view, size_t nbytes)
 {

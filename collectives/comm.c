@@ -21,9 +21,9 @@ int srt_comm_size(const srt_comm_t *comm)
 	return comm != NULL ? comm->size : 0;
 }
 
-static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
-			       int rank, int size, const int *world_ranks, const char *name,
-			       srt_comm_t **out)
+static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device, srt_comm_t *parent,
+			       uint64_t id, int rank, int size, const int *world_ranks,
+			       const char *name, srt_comm_t **out)
 {
 	srt_comm_t *comm = srt_calloc(1, sizeof(*comm), "a communicator");
 
@@ -31,6 +31,7 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 		return SRT_ERR_OUT_OF_MEMORY;
 	comm->bootstrap = bootstrap;
 	comm->device = device;
+	comm->parent = parent;
 	comm->id = id;
 	comm->rank = rank;
 	comm->size = size;
@@ -67,17 +68,19 @@ static srt_status_t connect_ranks(srt_comm_t *comm)
 	SRT_TRY(srt_comm_choose_transport(comm));
 	if (!comm->transport->spans_nodes)
 		SRT_TRY(srt_shm_create(comm));
-	return comm->transport->create != NULL ? comm->transport->create(comm) : SRT_OK;
+	if (comm->transport->create != NULL)
+		SRT_TRY(comm->transport->create(comm));
+	return comm->is_hierarchical ? srt_hierarchy_create(comm) : SRT_OK;
 }
 
-srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
-			      int rank, int size, const int *world_ranks, const char *name,
-			      srt_comm_t **out)
+srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, srt_comm_t *parent,
+			      uint64_t id, int rank, int size, const int *world_ranks,
+			      const char *name, srt_comm_t **out)
 {
 	srt_comm_t *comm;
 	srt_status_t status;
 
-	status = alloc_comm(bootstrap, device, id, rank, size, world_ranks, name, &comm);
+	status = alloc_comm(bootstrap, device, parent, id, rank, size, world_ranks, name, &comm);
 	if (status != SRT_OK)
 		return srt_bootstrap_fail(bootstrap, "creating a communicator", status,
 					  srt_last_error());
@@ -93,8 +96,8 @@ srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, 
 srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *device,
 				   srt_comm_t **out)
 {
-	return srt_comm_connect(bootstrap, device, WORLD_ID, bootstrap->rank, bootstrap->world_size,
-				NULL, "world", out);
+	return srt_comm_connect(bootstrap, device, NULL, WORLD_ID, bootstrap->rank,
+				bootstrap->world_size, NULL, "world", out);
 }
 
 void srt_comm_hold(srt_comm_t *comm)
@@ -106,6 +109,7 @@ void srt_comm_release(srt_comm_t *comm)
 {
 	if (atomic_fetch_sub(&comm->nholders, 1) > 1)
 		return;
+	srt_hierarchy_destroy(comm->hierarchy);
 	if (comm->transport->destroy != NULL)
 		comm->transport->destroy(comm);
 	srt_comm_delist(comm);

@@ -76,6 +76,9 @@ struct srt_comm {
 	size_t driver_overhead;   /* nccl: bytes of device memory that NCCL may allocate later */
 	srt_nccl_t *nccl;         /* nccl; else NULL */
 	struct srt_ucx_comm *ucx; /* ucx; else NULL */
+	bool is_hierarchical;     /* ucx: collectives may run in stages */
+	struct srt_hierarchy *hierarchy; /* of these; else NULL */
+	srt_comm_t *parent;              /* it is part of this one's hierarchy; or NULL */
 };
 
 static inline bool srt_comm_poisoned(const srt_comm_t *comm)
@@ -100,11 +103,11 @@ static inline int srt_comm_world_rank(const srt_comm_t *comm, int rank)
 /* ---- comm.c ---------------------------------------------------------------------------- */
 
 /* Collective over its ranks: creates a communicator, chooses its transport and connects its shared
- * memory. id: the same on all its ranks, different from other communicators'. world_ranks: [size];
- * NULL = 0, 1, 2 ... */
-srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id,
-			      int rank, int size, const int *world_ranks, const char *name,
-			      srt_comm_t **out);
+ * memory. parent: of whose hierarchy it becomes a part, or NULL. id: the same on all its ranks,
+ * different from other communicators'. world_ranks: [size]; NULL = 0, 1, 2 ... */
+srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, srt_comm_t *parent,
+			      uint64_t id, int rank, int size, const int *world_ranks,
+			      const char *name, srt_comm_t **out);
 /* Keeps the object until the matching srt_comm_release(). Thread-safe. */
 void srt_comm_hold(srt_comm_t *comm);
 void srt_comm_release(srt_comm_t *comm);
@@ -146,12 +149,15 @@ void *srt_comm_calloc(srt_comm_t *comm, size_t n, size_t size, const char *what)
 /* Fails with the poison's message, what this rank was doing and, if > 0, how long it waited. */
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
 	SRT_PRINTF(3, 4);
-/* Adds it to, or removes it from, the communicators that are poisoned when a rank dies. */
+/* Adds it to, or removes it from, the communicators that are poisoned when a rank dies. A part of a
+ * hierarchy has the poison that its parent has. */
 void srt_comm_enlist(srt_comm_t *comm);
 void srt_comm_delist(srt_comm_t *comm);
 
 /* ---- bootstrap/oob.c: blocking, collective; `what` is for messages -------------------------- */
 
+/* Whether the rank is on this rank's node. Local. */
+bool srt_comm_is_near(const srt_comm_t *comm, int rank);
 /* Whether its ranks are on more than one node. Local. */
 bool srt_comm_spans_nodes(const srt_comm_t *comm);
 
@@ -193,6 +199,10 @@ void srt_wait_warn(const srt_comm_t *comm, const char *what, double waited_s);
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
 /* Whether collectives read the peers' source buffers themselves. */
 bool srt_comm_zero_copy(const srt_comm_t *comm);
+
+/* The kind of memory of the full layout of all-gathers: peers read it too if the collective is
+ * hierarchical, which needs this kind. */
+srt_mem_kind_t srt_comm_gathered_kind(const srt_comm_t *comm);
 
 /* Collective: an all-gather of `nelem` elements of each rank, in the order of ranks. */
 srt_status_t srt_coll_create_gather(srt_comm_t *comm, srt_view_t local, srt_view_t all,

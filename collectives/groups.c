@@ -85,8 +85,8 @@ static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int n, int 
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int i = 0; i < n; i++)
 		world[i] = parent->world_rank[ranks[i]];
-	status = srt_comm_connect(parent->bootstrap, parent->device, id & ~SRT_CONTROL_TAG_RANK,
-				  rank, n, world, name, out);
+	status = srt_comm_connect(parent->bootstrap, parent->device, NULL,
+				  id & ~SRT_CONTROL_TAG_RANK, rank, n, world, name, out);
 	free(world);
 	return status;
 }

@@ -69,6 +69,9 @@ libshardrt_core_la_SOURCES += \
 	collectives/start.c \
 	collectives/start_order.c \
 	collectives/transport.c \
+	collectives/transports/hierarchy/comms.c \
+	collectives/transports/hierarchy/hierarchy.h \
+	collectives/transports/hierarchy/transport.c \
 	collectives/transports/mapped.c \
 	collectives/transports/nccl/create.c \
 	collectives/transports/nccl/group.c \

@@ -12,13 +12,25 @@
 #include "collectives/comm.h"
 #include "collectives/flight.h"
 
-/* Called with bootstrap->mutex held. Returns true if this is the first poison. */
-static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
+static void set_own_poison(srt_comm_t *comm, srt_status_t status, const char *text)
 {
-	if (srt_comm_poisoned(comm))
-		return false;
 	snprintf(comm->poison_text, sizeof(comm->poison_text), "%s", text);
 	atomic_store_explicit(&comm->poison, status, memory_order_release);
+}
+
+/* Also of the parts of its hierarchy. Called with bootstrap->mutex held. Returns true if this is
+ * the first poison. */
+static bool set_poison(srt_comm_t *comm, srt_status_t status, const char *text)
+{
+	if (comm->parent != NULL)
+		comm = comm->parent;
+	if (srt_comm_poisoned(comm))
+		return false;
+	set_own_poison(comm, status, text);
+	for (srt_comm_t *part = comm->bootstrap->comms; part != NULL; part = part->next) {
+		if (part->parent == comm)
+			set_own_poison(part, status, text);
+	}
 	return true;
 }
 
@@ -64,6 +76,8 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 	va_list args;
 	bool first;
 
+	if (comm->parent != NULL)
+		comm = comm->parent;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -296,6 +310,9 @@ void srt_comm_enlist(srt_comm_t *comm)
 	pthread_mutex_lock(&b->mutex);
 	comm->next = b->comms;
 	b->comms = comm;
+	if (comm->parent != NULL && srt_comm_poisoned(comm->parent))
+		set_own_poison(comm, (srt_status_t)atomic_load(&comm->parent->poison),
+			       comm->parent->poison_text);
 	pthread_mutex_unlock(&b->mutex);
 }
 

@@ -64,6 +64,8 @@ static srt_status_t acquire_start(srt_coll_t *coll, srt_coll_start_t **out)
 
 void srt_coll_start_hold(srt_coll_start_t *start)
 {
+	if (start->whole != NULL)
+		srt_coll_start_hold(start->whole);
 	atomic_fetch_add_explicit(&start->npending, 1, memory_order_relaxed);
 }
 
@@ -72,12 +74,15 @@ void srt_coll_start_release(srt_coll_start_t *start, srt_status_t status)
 	srt_flight_t *flight = start->coll->comm->flight;
 	const bool ends_here = status != SRT_OK || !start->coll->transport->records_ends;
 	const uint32_t index = start->flight;
+	srt_coll_start_t *whole = start->whole;
 
 	if (status != SRT_OK)
 		srt_flight_end(flight, index, SRT_FLIGHT_FAILED);
 	/* After the last release the record may be that of another start. */
 	if (atomic_fetch_sub_explicit(&start->npending, 1, memory_order_acq_rel) == 1 && ends_here)
 		srt_flight_end(flight, index, SRT_FLIGHT_COMPLETE);
+	if (whole != NULL)
+		srt_coll_start_release(whole, status);
 }
 
 /* Announces the start to the other ranks, which compare it with theirs. */
@@ -111,17 +116,13 @@ static srt_status_t fail_start(srt_coll_t *coll, srt_status_t status)
 	return status;
 }
 
-srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
-			    srt_stream_t *stream)
+srt_status_t srt_coll_start_stage(srt_coll_start_t *whole, srt_coll_t *coll,
+				  const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
 {
 	srt_coll_start_t *start = NULL;
-	srt_comm_t *comm;
+	srt_comm_t *comm = coll->comm;
 	srt_status_t status;
 
-	SRT_NOT_NULL(coll);
-	SRT_NOT_NULL(stream);
-	SRT_TRY(check_start(coll, epilogue, stream));
-	comm = coll->comm;
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
 				     coll->name);
@@ -131,6 +132,7 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 		return comm->size == 1 ? status : fail_start(coll, status);
 	SRT_TRY(acquire_start(coll, &start));
 	srt_stream_set_add(&coll->streams, stream);
+	start->whole = whole;
 	start->epoch = ++coll->epoch;
 	coll->has_started = true;
 	start->number = ++comm->nstarts;
@@ -144,6 +146,15 @@ srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogu
 		status = coll->transport->start(start, epilogue, stream);
 	srt_coll_start_release(start, status);
 	return status == SRT_OK || comm->size == 1 ? status : fail_start(coll, status);
+}
+
+srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+			    srt_stream_t *stream)
+{
+	SRT_NOT_NULL(coll);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(check_start(coll, epilogue, stream));
+	return srt_coll_start_stage(NULL, coll, epilogue, stream);
 }
 
 srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream)

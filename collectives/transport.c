@@ -240,6 +240,9 @@ static srt_status_t choose_ucx(srt_comm_t *comm, const capabilities_t *all)
 		return fail_nodes(comm, all, refused_by);
 	SRT_TRY(check_ucx(comm, all));
 	comm->transport = &srt_transport_ucx;
+	/* SHARDRT_COLLECTIVES=ucx: all messages by UCX. */
+	comm->is_hierarchical =
+		find_preference(comm, all, 1u << PREFER_UCX) < 0 && srt_hierarchy_fits(comm);
 	return check_slots(comm, all);
 }
 
@@ -348,6 +351,16 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 	return status;
 }
 
+const srt_transport_t *srt_coll_transport(const srt_comm_t *comm,
+					  const srt_coll_algorithm_t *algorithm)
+{
+	/* A collective that moves no bytes between ranks needs only flags, if there are any. */
+	if (comm->size == 1 || (!algorithm->has_buffers && !comm->transport->spans_nodes))
+		return &srt_transport_zero_copy;
+	return srt_hierarchy_serves(comm, algorithm) ? &srt_transport_hierarchical :
+						       comm->transport;
+}
+
 bool srt_comm_zero_copy(const srt_comm_t *comm)
 {
 	return comm->size > 1 && comm->transport->maps_sources;
@@ -355,20 +368,36 @@ bool srt_comm_zero_copy(const srt_comm_t *comm)
 
 srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm)
 {
+	if (comm != NULL && comm->hierarchy != NULL)
+		comm = comm->hierarchy->local;
 	return comm != NULL && srt_comm_zero_copy(comm) ? SRT_MEM_PEER : SRT_MEM_DEVICE;
+}
+
+srt_mem_kind_t srt_comm_gathered_kind(const srt_comm_t *comm)
+{
+	return comm != NULL && comm->hierarchy != NULL ? srt_comm_mem_kind(comm) : SRT_MEM_DEVICE;
 }
 
 void srt_coll_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
 		   srt_coll_memory_t *memory)
 {
 	const srt_transport_t *transport = comm->transport;
+	const srt_hierarchy_t *hierarchy = nranks == comm->size ? comm->hierarchy : NULL;
+	srt_coll_uses_t of_ranks = *uses; /* not of stages */
 
+	if (hierarchy != NULL) {
+		of_ranks.copies = false;
+		of_ranks.sums = uses->sums && !hierarchy->sums;
+		of_ranks.nsums = of_ranks.sums ? uses->nsums : 0;
+	}
 	if (uses->is_split && transport == &srt_transport_nccl) /* which is for the world alone */
 		transport = &srt_transport_staged;
 	*memory = (srt_coll_memory_t){
-		.scratch = uses->nsums * srt_step_reduce_scratch(nranks),
+		.scratch = of_ranks.nsums * srt_step_reduce_scratch(nranks),
 		.maps_sources = transport->maps_sources,
 	};
 	if (nranks > 1 && transport->plan != NULL)
-		transport->plan(comm, nranks, uses, memory);
+		transport->plan(comm, nranks, &of_ranks, memory);
+	if (hierarchy != NULL)
+		srt_hierarchy_plan(hierarchy, uses, memory);
 }

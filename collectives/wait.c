@@ -31,15 +31,19 @@ static void poison_destroyed(const srt_wait_checks_t *checks)
 static void poison_late(const srt_wait_checks_t *checks, double waited_s)
 {
 	srt_comm_t *comm = checks->start->coll->comm;
+	const char *in_stage = "";
 	char list[128], stopped[160];
 	int late = checks->late(checks->arg, list, sizeof(list));
 
+	/* The rank may be in an earlier stage, where this rank had not to wait. */
+	if (comm->parent != NULL)
+		in_stage = ", or waits in it for other ranks";
 	srt_wait_list_stopped(comm, stopped, sizeof(stopped));
 	srt_comm_poison(
 		comm, SRT_ERR_TIMEOUT, true,
-		"%s: rank %d gave up after %.3g s (SHARDRT_TIMEOUT): rank%s %s did not %s it%s",
+		"%s: rank %d gave up after %.3g s (SHARDRT_TIMEOUT): rank%s %s did not %s it%s%s",
 		checks->what, comm->world_rank[comm->rank], waited_s, late == 1 ? "" : "s",
-		late ? list : "?", checks->verb, stopped);
+		late ? list : "?", checks->verb, in_stage, stopped);
 }
 
 srt_status_t srt_wait_fail(const srt_coll_start_t *start, double since)

@@ -152,12 +152,14 @@ static srt_status_t sum_chunk(const srt_coll_t *coll, const srt_view_t *dst, con
 	return SRT_OK;
 }
 
-srt_status_t srt_step_epilogue(const srt_view_t *dst, const srt_view_t *in, size_t nelem,
-			       const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
+srt_status_t srt_step_epilogue(srt_dtype_t dtype, const srt_view_t *dst, const srt_view_t *in,
+			       size_t nelem, const srt_coll_epilogue_t *epilogue,
+			       srt_stream_t *stream)
 {
 	srt_k_reduce_ranks_t args = args_of(1, nelem, epilogue);
 
-	return launch_sum(SRT_K_REDUCE_RANKS, SRT_F32, &args, dst, in, stream);
+	return launch_sum(dtype == SRT_F32 ? SRT_K_REDUCE_RANKS : SRT_K_REDUCE_FINISH, dtype, &args,
+			  dst, in, stream);
 }
 
 /* Bytes, in the shard's dtype; extents have the wire's. */

@@ -165,7 +165,7 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 
 /* ---- between nodes ------------------------------------------------------------------------- */
 
-static bool is_near(const srt_comm_t *comm, int rank)
+bool srt_comm_is_near(const srt_comm_t *comm, int rank)
 {
 	const uint16_t *node_of = comm->bootstrap->node_of;
 
@@ -328,7 +328,7 @@ static srt_status_t exchange_part(srt_comm_t *comm, const char *what, size_t n, 
 	if (near == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int r = 0; r < comm->size; r++)
-		near[r] = is_near(comm, r);
+		near[r] = srt_comm_is_near(comm, r);
 	status = srt_comm_exchange_fds(comm, what, near, mine, n, -1, near, all, NULL);
 	free(near);
 	return status == SRT_OK ? exchange_nodes(comm, what, n, all) : status;
@@ -337,7 +337,7 @@ static srt_status_t exchange_part(srt_comm_t *comm, const char *what, size_t n, 
 bool srt_comm_spans_nodes(const srt_comm_t *comm)
 {
 	for (int r = 0; r < comm->size; r++) {
-		if (!is_near(comm, r))
+		if (!srt_comm_is_near(comm, r))
 			return true;
 	}
 	return false;

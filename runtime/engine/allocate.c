@@ -23,14 +23,16 @@ static bool has_arena(const srt_engine_t *engine, int arena)
 	return false;
 }
 
-/* Of memory that other ranks read: one of the communicators may map it where another stages. */
-static srt_mem_kind_t shared_kind(const srt_engine_t *engine)
+/* Of memory that other ranks read: one of the communicators may map it where another stages. kind_of:
+ * the kind for one of them. */
+static srt_mem_kind_t shared_kind(const srt_engine_t *engine,
+				  srt_mem_kind_t (*kind_of)(const srt_comm_t *comm))
 {
 	const srt_comm_t *const comms[] = { engine->comm, engine->shard_comm, engine->replica_comm,
 					    engine->group_comm };
 
 	for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
-		if (srt_comm_mem_kind(comms[i]) == SRT_MEM_PEER)
+		if (kind_of(comms[i]) == SRT_MEM_PEER)
 			return SRT_MEM_PEER;
 	}
 	return SRT_MEM_DEVICE;
@@ -67,7 +69,8 @@ static srt_status_t create_arenas(srt_engine_t *engine)
 					    &engine->arena_alias[a]));
 		else
 			SRT_TRY(srt_buffer_create(engine->device,
-						  shared ? shared_kind(engine) : SRT_MEM_DEVICE,
+						  shared ? shared_kind(engine, srt_comm_mem_kind) :
+							   SRT_MEM_DEVICE,
 						  nbytes[a], name, &engine->arena[a]));
 	}
 	return SRT_OK;
@@ -83,12 +86,12 @@ static srt_status_t create_buffers(srt_engine_t *engine)
 		[SRT_SLOT_PARTS] = "parameters kept for a group of ranks",
 	};
 	const srt_memory_t *m = &engine->memory;
-	const srt_mem_kind_t shared = shared_kind(engine);
+	const srt_mem_kind_t shared = shared_kind(engine, srt_comm_mem_kind);
+	const srt_mem_kind_t gathered = shared_kind(engine, srt_comm_gathered_kind);
 
 	SRT_TRY(create_arenas(engine));
 	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
-		SRT_TRY(srt_buffer_create(engine->device,
-					  k == SRT_SLOT_PARAMS ? SRT_MEM_DEVICE : shared,
+		SRT_TRY(srt_buffer_create(engine->device, k == SRT_SLOT_PARAMS ? gathered : shared,
 					  m->slots[k].total, names[k], &engine->slot_buffer[k]));
 	if (engine->buffers_nbytes > 0)
 		SRT_TRY(srt_buffer_create(engine->device, shared, engine->buffers_nbytes,

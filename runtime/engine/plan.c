@@ -137,11 +137,14 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 	if (mapped[SRT_ROLE_UNSHARDED_GRAD])
 		of_slots += memory->slots[SRT_SLOT_GRADS].total;
 	of_slots += memory->slots[SRT_SLOT_SUMS].total;
+	if (srt_comm_gathered_kind(engine->shard_comm) == SRT_MEM_PEER)
+		of_slots += memory->slots[SRT_SLOT_PARAMS].total;
 	/* Rank 0 broadcasts. */
 	if (engine->options.broadcast_buffers && rank != 0)
 		peers += engine->buffers_nbytes;
 	for (int r = 0; r < world; r++) {
-		if (r == rank)
+		if (r == rank ||
+		    (world == srt_comm_size(engine->comm) && !srt_comm_is_near(engine->comm, r)))
 			continue;
 		srt_shard_layout(engine, r, world, NULL, &layout);
 		peers += memory->staging.total;

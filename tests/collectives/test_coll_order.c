@@ -98,7 +98,7 @@ static void late_reader(job_t *job, srt_coll_kind_t kind, int waits)
  * and what comes after it without a wait does no harm. */
 static int reads_in_place(job_t *job)
 {
-	int mine = srt_comm_mem_kind(job->world) == SRT_MEM_PEER && job->device->caps.host_memory;
+	int mine = srt_comm_zero_copy(job->world) && job->device->caps.host_memory;
 	int all[64], sum = 0;
 
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, &mine, sizeof(mine), all));

@@ -12,7 +12,7 @@
 #include "tests/harness/job.h"
 
 #define MAX_WORLD 8
-#define MAX_MESSAGES 64
+#define MAX_MESSAGES (MAX_WORLD * 12)
 #define GUARD 0xa5
 
 typedef struct sides {

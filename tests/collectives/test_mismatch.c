@@ -275,7 +275,7 @@ int main(void)
 		CHECK_SKIP("a single rank cannot disagree");
 	for (int field = 0; field < NFIELDS; field++) {
 		/* Staged collectives take memory of any kind. */
-		if (field == LOCAL_NO_PEER_MEMORY && srt_comm_mem_kind(job.world) != SRT_MEM_PEER)
+		if (field == LOCAL_NO_PEER_MEMORY && !srt_comm_zero_copy(job.world))
 			continue;
 		/* The comparison is against rank 0, so it is never the odd one in words. */
 		for (int odd = 1; odd<job.size; odd += job.size> 2 ? job.size - 2 : 1)

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/harness/job.h"
 
+/* SRT_TEST_NODES=K: the ranks are told that there are K of them on each node. */
+static void pretend_nodes(srt_bootstrap_t *b, int each)
+{
+	b->node_of = calloc((size_t)b->world_size, sizeof(*b->node_of));
+	CHECK_OR_DIE(b->node_of != NULL);
+	for (int r = 0; r < b->world_size; r++)
+		b->node_of[r] = (uint16_t)(r / each);
+}
+
 void job_open(job_t *job)
 {
 	srt_device_request_t request = { .selector = srt_config_string("SHARDRT_DEVICE"),
 					 .threads = 1,
 					 .exact = 1 };
+
+	const char *nodes = getenv("SRT_TEST_NODES");
 
 	CHECK_OK_OR_DIE(srt_config_check_all());
 	CHECK_OK_OR_DIE(
@@ -13,11 +24,14 @@ void job_open(job_t *job)
 				   &job->bootstrap));
 	job->rank = srt_bootstrap_rank(job->bootstrap);
 	job->size = srt_bootstrap_world_size(job->bootstrap);
+	if (nodes != NULL)
+		pretend_nodes(job->bootstrap, atoi(nodes));
 	request.local_rank = srt_bootstrap_local_rank(job->bootstrap);
 	request.local_size = srt_bootstrap_local_size(job->bootstrap);
 	CHECK_OK_OR_DIE(
 		srt_device_open(test_backend(), &request, SRT_NUMERICS_EXACT, &job->device));
 	CHECK_OK_OR_DIE(srt_comm_create_world(job->bootstrap, job->device, &job->world));
+	CHECK((job->world->hierarchy != NULL) == (nodes != NULL));
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "test", &job->stream));
 }
 

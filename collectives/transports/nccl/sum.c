@@ -108,10 +108,11 @@ srt_status_t srt_nccl_finish_sums(const srt_coll_t *coll, const srt_coll_epilogu
 		srt_view_t sum = srt_view(coll->nccl->scratch, at, coll->dtype);
 
 		if (!all)
-			SRT_TRY(srt_step_epilogue(&shard, &sum, nelem, epilogue, stream));
+			SRT_TRY(srt_step_epilogue(SRT_F32, &shard, &sum, nelem, epilogue, stream));
 		else if (changes_values(epilogue))
-			SRT_TRY(srt_step_epilogue(&full, &full, nelem * (size_t)coll->comm->size,
-						  epilogue, stream));
+			SRT_TRY(srt_step_epilogue(SRT_F32, &full, &full,
+						  nelem * (size_t)coll->comm->size, epilogue,
+						  stream));
 	}
 	return SRT_OK;
 }

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The communicators of a hierarchy and the memory of its sums. See hierarchy.h. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "collectives/collective.h"
+
+/* Least bytes of a piece of a rank. */
+#define MIN_PIECE ((size_t)64)
+
+/* The rank's node; the communicator spans nodes. */
+static int node_of(const srt_comm_t *comm, int rank)
+{
+	return comm->bootstrap->node_of[comm->world_rank[rank]];
+}
+
+/* How many ranks before `rank`, or at all, are on its node. */
+static int count_near(const srt_comm_t *comm, int rank, int end)
+{
+	int n = 0;
+
+	for (int r = 0; r < end; r++)
+		n += node_of(comm, r) == node_of(comm, rank);
+	return n;
+}
+
+bool srt_hierarchy_fits(const srt_comm_t *comm)
+{
+	int nlocal;
+
+	if (!srt_comm_spans_nodes(comm))
+		return false;
+	nlocal = count_near(comm, 0, comm->size);
+	for (int r = 0; r < comm->size; r++) {
+		if (count_near(comm, r, comm->size) != nlocal)
+			return false;
+	}
+	return nlocal > 1;
+}
+
+/* Fills the table of members, nodes in the order of their first ranks. */
+static void fill_members(const srt_comm_t *comm, srt_hierarchy_t *h)
+{
+	const int nlocal = h->nlocal;
+	int nnodes = 0;
+
+	h->sums = (nlocal & (nlocal - 1)) == 0;
+	for (int r = 0; r < comm->size; r++) {
+		const int place = count_near(comm, r, r);
+		int node = 0;
+
+		while (node < nnodes && node_of(comm, h->member[node * nlocal]) != node_of(comm, r))
+			node++;
+		nnodes += node == nnodes;
+		h->member[node * nlocal + place] = r;
+		h->sums = h->sums && node * nlocal + place == r;
+	}
+	h->nnodes = nnodes;
+}
+
+static srt_status_t alloc_hierarchy(srt_comm_t *comm)
+{
+	srt_hierarchy_t *h = srt_calloc(1, sizeof(*h), "a communicator");
+
+	if (h == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	comm->hierarchy = h;
+	h->nlocal = count_near(comm, 0, comm->size);
+	h->member = srt_calloc((size_t)comm->size, sizeof(*h->member), "a communicator");
+	if (h->member == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	fill_members(comm, h);
+	return SRT_OK;
+}
+
+/* Creates the communicator of n ranks: the first, and then each `step` entries further. */
+static srt_status_t connect(srt_comm_t *comm, const char *what, int first, int step, int n,
+			    srt_comm_t **out)
+{
+	const srt_hierarchy_t *h = comm->hierarchy;
+	int *world = srt_comm_calloc(comm, (size_t)n, sizeof(*world), "a group");
+	int rank = 0;
+	char name[96];
+	srt_status_t status;
+
+	if (world == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int i = 0; i < n; i++) {
+		const int r = h->member[first + i * step];
+
+		world[i] = comm->world_rank[r];
+		if (r == comm->rank)
+			rank = i;
+	}
+	snprintf(name, sizeof(name), "%.64s %s", comm->name, what);
+	status = srt_comm_connect(comm->bootstrap, comm->device, comm,
+				  srt_mix64(srt_mix64(comm->id, (uint64_t)step), (uint64_t)first) &
+					  ~SRT_CONTROL_TAG_RANK,
+				  rank, n, world, name, out);
+	free(world);
+	return status;
+}
+
+srt_status_t srt_hierarchy_create(srt_comm_t *comm)
+{
+	static const char what[] = "connecting the ranks of a node";
+	srt_hierarchy_t *h;
+	int at = 0;
+
+	SRT_TRY(srt_comm_status_consensus(comm, what, alloc_hierarchy(comm)));
+	h = comm->hierarchy;
+	while (h->member[at] != comm->rank)
+		at++;
+	SRT_TRY(srt_comm_status_consensus(comm, what,
+					  connect(comm, "on a node", at / h->nlocal * h->nlocal, 1,
+						  h->nlocal, &h->local)));
+	SRT_TRY(srt_comm_status_consensus(comm, what,
+					  connect(comm, "across nodes", at % h->nlocal, h->nlocal,
+						  h->nnodes, &h->across)));
+	srt_log(SRT_LOG_DEBUG,
+		"communicator \"%s\": hierarchical collectives on %d nodes of %d ranks, %s on a node",
+		comm->name, h->nnodes, h->nlocal, h->local->transport->name);
+	return SRT_OK;
+}
+
+void srt_hierarchy_destroy(srt_hierarchy_t *h)
+{
+	if (h == NULL)
+		return;
+	srt_comm_destroy(h->across);
+	srt_comm_destroy(h->local);
+	free(h->member);
+	free(h);
+}
+
+bool srt_hierarchy_serves(const srt_comm_t *comm, const srt_coll_algorithm_t *algorithm)
+{
+	return comm->hierarchy != NULL && algorithm->has_buffers && !algorithm->has_pairs &&
+	       (!algorithm->reduces || comm->hierarchy->sums);
+}
+
+/* ---- memory of sums ------------------------------------------------------------------------- */
+
+size_t srt_hierarchy_partial_nbytes(const srt_hierarchy_t *h)
+{
+	const size_t least = (size_t)h->nnodes * MIN_PIECE;
+	const size_t nbytes = srt_config_size("SHARDRT_STAGING_BYTES") / least * least;
+
+	return nbytes > least ? nbytes : least;
+}
+
+static size_t scratch_nbytes(const srt_hierarchy_t *h)
+{
+	const size_t local = srt_step_reduce_scratch(h->nlocal);
+	const size_t across = srt_step_reduce_scratch(h->nnodes);
+
+	return local > across ? local : across;
+}
+
+void srt_hierarchy_plan(const srt_hierarchy_t *h, const srt_coll_uses_t *uses,
+			srt_coll_memory_t *memory)
+{
+	const srt_coll_uses_t of_stages = { .copies = uses->copies, .sums = uses->sums && h->sums };
+	const srt_comm_t *const comms[] = { h->local, h->across };
+
+	for (size_t c = 0; c < SRT_ARRAY_LEN(comms); c++) {
+		srt_coll_memory_t one;
+
+		srt_coll_plan(comms[c], comms[c]->size, &of_stages, &one);
+		memory->scratch += one.scratch;
+		memory->mapped += one.mapped;
+		memory->maps_sources |= one.maps_sources;
+	}
+	if (of_stages.sums)
+		memory->scratch += srt_hierarchy_partial_nbytes(h) + scratch_nbytes(h);
+}
+
+srt_status_t srt_hierarchy_acquire_sums(srt_comm_t *comm)
+{
+	srt_hierarchy_t *h = comm->hierarchy;
+
+	if (h->nusers++ > 0)
+		return SRT_OK;
+	SRT_TRY(srt_buffer_create(comm->device, srt_comm_mem_kind(h->across),
+				  srt_hierarchy_partial_nbytes(h), "sums of a node's ranks",
+				  &h->partial));
+	if (scratch_nbytes(h) > 0)
+		SRT_TRY(srt_buffer_create(comm->device, SRT_MEM_DEVICE, scratch_nbytes(h),
+					  "partial sums over ranks", &h->scratch));
+	return srt_event_create(comm->device, &h->done);
+}
+
+void srt_hierarchy_release_sums(srt_hierarchy_t *h)
+{
+	if (--h->nusers > 0)
+		return;
+	srt_event_destroy(h->done);
+	srt_buffer_destroy(h->scratch);
+	srt_buffer_destroy(h->partial);
+	h->done = NULL;
+	h->scratch = h->partial = NULL;
+}

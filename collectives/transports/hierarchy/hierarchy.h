@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The hierarchical transport: for communicators whose ranks are on several nodes, with the same
+ * number of ranks, more than one, on each. A collective runs in stages, which are collectives of
+ * two smaller communicators:
+ *
+ *     local    the ranks of this rank's node, by the transport that they would choose alone
+ *     across   the ranks of all nodes that have this rank's place on their node, by UCX
+ *
+ *     all-gather      across: the shards of the ranks with this place, to full. Local: all parts of
+ *                     full, in place
+ *     broadcast       across, of the ranks with the root's place; then local
+ *     reduce-scatter  local: the sum of the node's ranks over what all ranks with this place own,
+ *                     as floats, to `partial`. Across: the sum of these sums. In pieces that fit
+ *                     `partial`
+ *     all-reduce      as reduce-scatter, in place in full, and then as all-gather
+ *
+ * So each byte is sent once to each node, where the flat ucx transport sends it to each rank. The
+ * bits are the same: a node's ranks are an aligned block of 2^k ranks, whose sum is a node of the
+ * tree (docs/numerics.md). If they are not, sums are flat. The other kinds are always flat.
+ *
+ * Failures: both communicators have the poison of the one that they serve (poison.c).
+ */
+#ifndef SRT_COLLECTIVES_TRANSPORTS_HIERARCHY_HIERARCHY_H
+#define SRT_COLLECTIVES_TRANSPORTS_HIERARCHY_HIERARCHY_H
+
+#include "collectives/comm.h"
+
+struct srt_coll_algorithm;
+
+/* Of a communicator. */
+typedef struct srt_hierarchy {
+	srt_comm_t *local, *across;
+	int *member; /* [nnodes][nlocal] ranks of the communicator, by node and place */
+	int nnodes, nlocal;
+	bool sums; /* the ranks of each node are an aligned block of 2^k */
+	/* Of the collectives that sum; NULL = there are none. */
+	int nusers;
+	srt_buffer_t *partial; /* sums of the node's ranks */
+	srt_buffer_t *scratch; /* of stages: partial sums of more than 8 ranks; or NULL */
+	srt_event_t *done;     /* the last start has used both */
+} srt_hierarchy_t;
+
+/* Whether the communicator's ranks are on several nodes as the transport needs them. Local, the
+ * same on all ranks. */
+bool srt_hierarchy_fits(const srt_comm_t *comm);
+/* Collective: creates comm->hierarchy, which is destroyed with the communicator. */
+srt_status_t srt_hierarchy_create(srt_comm_t *comm);
+/* NULL is allowed. */
+void srt_hierarchy_destroy(srt_hierarchy_t *hierarchy);
+/* Whether the communicator runs the collectives of an algorithm in stages. */
+bool srt_hierarchy_serves(const srt_comm_t *comm, const struct srt_coll_algorithm *algorithm);
+/* srt_coll_plan() for the stages. */
+void srt_hierarchy_plan(const srt_hierarchy_t *hierarchy, const srt_coll_uses_t *uses,
+			srt_coll_memory_t *memory);
+/* The memory of sums: for a collective that sums, until the matching release. */
+srt_status_t srt_hierarchy_acquire_sums(srt_comm_t *comm);
+void srt_hierarchy_release_sums(srt_hierarchy_t *hierarchy);
+/* Bytes of srt_hierarchy.partial: SHARDRT_STAGING_BYTES, or the least that the nodes need. */
+size_t srt_hierarchy_partial_nbytes(const srt_hierarchy_t *hierarchy);
+
+#endif

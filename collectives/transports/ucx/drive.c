@@ -74,16 +74,18 @@ static bool waits_for_itself(const message_wait_t *w)
 	       w->event == SRT_UCX_SLOT_SENT;
 }
 
-/* Whether the wait is for a message of or to a rank. Called with the mutex held. */
-static bool is_late(const message_wait_t *w, int rank)
+/* Marks the ranks whose messages the wait is for. Called with the mutex held. */
+static void mark_late(const message_wait_t *w, bool late[SRT_UCX_MAX_RANKS])
 {
-	const srt_ucx_op_t *op = w->start->ucx.ops;
+	const srt_comm_t *comm = w->start->coll->comm;
 
-	if (waits_for_itself(w))
-		return rank == w->start->coll->comm->rank;
-	while (op != NULL && (op->peer != rank || !waits_for(w, op)))
-		op = op->next;
-	return op != NULL;
+	memset(late, 0, (size_t)comm->size * sizeof(*late));
+	if (waits_for_itself(w)) {
+		late[comm->rank] = true;
+		return;
+	}
+	for (const srt_ucx_op_t *op = w->start->ucx.ops; op != NULL; op = op->next)
+		late[op->peer] = late[op->peer] || waits_for(w, op);
 }
 
 /* Called without the mutex. */
@@ -92,20 +94,22 @@ static int list_late(const void *arg, char *list, size_t nbytes)
 	const message_wait_t *w = arg;
 	const srt_comm_t *comm = w->start->coll->comm;
 	srt_ucx_worker_t *worker = comm->ucx->worker;
+	bool is_late[SRT_UCX_MAX_RANKS];
 	size_t n = 0;
 	int late = 0;
 
 	list[0] = '\0';
 	srt_ucx_lock(worker);
+	mark_late(w, is_late);
+	srt_ucx_unlock(worker);
 	for (int r = 0; r < comm->size; r++) {
-		if (!is_late(w, r))
+		if (!is_late[r])
 			continue;
 		if (n + 8 < nbytes)
 			n += (size_t)snprintf(list + n, nbytes - n, "%s%d", late ? ", " : "",
 					      comm->world_rank[r]);
 		late++;
 	}
-	srt_ucx_unlock(worker);
 	return late;
 }
 
@@ -122,9 +126,11 @@ static int record_wait(const message_wait_t *w, int slot, double since)
 		.round = w->event == SRT_UCX_RECEIVED ? w->value : SRT_FLIGHT_NO_ROUND,
 		.since_s = since,
 	};
+	bool is_late[SRT_UCX_MAX_RANKS];
 
+	mark_late(w, is_late);
 	for (int r = 0; r < comm->size; r++) {
-		if (is_late(w, r))
+		if (is_late[r])
 			srt_flight_wait_add(&record, comm->world_rank[r]);
 	}
 	return srt_flight_wait(comm->flight, slot, &record, w->start->coll->name);

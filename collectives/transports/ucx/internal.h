@@ -11,6 +11,8 @@
 /* Seconds that a failed message, or one of a rank that has left, waits for the news that a rank has
  * died, or for what arrives late. */
 #define SRT_UCX_GRACE_S 1.0
+/* Most ranks of a communicator: tags have 14 bits for the sender. */
+#define SRT_UCX_MAX_RANKS (1 << 14)
 /* Starts in the log of each rank's starts. */
 #define SRT_UCX_LOG_LENGTH 256u
 
@@ -24,11 +26,18 @@ typedef struct srt_ucx_endpoint {
 	ucs_status_t failure; /* UCX has reported that it is lost, and why */
 } srt_ucx_endpoint_t;
 
+/* What UCX may still write to after a message was given up. */
+typedef struct srt_ucx_kept {
+	srt_buffer_t *full, *shard; /* or NULL */
+	srt_ucx_slots_t *slots;     /* or NULL */
+} srt_ucx_kept_t;
+
 /* A message that was posted; in the list of its start until it is complete. */
 typedef struct srt_ucx_op {
 	struct srt_ucx_op *next, *previous;
 	struct srt_ucx_worker *worker;
 	srt_coll_start_t *start; /* NULL: given up, see srt_ucx_give_up() */
+	srt_ucx_kept_t kept;     /* of a receive that was given up */
 	void *request;           /* UCX's; NULL while it is posted */
 	int peer;                /* in the communicator */
 	bool is_send;
@@ -47,9 +56,6 @@ typedef struct srt_ucx_told {
 	uint32_t start, coll;
 } srt_ucx_told_t;
 
-/* Messages of this kind that may be pending. */
-#define SRT_UCX_NTOLD 64u
-
 typedef struct srt_ucx_worker {
 	const srt_ucx_library_t *ucx;
 	srt_bootstrap_t *bootstrap;
@@ -65,9 +71,10 @@ typedef struct srt_ucx_worker {
 	srt_ucx_comm_t *comms;         /* linked list */
 	uint32_t next_number;          /* of a communicator */
 	srt_ucx_op_t *free_ops;
-	uint32_t nsends;                    /* pending, of all communicators */
-	srt_ucx_told_t told[SRT_UCX_NTOLD]; /* a ring: UCX reads them until they are sent */
-	uint32_t ntold;
+	srt_ucx_op_t *given_up; /* linked by next; freed with the worker */
+	uint32_t nsends;        /* pending, of all communicators */
+	srt_ucx_told_t *told;   /* [told_length] a ring: UCX reads them until they are sent */
+	uint32_t told_length, ntold;
 	int nwaiting;     /* threads in waits */
 	bool driving;     /* one of them sleeps until the worker has events */
 	uint64_t nevents; /* messages completed, and other news for waits */
@@ -150,8 +157,11 @@ void srt_ucx_op_post(srt_ucx_op_t *op, bool sync);
 /* Cancels what can be cancelled of a start's messages. */
 void srt_ucx_cancel(srt_coll_start_t *start);
 /* The start no longer waits for its messages. UCX may complete them only when the worker is
- * destroyed: a receive, half of which has come from a rank that then died. */
+ * destroyed: a receive, half of which has come from a rank that then stopped or died. What it
+ * writes to is kept until then. */
 void srt_ucx_give_up(srt_coll_start_t *start);
+/* Releases what was kept for messages that were given up; the worker has been destroyed. */
+void srt_ucx_release_kept(srt_ucx_worker_t *worker);
 /* Receives and drops the messages of a communicator that no start expects; NULL: all. */
 void srt_ucx_drop_messages(srt_ucx_worker_t *worker, const srt_ucx_comm_t *comm);
 
@@ -175,7 +185,7 @@ ucs_status_t srt_ucx_handle_told(void *arg, const void *header, size_t header_nb
 /* Host memory that chunks are received in and sent from. As bounce buffers, a communicator has at
  * most two sets, and a set's rounds use its slots alternately in the order of starts. */
 struct srt_ucx_slots {
-	srt_ucx_comm_t *comm;
+	srt_ucx_comm_t *comm; /* NULL: kept, and no longer the communicator's */
 	srt_bounce_kind_t kind;
 	int nusers;
 	size_t slot_nbytes;
@@ -192,6 +202,8 @@ struct srt_ucx_slots {
 
 srt_status_t srt_ucx_slots_acquire(srt_ucx_comm_t *comm, srt_bounce_kind_t kind,
 				   srt_ucx_slots_t **slots);
+/* Another release is to come, perhaps after the end of the communicator. NULL is allowed. */
+void srt_ucx_slots_keep(srt_ucx_slots_t *slots);
 /* NULL is allowed. */
 void srt_ucx_slots_release(srt_ucx_slots_t *slots);
 /* Bytes that a rank allocates for a set. */

@@ -136,10 +136,8 @@ static void complete(srt_ucx_op_t *op, ucs_status_t status, size_t length)
 	srt_ucx_worker_t *w = op->worker;
 	srt_ucx_start_t *s = op->start != NULL ? &op->start->ucx : NULL;
 
-	if (s == NULL) {
-		recycle(op);
+	if (s == NULL)
 		return;
-	}
 	if (status == UCS_OK && !op->is_send && length != op->nbytes)
 		status = UCS_ERR_INVALID_PARAM;
 	s->is_broken = s->is_broken || (status != UCS_OK && !op->is_send);
@@ -162,8 +160,30 @@ void srt_ucx_give_up(srt_coll_start_t *start)
 	while (start->ucx.ops != NULL) {
 		srt_ucx_op_t *op = start->ucx.ops;
 
+		srt_coll_t *coll = start->coll;
+
+		if (!op->is_send) {
+			op->kept = (srt_ucx_kept_t){ coll->full.buffer, coll->shard.buffer,
+						     coll->ucx_slots };
+			if (op->kept.full != NULL)
+				srt_buffer_hold(op->kept.full);
+			if (op->kept.shard != NULL)
+				srt_buffer_hold(op->kept.shard);
+			srt_ucx_slots_keep(op->kept.slots);
+		}
 		delist(op);
 		op->start = NULL;
+		op->next = op->worker->given_up;
+		op->worker->given_up = op;
+	}
+}
+
+void srt_ucx_release_kept(srt_ucx_worker_t *w)
+{
+	for (const srt_ucx_op_t *op = w->given_up; op != NULL; op = op->next) {
+		srt_buffer_destroy(op->kept.full);
+		srt_buffer_destroy(op->kept.shard);
+		srt_ucx_slots_release(op->kept.slots);
 	}
 }
 

@@ -41,7 +41,7 @@ srt_status_t srt_ucx_announce(const srt_coll_start_t *start)
 static void tell(srt_comm_t *comm, int to, int rank, uint32_t start)
 {
 	srt_ucx_worker_t *w = comm->ucx->worker;
-	srt_ucx_told_t *told = &w->told[w->ntold++ % SRT_UCX_NTOLD];
+	srt_ucx_told_t *told = &w->told[w->ntold++ % w->told_length];
 	const ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
 		.flags = UCP_AM_SEND_FLAG_EAGER,
@@ -66,8 +66,13 @@ void srt_ucx_tell(srt_coll_start_t *start)
 {
 	srt_comm_t *comm = start->coll->comm;
 
-	for (const srt_ucx_op_t *op = start->ucx.ops; op != NULL; op = op->next)
-		tell(comm, op->peer, comm->rank, start->number);
+	bool told[SRT_UCX_MAX_RANKS] = { false };
+
+	for (const srt_ucx_op_t *op = start->ucx.ops; op != NULL; op = op->next) {
+		if (!told[op->peer])
+			tell(comm, op->peer, comm->rank, start->number);
+		told[op->peer] = true;
+	}
 }
 
 bool srt_ucx_compare(srt_comm_t *comm, uint32_t start)

@@ -18,12 +18,26 @@ size_t srt_ucx_slots_nbytes(int nranks, srt_bounce_kind_t kind, bool direct)
 	return count_slots(kind, direct) * srt_staging_slot_nbytes(nranks);
 }
 
+static void leave_comm(srt_ucx_slots_t *slots)
+{
+	if (slots->comm != NULL && slots->comm->slots[slots->kind] == slots)
+		slots->comm->slots[slots->kind] = NULL;
+	slots->comm = NULL;
+}
+
+void srt_ucx_slots_keep(srt_ucx_slots_t *slots)
+{
+	if (slots == NULL)
+		return;
+	slots->nusers++;
+	leave_comm(slots);
+}
+
 void srt_ucx_slots_release(srt_ucx_slots_t *slots)
 {
 	if (slots == NULL || --slots->nusers > 0)
 		return;
-	if (slots->comm->slots[slots->kind] == slots)
-		slots->comm->slots[slots->kind] = NULL;
+	leave_comm(slots);
 	srt_buffer_destroy(slots->scratch);
 	srt_buffer_destroy(slots->sent);
 	srt_buffer_destroy(slots->received);

@@ -7,7 +7,6 @@
 #include "collectives/transports/ucx/internal.h"
 
 #define NUMBERS (1u << 16) /* communicators that tags can name */
-#define MAX_RANKS (1 << 14)
 /* Longest wait for the messages of a collective that is being destroyed to be cancelled. */
 #define CANCEL_S 0.2
 /* Longest wait for sent bytes to leave this process when a communicator is destroyed. */
@@ -98,10 +97,10 @@ static srt_status_t create_local(srt_ucx_comm_t *c)
 {
 	srt_comm_t *comm = c->comm;
 
-	if (comm->size > MAX_RANKS)
+	if (comm->size > SRT_UCX_MAX_RANKS)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"communicator \"%s\": UCX connects at most %d ranks, not %d",
-				comm->name, MAX_RANKS, comm->size);
+				comm->name, SRT_UCX_MAX_RANKS, comm->size);
 	c->direct = comm->device->caps.host_memory != 0;
 	c->log = srt_calloc((size_t)comm->size * SRT_UCX_LOG_LENGTH, sizeof(*c->log),
 			    "a communicator");

@@ -118,7 +118,10 @@ static srt_status_t create_objects(srt_ucx_worker_t *w)
 	SRT_TRY(srt_ucx_library(&w->ucx));
 	w->endpoints = srt_calloc((size_t)w->bootstrap->world_size, sizeof(*w->endpoints),
 				  "connections of UCX");
-	if (w->endpoints == NULL)
+	/* A wait tells each rank once, and later again. */
+	w->told_length = 2 * (uint32_t)w->bootstrap->world_size;
+	w->told = srt_calloc(w->told_length, sizeof(*w->told), "connections of UCX");
+	if (w->endpoints == NULL || w->told == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	SRT_TRY(create_context(w));
 	SRT_TRY(create_worker(w));
@@ -178,6 +181,15 @@ static void close_endpoints(srt_ucx_worker_t *w)
 	srt_ucx_drop_messages(w, NULL);
 }
 
+static void free_ops(srt_ucx_op_t *ops)
+{
+	for (srt_ucx_op_t *op = ops, *next; op != NULL; op = next) {
+		next = op->next;
+		free(op->iov);
+		free(op);
+	}
+}
+
 void srt_ucx_worker_destroy(srt_ucx_worker_t *w)
 {
 	if (w == NULL)
@@ -195,11 +207,10 @@ void srt_ucx_worker_destroy(srt_ucx_worker_t *w)
 	srt_ucx_unlock(w);
 	for (int r = 0; w->endpoints != NULL && r < w->bootstrap->world_size; r++)
 		free(w->endpoints[r].address);
-	for (srt_ucx_op_t *op = w->free_ops, *next; op != NULL; op = next) {
-		next = op->next;
-		free(op->iov);
-		free(op);
-	}
+	srt_ucx_release_kept(w);
+	free_ops(w->given_up);
+	free_ops(w->free_ops);
+	free(w->told);
 	free(w->endpoints);
 	pthread_cond_destroy(&w->thread_cond);
 	pthread_cond_destroy(&w->changed);

@@ -156,8 +156,8 @@ void srt_comm_delist(srt_comm_t *comm);
 
 /* ---- bootstrap/oob.c: blocking, collective; `what` is for messages -------------------------- */
 
-/* Whether the rank is on this rank's node. Local. */
-bool srt_comm_is_near(const srt_comm_t *comm, int rank);
+/* Whether two ranks are on one node. Local. */
+bool srt_comm_same_node(const srt_comm_t *comm, int a, int b);
 /* Whether its ranks are on more than one node. Local. */
 bool srt_comm_spans_nodes(const srt_comm_t *comm);
 

@@ -188,10 +188,9 @@ static srt_status_t check_slots(const srt_comm_t *comm, const capabilities_t *al
 /* The ranks are on several nodes, and something else than UCX was asked for. */
 static srt_status_t fail_nodes(const srt_comm_t *comm, const capabilities_t *all, int refused_by)
 {
-	const uint16_t *node_of = comm->bootstrap->node_of;
 	int other = 1;
 
-	while (node_of[comm->world_rank[other]] == node_of[comm->world_rank[0]])
+	while (srt_comm_same_node(comm, 0, other))
 		other++;
 	return srt_fail(
 		SRT_ERR_UNSUPPORTED,

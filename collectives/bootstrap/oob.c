@@ -165,12 +165,11 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 
 /* ---- between nodes ------------------------------------------------------------------------- */
 
-bool srt_comm_is_near(const srt_comm_t *comm, int rank)
+bool srt_comm_same_node(const srt_comm_t *comm, int a, int b)
 {
 	const uint16_t *node_of = comm->bootstrap->node_of;
 
-	return node_of == NULL ||
-	       node_of[comm->world_rank[rank]] == node_of[comm->world_rank[comm->rank]];
+	return node_of == NULL || node_of[comm->world_rank[a]] == node_of[comm->world_rank[b]];
 }
 
 /* A message of any size, in parts. */
@@ -328,7 +327,7 @@ static srt_status_t exchange_part(srt_comm_t *comm, const char *what, size_t n, 
 	if (near == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int r = 0; r < comm->size; r++)
-		near[r] = srt_comm_is_near(comm, r);
+		near[r] = srt_comm_same_node(comm, comm->rank, r);
 	status = srt_comm_exchange_fds(comm, what, near, mine, n, -1, near, all, NULL);
 	free(near);
 	return status == SRT_OK ? exchange_nodes(comm, what, n, all) : status;
@@ -337,7 +336,7 @@ static srt_status_t exchange_part(srt_comm_t *comm, const char *what, size_t n, 
 bool srt_comm_spans_nodes(const srt_comm_t *comm)
 {
 	for (int r = 0; r < comm->size; r++) {
-		if (!srt_comm_is_near(comm, r))
+		if (!srt_comm_same_node(comm, comm->rank, r))
 			return true;
 	}
 	return false;

@@ -143,8 +143,8 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 	if (engine->options.broadcast_buffers && rank != 0)
 		peers += engine->buffers_nbytes;
 	for (int r = 0; r < world; r++) {
-		if (r == rank ||
-		    (world == srt_comm_size(engine->comm) && !srt_comm_is_near(engine->comm, r)))
+		if (r == rank || (world == srt_comm_size(engine->comm) &&
+				  !srt_comm_same_node(engine->comm, rank, r)))
 			continue;
 		srt_shard_layout(engine, r, world, NULL, &layout);
 		peers += memory->staging.total;

@@ -8,19 +8,13 @@
 /* Least bytes of a piece of a rank. */
 #define MIN_PIECE ((size_t)64)
 
-/* The rank's node; the communicator spans nodes. */
-static int node_of(const srt_comm_t *comm, int rank)
-{
-	return comm->bootstrap->node_of[comm->world_rank[rank]];
-}
-
 /* How many ranks before `rank`, or at all, are on its node. */
 static int count_near(const srt_comm_t *comm, int rank, int end)
 {
 	int n = 0;
 
 	for (int r = 0; r < end; r++)
-		n += node_of(comm, r) == node_of(comm, rank);
+		n += srt_comm_same_node(comm, r, rank);
 	return n;
 }
 
@@ -49,7 +43,7 @@ static void fill_members(const srt_comm_t *comm, srt_hierarchy_t *h)
 		const int place = count_near(comm, r, r);
 		int node = 0;
 
-		while (node < nnodes && node_of(comm, h->member[node * nlocal]) != node_of(comm, r))
+		while (node < nnodes && !srt_comm_same_node(comm, h->member[node * nlocal], r))
 			node++;
 		nnodes += node == nnodes;
 		h->member[node * nlocal + place] = r;

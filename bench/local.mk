@@ -9,6 +9,7 @@ EXTRA_DIST += \
 	bench/peer_torch.py \
 	bench/peer_torch_gpu.py \
 	bench/peer_ucx.py \
+	bench/plot_scale.py \
 	bench/quality.sh
 
 # Built by name, e.g. `make bench/bench_coll`, not by default.
@@ -27,3 +28,12 @@ bench_bench_startup_SOURCES = bench/bench_startup.c
 bench_bench_startup_LDADD = $(SRT_LIB)
 bench_bench_stream_SOURCES = bench/bench_stream.c
 bench_bench_stream_LDADD = $(SRT_CORE)
+
+# Run by tests/collectives/test_scale.sh too.
+if HAVE_UCX
+bench_scale_SOURCES = bench/scale.c bench/scale_links.c bench/scale_nodes.c bench/scale_rank.c bench/scale.h
+bench_scale_LDADD = libmodels.la $(SRT_CORE)
+bench_scale_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_comm_create_world -Wl,--wrap=srt_comm_oob_allgather_for \
+	-Wl,--wrap=srt_comm_status_consensus -Wl,--wrap=srt_control_send -Wl,--wrap=srt_control_recv \
+	-Wl,--wrap=srt_device_available -Wl,--wrap=srt_flight_begin
+endif

@@ -26,6 +26,11 @@ SCRIPT_TESTS += \
 	tests/collectives/test_nccl.sh \
 	tests/collectives/test_control.sh \
 	tests/collectives/test_nccl_linked.sh
+# bench/scale.c needs UCX's headers.
+SCRIPT_TESTS += tests/collectives/test_scale.sh
+if HAVE_UCX
+check_PROGRAMS += bench/scale
+endif
 # test_launchers.sh compiles test_launchers_mpi.c itself, with mpicc.
 SCRIPT_TESTS += tests/collectives/test_launchers.sh
 check_PROGRAMS += tests/collectives/test_launchers

@@ -5,24 +5,32 @@
  *
  * Up to 8 ranks: one pass of the kernel reduce_ranks, from the peers' memory. More ranks: the sum
  * of an aligned block of 8 is a node of the same tree, so block sums are stored in scratch and
- * summed by the same rule, level by level, in tiles that limit the scratch. The first level
+ * summed by the same rule, in tiles that limit the scratch. A block of 8 sums is summed as soon as
+ * they are there, so the scratch has 8 sums of each level, not all of them. The first level
  * predivides. The last level divides and adds to the destination. A float destination of 16-bit
- * elements has the sum before it is rounded. Block sums are floats, also of
- * 16-bit elements, for which the last sum takes one more pass. Bytes read: (ranks + ranks/8 ...) x
- * shard.
+ * elements has the sum before it is rounded. Block sums are floats, also of 16-bit elements, for
+ * which the last sum takes one more pass. Bytes read: (ranks + ranks/8 ...) x shard.
  */
 #include "collectives/collective.h"
 
 #define BLOCK ((size_t)SRT_K_MAX_RANKS)
 #define TILE_NELEM ((size_t)32768)
 
+/* Of block sums with this many ranks: SRT_SUM_MAX_RANKS is BLOCK to the power of MAX_LEVELS + 1. */
+#define MAX_LEVELS 3
+
+static size_t count_blocks(size_t n)
+{
+	return (n + BLOCK - 1) / BLOCK;
+}
+
 static size_t count_slots(size_t nranks)
 {
 	size_t total = nranks > BLOCK; /* for the final sum of 16-bit elements */
 
 	while (nranks > BLOCK) {
-		nranks = (nranks + BLOCK - 1) / BLOCK;
-		total += nranks;
+		nranks = count_blocks(nranks);
+		total += nranks < BLOCK ? nranks : BLOCK;
 	}
 	return total;
 }
@@ -74,39 +82,65 @@ static srt_status_t sum_last_level(const srt_coll_t *coll, const srt_view_t *dst
 	return launch_sum(SRT_K_REDUCE_FINISH, coll->dtype, &last, dst, slot, stream);
 }
 
-/* One tile of more than 8 ranks; in[] is overwritten with the block sums of each level. */
-static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst, srt_view_t *in,
+static srt_view_t slot_at(const srt_coll_t *coll, size_t index)
+{
+	return srt_view(coll->scratch, index * TILE_NELEM * sizeof(float), SRT_F32);
+}
+
+/* *sum = the sum of a block of `count` inputs, in the slot unless a single float moves up
+ * unchanged. */
+static srt_status_t sum_block(srt_kernel_id_t kernel, srt_dtype_t dtype, srt_k_reduce_ranks_t args,
+			      const srt_view_t *in, size_t count, srt_view_t slot, srt_view_t *sum,
+			      srt_stream_t *stream)
+{
+	*sum = slot;
+	if (count == 1 && dtype == SRT_F32 && args.predivisor == 0.0f) {
+		*sum = in[0];
+		return SRT_OK;
+	}
+	args.nranks = (int32_t)count;
+	return launch_sum(kernel, dtype, &args, &slot, in, stream);
+}
+
+/* One tile of more than 8 ranks. */
+static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
 			       size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue,
 			       srt_stream_t *stream)
 {
-	srt_k_reduce_ranks_t args = args_of(0, nelem, epilogue);
-	srt_view_t slot = srt_view(coll->scratch, 0, SRT_F32);
-	srt_dtype_t dtype = coll->dtype;
-	srt_kernel_id_t kernel = dtype == SRT_F32 ? SRT_K_REDUCE_RANKS : SRT_K_REDUCE_PARTIAL;
+	const srt_k_reduce_ranks_t plain = args_of(0, nelem, NULL);
+	const srt_kernel_id_t first =
+		coll->dtype == SRT_F32 ? SRT_K_REDUCE_RANKS : SRT_K_REDUCE_PARTIAL;
+	srt_k_reduce_ranks_t predivide = plain;
+	srt_view_t sums[MAX_LEVELS][BLOCK], slot; /* of each level, the last ones */
+	size_t level = 0, nsums = count_blocks(n);
 
-	for (args.accumulate = 0, args.divisor = 0.0f; n > BLOCK; args.predivisor = 0.0f) {
-		size_t nblocks = (n + BLOCK - 1) / BLOCK;
+	if (epilogue != NULL)
+		predivide.predivisor = epilogue->predivisor;
+	for (size_t b = 0; b < count_blocks(n); b++) {
+		const size_t left = n - b * BLOCK;
+		size_t at = b;
 
-		for (size_t b = 0; b < nblocks; b++) {
-			size_t count = n - b * BLOCK < BLOCK ? n - b * BLOCK : BLOCK;
+		level = 0;
+		nsums = count_blocks(n);
+		SRT_TRY(sum_block(first, coll->dtype, predivide, in + b * BLOCK,
+				  left < BLOCK ? left : BLOCK, slot_at(coll, at % BLOCK),
+				  &sums[0][at % BLOCK], stream));
+		/* The last sum of a block of a level: the block's sum is one of the next level. */
+		for (; nsums > BLOCK; level++, at /= BLOCK, nsums = count_blocks(nsums)) {
+			const size_t up = at / BLOCK % BLOCK;
 
-			if (count == 1 && dtype == SRT_F32 && args.predivisor == 0.0f) {
-				in[b] = in[b * BLOCK]; /* moves up unchanged */
-				continue;
-			}
-			args.nranks = (int32_t)count;
-			SRT_TRY(launch_sum(kernel, dtype, &args, &slot, in + b * BLOCK, stream));
-			in[b] = slot;
-			slot.offset += TILE_NELEM * sizeof(float);
+			if (at % BLOCK < BLOCK - 1 && at < nsums - 1)
+				break;
+			SRT_TRY(sum_block(SRT_K_REDUCE_RANKS, SRT_F32, plain, sums[level],
+					  at % BLOCK + 1, slot_at(coll, (level + 1) * BLOCK + up),
+					  &sums[level + 1][up], stream));
 		}
-		n = nblocks;
-		kernel = SRT_K_REDUCE_RANKS;
-		dtype = SRT_F32;
 	}
-	return sum_last_level(coll, dst, in, &slot, n, nelem, epilogue, stream);
+	slot = slot_at(coll, level * BLOCK + nsums);
+	return sum_last_level(coll, dst, sums[level], &slot, nsums, nelem, epilogue, stream);
 }
 
-static srt_status_t sum_ranks(const srt_coll_t *coll, const srt_view_t *dst, srt_view_t *in,
+static srt_status_t sum_ranks(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
 			      size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue,
 			      srt_stream_t *stream)
 {

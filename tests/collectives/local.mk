@@ -19,6 +19,7 @@ PROGRAM_TESTS += \
 	tests/collectives/test_links \
 	tests/collectives/test_peers \
 	tests/collectives/test_rendezvous
+DEVICE_PROGRAM_TESTS += tests/collectives/test_tree_sum
 DEVICE_SCRIPT_TESTS += tests/collectives/test_hierarchy.sh tests/collectives/test_kill.sh tests/collectives/test_ucx.sh
 LONG_DEVICE_TESTS += tests/collectives/test_kill_long.sh
 check_PROGRAMS += tests/collectives/test_ucx_nodes

@@ -209,7 +209,8 @@ static void print_counts(int rank, const scale_record_t *record)
 	fflush(stdout);
 }
 
-/* The rank of the first node with the longest step; rank 0 for the control channel. */
+/* The longest step of the ranks, what rank 0 sends, and the tables of a rank that carries no messages
+ * of others. */
 static void print_world(int world, int nlocal, const scale_record_t *records)
 {
 	const scale_record_t *root = &records[0];
@@ -231,8 +232,8 @@ static void print_world(int world, int nlocal, const scale_record_t *records)
 	       (double)(most.bytes[0] + most.bytes[1]) / 1e6, (unsigned long long)most.rounds,
 	       (unsigned long long)root->connections, (unsigned long long)root->control.messages[1],
 	       (double)root->control.bytes[1] / 1e6, (double)root->plan / (1 << 20),
-	       (double)root->tables / (1 << 20), root->join_s, root->build_s, control, weak * 1e3,
-	       strong * 1e3);
+	       (double)records[nlocal - 1].tables / (1 << 20), root->join_s, root->build_s, control,
+	       weak * 1e3, strong * 1e3);
 	fflush(stdout);
 }
 

@@ -202,7 +202,7 @@ __typeof__(srt_comm_oob_allgather_for) __real_srt_comm_oob_allgather_for,
 __typeof__(srt_comm_status_consensus) __real_srt_comm_status_consensus,
 	__wrap_srt_comm_status_consensus;
 
-/* Other nodes have memory of their own. */
+/* Other nodes have their own memory. */
 size_t __wrap_srt_device_available(srt_device_t *device)
 {
 	return models ? SIZE_MAX : __real_srt_device_available(device);

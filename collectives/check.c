@@ -3,6 +3,7 @@
  * Checks of a collective's description: each rank's own, then all ranks' against each other. An
  * error on one rank, or a mismatch between two, is the same error on all ranks.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,16 @@ typedef struct record {
 	uint64_t nelem;     /* of all owners */
 	uint64_t name_hash;
 	uint64_t segments_hash;
-	uint64_t peer_info; /* the transport's connect_info() */
-	char name[96];      /* truncated; the hash is of the full name */
+	char name[96]; /* truncated; the hash is of the full name */
 	char text[SRT_CONTROL_TEXT];
 } record_t;
+
+/* What the ranks exchange first. Their records have many bytes, and are only needed for a message.
+ */
+typedef struct digest {
+	uint64_t hash;      /* of the record without its texts; they hold the status */
+	uint64_t peer_info; /* the transport's connect_info() */
+} digest_t;
 
 /* Sets the ends of the layouts, in elements. Overflow is an error. */
 static srt_status_t measure_segments(const srt_comm_t *comm, const srt_coll_desc_t *desc,
@@ -262,7 +269,6 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 			record_t *mine)
 {
 	const srt_coll_algorithm_t *a = srt_coll_algorithm(desc->kind);
-	uint64_t (*connect_info)(const srt_comm_t *comm, const srt_coll_desc_t *desc);
 
 	memset(mine, 0, sizeof(*mine));
 	mine->kind = (int32_t)desc->kind;
@@ -280,8 +286,6 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 		return;
 	mine->dtype = (int32_t)desc->dtype;
 	mine->root = desc->kind == SRT_COLL_BROADCAST ? desc->root : 0;
-	connect_info = srt_coll_transport(comm, a)->connect_info;
-	mine->peer_info = connect_info != NULL ? connect_info(comm, desc) : 0;
 	for (int r = 0; !a->has_pairs && r < comm->size; r++) {
 		const srt_coll_owner_t *owner = &desc->owners[r];
 
@@ -348,19 +352,35 @@ static srt_status_t verify_record(const srt_comm_t *comm, const record_t *a, con
 	return SRT_OK;
 }
 
-srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
-			     uint64_t *peer_info)
+/* Exchanges the digests. *same: all ranks have given the same valid description. */
+static srt_status_t compare_digests(srt_comm_t *comm, const char *what, const record_t *record,
+				    uint64_t info, uint64_t *peer_info, bool *same)
 {
-	char what[192];
-	record_t mine, *all;
+	const digest_t mine = { srt_hash64(0, record, offsetof(record_t, name)), info };
+	digest_t *all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), what);
+	srt_status_t status;
 
-	snprintf(what, sizeof(what), "creating %s of \"%s\"", kind_name((int32_t)desc->kind),
-		 desc->name);
-	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	fill_record(comm, desc, status, &mine);
 	status = srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all);
+	*same = record->status == SRT_OK;
+	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
+		*same = *same && all[r].hash == mine.hash;
+		peer_info[r] = all[r].peer_info;
+	}
+	free(all);
+	return status;
+}
+
+/* Exchanges the records, of which one has an error or two differ. */
+static srt_status_t compare_records(srt_comm_t *comm, const char *what, const record_t *mine)
+{
+	record_t *all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), what);
+	srt_status_t status;
+
+	if (all == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_comm_oob_allgather_for(comm, what, mine, sizeof(*mine), all);
 	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 		all[r].name[sizeof(all[r].name) - 1] = '\0';
 		all[r].text[sizeof(all[r].text) - 1] = '\0';
@@ -371,8 +391,32 @@ srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	}
 	for (int r = 1; r < comm->size && status == SRT_OK; r++)
 		status = verify_record(comm, &all[0], &all[r], r);
-	for (int r = 0; r < comm->size && status == SRT_OK; r++)
-		peer_info[r] = all[r].peer_info;
 	free(all);
 	return status;
+}
+
+/* The transport's connect_info() of a description, if it is valid. */
+static uint64_t connect_info(const srt_comm_t *comm, const srt_coll_desc_t *desc)
+{
+	const srt_coll_algorithm_t *a = srt_coll_algorithm(desc->kind);
+	const srt_transport_t *transport = srt_coll_transport(comm, a);
+
+	return a->has_buffers && transport->connect_info != NULL ?
+		       transport->connect_info(comm, desc) :
+		       0;
+}
+
+srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
+			     uint64_t *peer_info)
+{
+	const uint64_t info = status == SRT_OK ? connect_info(comm, desc) : 0;
+	bool same = false;
+	char what[192];
+	record_t mine;
+
+	snprintf(what, sizeof(what), "creating %s of \"%s\"", kind_name((int32_t)desc->kind),
+		 desc->name);
+	fill_record(comm, desc, status, &mine);
+	SRT_TRY(compare_digests(comm, what, &mine, info, peer_info, &same));
+	return same ? SRT_OK : compare_records(comm, what, &mine);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Out-of-band exchanges of small data over the control channel, blocking: every rank sends to every
- * rank of its node, and one rank of each node to one of every other node. Used at creation and at
- * most once per step, not for tensors.
+ * rank of its node, and one rank of each node to rank 0, which answers with the data of all. Used at
+ * creation and at most once per step, not for tensors.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 /* Bytes of all ranks together in one exchange: well below what a rank queues. */
 #define MAX_EXCHANGE ((size_t)4 << 20)
 #define NEWS_S 5.0 /* how late the progress thread may be on a busy machine */
+#define ROOT_S 1.0 /* how much later than rank 0, which knows the late one, others give up */
 
 /* Poisons the communicator according to the result of a send or receive, and fails. */
 static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result, int rank,
@@ -178,139 +179,170 @@ typedef struct block {
 	size_t nbytes;
 } block_t;
 
-static srt_control_result_t send_block(srt_comm_t *comm, int to, uint32_t seq, const char *what,
-				       const block_t *block, double start)
+/* An exchange between nodes, up to its first failure. */
+typedef struct progress {
+	const char *what;
+	uint32_t seq;
+	double start;
+	srt_control_result_t result;
+	int peer; /* the last one */
+	char theirs[SRT_CONTROL_WHAT];
+} progress_t;
+
+static size_t part_nbytes(const block_t *block, size_t at)
 {
-	srt_control_result_t result = SRT_CONTROL_OK;
-	size_t at = 0;
+	const size_t left = block->nbytes - at;
 
-	do {
-		size_t n = block->nbytes - at;
-
-		n = n < SRT_CONTROL_MAX_PAYLOAD ? n : SRT_CONTROL_MAX_PAYLOAD;
-		result = srt_control_send(comm->bootstrap->control, comm->world_rank[to], comm->id,
-					  seq, what, block->bytes + at, n, -1, &comm->poison,
-					  start + comm->bootstrap->timeout_s);
-		at += n;
-	} while (result == SRT_CONTROL_OK && at < block->nbytes);
-	return result;
+	return left < SRT_CONTROL_MAX_PAYLOAD ? left : SRT_CONTROL_MAX_PAYLOAD;
 }
 
-static srt_control_result_t receive_block(srt_comm_t *comm, int from, uint32_t seq,
-					  const char *what, const block_t *block, double start,
-					  char theirs[SRT_CONTROL_WHAT])
+static void send_block(srt_comm_t *comm, progress_t *p, int to, const block_t *block)
 {
-	srt_control_result_t result = SRT_CONTROL_OK;
 	size_t at = 0;
 
-	do {
-		size_t n = block->nbytes - at;
+	for (bool more = true; p->result == SRT_CONTROL_OK && more; more = at < block->nbytes) {
+		const size_t n = part_nbytes(block, at);
 
-		n = n < SRT_CONTROL_MAX_PAYLOAD ? n : SRT_CONTROL_MAX_PAYLOAD;
-		result = receive(comm, from, seq, what, block->bytes + at, n, NULL, start, theirs);
+		p->peer = to;
+		p->result = srt_control_send(comm->bootstrap->control, comm->world_rank[to],
+					     comm->id, p->seq, p->what, block->bytes + at, n, -1,
+					     &comm->poison, p->start + comm->bootstrap->timeout_s);
 		at += n;
-	} while (result == SRT_CONTROL_OK && at < block->nbytes);
-	return result;
+	}
 }
 
-/* The ranks of a node in the communicator: member[0] speaks for them. */
-typedef struct party {
-	int *member;
-	int n;
-} party_t;
+static void receive_block(srt_comm_t *comm, progress_t *p, int from, const block_t *block)
+{
+	size_t at = 0;
 
-/* Sorts the communicator's ranks by node, this rank's first. parties: [size]; members: [size]. */
-static int find_parties(const srt_comm_t *comm, party_t *parties, int *members)
+	for (bool more = true; p->result == SRT_CONTROL_OK && more; more = at < block->nbytes) {
+		const size_t n = part_nbytes(block, at);
+
+		p->peer = from;
+		p->result = receive(comm, from, p->seq, p->what, block->bytes + at, n, NULL,
+				    p->start, p->theirs);
+		at += n;
+	}
+}
+
+/* The communicator's ranks of the node of `rank`, in their order. members: [size]. Returns how many
+ * they are; the first one speaks for them. */
+static int find_members(const srt_comm_t *comm, int rank, int *members)
 {
 	const uint16_t *node_of = comm->bootstrap->node_of;
-	int nparties = 0;
+	int n = 0;
 
-	for (int k = -1; k < comm->size; k++) {
-		const int first = k < 0 ? comm->rank : k;
-		const uint16_t node = node_of[comm->world_rank[first]];
-		bool known = false;
-
-		for (int p = 0; p < nparties; p++)
-			known = known || node_of[comm->world_rank[parties[p].member[0]]] == node;
-		if (known)
-			continue;
-		parties[nparties] = (party_t){ .member = members };
-		for (int r = 0; r < comm->size; r++) {
-			if (node_of[comm->world_rank[r]] == node)
-				parties[nparties].member[parties[nparties].n++] = r;
-		}
-		members += parties[nparties++].n;
+	for (int r = 0; r < comm->size; r++) {
+		if (node_of[comm->world_rank[r]] == node_of[comm->world_rank[rank]])
+			members[n++] = r;
 	}
-	return nparties;
+	return n;
 }
 
-/* Copies between a packed block of a node's ranks and the ranks' places in `all`. */
-static void pack(const party_t *party, unsigned char *all, size_t n, unsigned char *packed, bool in)
+/* The first ranks of the nodes, in their order: rank 0 first. speakers: [size]. Returns how many
+ * nodes there are, 0 if there is no memory. */
+static int find_speakers(srt_comm_t *comm, const char *what, int *speakers)
 {
-	for (int i = 0; i < party->n && n > 0; i++) {
-		unsigned char *place = all + (size_t)party->member[i] * n;
+	const srt_bootstrap_t *b = comm->bootstrap;
+	bool *seen = srt_comm_calloc(comm, (size_t)b->world_size, sizeof(*seen), what);
+	int n = 0;
 
-		memcpy(in ? place : packed + (size_t)i * n, in ? packed + (size_t)i * n : place, n);
+	for (int r = 0; seen != NULL && r < comm->size; r++) {
+		const uint16_t node = b->node_of[comm->world_rank[r]];
+
+		if (!seen[node])
+			speakers[n++] = r;
+		seen[node] = true;
 	}
+	free(seen);
+	return n;
+}
+
+/* Copies between the places of ranks in `all` and a block of theirs. */
+static void pack(const int *members, int n, unsigned char *all, size_t each, const block_t *block,
+		 bool in)
+{
+	for (int i = 0; i < n && each > 0; i++) {
+		unsigned char *place = all + (size_t)members[i] * each;
+		unsigned char *packed = block->bytes + (size_t)i * each;
+
+		memcpy(in ? place : packed, in ? packed : place, each);
+	}
+}
+
+/* Rank 0: takes the blocks of the other nodes, and sends `whole` to each. tables: [2][size] */
+static void exchange_at_root(srt_comm_t *comm, progress_t *at, const block_t *whole, block_t *block,
+			     int *tables)
+{
+	const size_t each = whole->nbytes / (size_t)comm->size;
+	int *members = tables, *speakers = tables + comm->size;
+	const int nnodes = find_speakers(comm, at->what, speakers);
+
+	if (nnodes == 0)
+		at->result = SRT_CONTROL_NO_MEMORY;
+	for (int i = 1; i < nnodes; i++) {
+		const int n = find_members(comm, speakers[i], members);
+
+		block->nbytes = (size_t)n * each;
+		receive_block(comm, at, speakers[i], block);
+		if (at->result == SRT_CONTROL_OK)
+			pack(members, n, whole->bytes, each, block, true);
+	}
+	for (int i = 1; i < nnodes; i++)
+		send_block(comm, at, speakers[i], whole);
 }
 
 /*
- * The ranks of a node have each other's data in `all`. One rank of each node sends them to one of
- * each other node, and passes on what it receives: two messages a node, not one a pair of ranks.
+ * The ranks of a node have each other's data in `all`. The first rank of each node sends them to
+ * rank 0, which sends those of all ranks back; they are passed on within the node. So rank 0, whose
+ * relay all messages between nodes pass, has two messages a node, not two a pair of nodes.
  */
+static void run_exchange(srt_comm_t *comm, progress_t *at, const block_t *whole, block_t *block,
+			 int *tables)
+{
+	const size_t each = whole->nbytes / (size_t)comm->size;
+	const int n = find_members(comm, comm->rank, tables), speaker = tables[0];
+
+	if (comm->rank == 0) {
+		exchange_at_root(comm, at, whole, block, tables + n);
+	} else if (comm->rank == speaker) {
+		block->nbytes = (size_t)n * each;
+		pack(tables, n, whole->bytes, each, block, false);
+		send_block(comm, at, 0, block);
+	}
+	if (comm->rank != 0)
+		receive_block(comm, at, comm->rank == speaker ? 0 : speaker, whole);
+	for (int i = 1; comm->rank == speaker && i < n; i++)
+		send_block(comm, at, tables[i], whole);
+}
+
 static srt_status_t exchange_nodes(srt_comm_t *comm, const char *what, size_t n, unsigned char *all)
 {
 	const size_t size = (size_t)comm->size;
-	const uint32_t seq = comm->oob_seqno++;
-	const double start = srt_awake_s();
-	party_t *parties = srt_comm_calloc(comm, size, sizeof(*parties), what);
-	int *members = srt_comm_calloc(comm, size, sizeof(*members), what);
+	int *tables = srt_comm_calloc(comm, 3 * size, sizeof(*tables), what);
 	unsigned char *buffer = srt_comm_calloc(comm, size, n > 0 ? n : 1, what);
-	srt_control_result_t result = SRT_CONTROL_OK;
-	char theirs[SRT_CONTROL_WHAT] = "";
-	srt_status_t status = SRT_OK;
-	int nparties, peer = 0, late = 0;
+	progress_t at = { .what = what,
+			  .seq = comm->oob_seqno++,
+			  .start = srt_awake_s() + (comm->rank == 0 ? 0 : ROOT_S) };
+	const block_t whole = { all, size * n };
 	block_t block = { .bytes = buffer };
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
-	if (parties == NULL || members == NULL || buffer == NULL) {
-		status = SRT_ERR_OUT_OF_MEMORY;
+	if (tables == NULL || buffer == NULL)
 		goto free_tables;
-	}
-	nparties = find_parties(comm, parties, members);
-	if (parties[0].member[0] == comm->rank) {
-		block.nbytes = (size_t)parties[0].n * n;
-		pack(&parties[0], all, n, buffer, false);
-		for (int p = 1; p < nparties && result == SRT_CONTROL_OK; p++) {
-			peer = late = parties[p].member[0];
-			result = send_block(comm, peer, seq, what, &block, start);
-		}
-	}
-	/* The others of this node receive each node's block as it comes. */
-	for (int p = 1; p < nparties && result == SRT_CONTROL_OK; p++) {
-		const bool speaks = parties[0].member[0] == comm->rank;
-
-		late = parties[p].member[0];
-		peer = speaks ? late : parties[0].member[0];
-		block.nbytes = (size_t)parties[p].n * n;
-		result = receive_block(comm, peer, seq, what, &block, start, theirs);
-		for (int i = 1; speaks && i < parties[0].n && result == SRT_CONTROL_OK; i++) {
-			peer = parties[0].member[i];
-			result = send_block(comm, peer, seq, what, &block, start);
-		}
-		pack(&parties[p], all, n, buffer, true);
-	}
-	if (result == SRT_CONTROL_TIMEOUT)
+	run_exchange(comm, &at, &whole, &block, tables);
+	if (at.result == SRT_CONTROL_TIMEOUT)
 		srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
-				"rank %d gave up after %g s (SHARDRT_TIMEOUT): rank %d, or another "
-				"rank of its node, did not reach it: %s",
+				"rank %d gave up after %g s (SHARDRT_TIMEOUT): rank %d, or a rank "
+				"that it waits for, did not reach it: %s",
 				comm->world_rank[comm->rank], comm->bootstrap->timeout_s,
-				comm->world_rank[late], what);
-	if (result != SRT_CONTROL_OK)
-		status = fail_transfer(comm, result, peer, what, theirs, start);
+				comm->world_rank[at.peer], what);
+	status = at.result == SRT_CONTROL_OK ?
+			 SRT_OK :
+			 fail_transfer(comm, at.result, at.peer, what, at.theirs, at.start);
 free_tables:
 	free(buffer);
-	free(members);
-	free(parties);
+	free(tables);
 	return status;
 }
 
@@ -376,31 +408,36 @@ srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, cons
 	return status;
 }
 
+/* The ranks' statuses first: the texts are many bytes, and of no use if all succeeded. */
 srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_status_t status)
 {
-	struct verdict {
-		int32_t status;
-		char text[SRT_CONTROL_TEXT];
-	} mine = { .status = (int32_t)status }, *all;
+	const int32_t mine = (int32_t)status;
+	char text[SRT_CONTROL_TEXT] = "", (*texts)[SRT_CONTROL_TEXT];
+	int32_t *all;
+	int failed = 0;
 
 	if (comm->size == 1)
 		return status;
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s", what);
 	if (status != SRT_OK)
-		snprintf(mine.text, sizeof(mine.text), "%s", srt_last_error());
-	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), what);
+		snprintf(text, sizeof(text), "%s", srt_last_error());
+	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all) + sizeof(*texts), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
+	texts = (char(*)[SRT_CONTROL_TEXT])(void *)(all + comm->size);
 	status = srt_comm_oob_allgather_for(comm, what, &mine, sizeof(mine), all);
-	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
-		if (all[r].status == SRT_OK)
-			continue;
-		all[r].text[sizeof(all[r].text) - 1] = '\0';
-		if (all[r].status < 0 || all[r].status >= SRT_STATUS_COUNT)
-			all[r].status = SRT_ERR_SYSTEM;
-		status = srt_fail((srt_status_t)all[r].status, "%s: on rank %d: %s", what,
-				  comm->world_rank[r], all[r].text);
+	while (status == SRT_OK && failed < comm->size && all[failed] == SRT_OK)
+		failed++;
+	if (status == SRT_OK && failed < comm->size)
+		status = srt_comm_oob_allgather_for(comm, what, text, sizeof(text), texts);
+	if (status == SRT_OK && failed < comm->size) {
+		const bool known = all[failed] > 0 && all[failed] < SRT_STATUS_COUNT;
+
+		texts[failed][SRT_CONTROL_TEXT - 1] = '\0';
+		status = srt_fail(known ? (srt_status_t)all[failed] : SRT_ERR_SYSTEM,
+				  "%s: on rank %d: %s", what, comm->world_rank[failed],
+				  texts[failed]);
 	}
 	free(all);
 	return status;

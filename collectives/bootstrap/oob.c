@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Out-of-band exchanges of small data over the control channel, blocking: every rank sends to every
- * rank of its node, and one rank of each node to rank 0, which answers with the data of all. Used at
- * creation and at most once per step, not for tensors.
+ * rank of its node, and one rank of each node to rank 0, which answers with the data of all. Used
+ * at creation and at most once per step, not for tensors.
  */
 #include <stdio.h>
 #include <stdlib.h>

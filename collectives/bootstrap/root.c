@@ -252,7 +252,7 @@ static connection_t *find_place(srt_root_t *root)
 
 		if (c->link == NULL) {
 			free_one = c;
-		} else if (c->carrier < 0) {
+		} else if (!c->is_open) {
 			nstrangers++;
 			if (oldest == NULL || c->order < oldest->order)
 				oldest = c;
@@ -343,7 +343,8 @@ static void step_connection(srt_root_t *root, connection_t *c)
 	}
 	while (c->is_open && !broken && srt_root_receive(c->link, &message, &broken))
 		broken = !handle_message(root, c, &message);
-	if (c->carrier < 0 && (state == SRT_LINK_CLOSED || srt_awake_s() > c->deadline)) {
+	if (c->carrier < 0 &&
+	    (state == SRT_LINK_CLOSED || (!c->is_open && srt_awake_s() > c->deadline))) {
 		if (state == SRT_LINK_CLOSED && root->nwarnings++ < MAX_WARNINGS)
 			srt_log(SRT_LOG_WARN, "rank 0 refused a connection: %s",
 				srt_link_why(c->link));

@@ -33,7 +33,8 @@ bool srt_wire_parse_reply(const void *message, size_t nbytes, srt_wire_reply_t *
 	if (nbytes != sizeof(*reply))
 		return false;
 	memcpy(reply, message, nbytes);
-	reply->text[sizeof(reply->text) - 1] = '\0';
+	if (reply->type == SRT_WIRE_FAIL) /* the text and the nodes are in one place */
+		reply->text[sizeof(reply->text) - 1] = '\0';
 	return reply->magic == SRT_WIRE_MAGIC && reply->version == SRT_WIRE_VERSION;
 }
 

@@ -69,7 +69,8 @@ _Static_assert(sizeof(srt_wire_reply_t) == 256, "no padding on the wire");
  * if not, a constant or in `text`; else NULL. */
 const char *srt_wire_parse_hello(const void *message, size_t nbytes, int world_size,
 				 srt_wire_hello_t *hello, char *text, size_t text_size);
-/* False if a message of nbytes bytes is not a reply of this version. The text ends with 0. */
+/* False if a message of nbytes bytes is not a reply of this version. The text of a FAIL ends with
+ * 0. */
 bool srt_wire_parse_reply(const void *message, size_t nbytes, srt_wire_reply_t *reply);
 /* Writes random hex digits, two for each byte, and a 0. False if the system has none. */
 bool srt_wire_random(char *digits, size_t nbytes);

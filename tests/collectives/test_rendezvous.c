@@ -180,8 +180,28 @@ static void test_no_address(void)
 	unsetenv("SHARDRT_WORLD_SIZE");
 }
 
+/* Reliability: more than 256 nodes | every 118th rank was taken for one of another node | the nodes
+ * arrive whole */
+static void test_node_numbers(void)
+{
+	srt_wire_reply_t sent = { .magic = SRT_WIRE_MAGIC,
+				  .version = SRT_WIRE_VERSION,
+				  .type = SRT_WIRE_NODES },
+			 got;
+
+	for (uint16_t i = 0; i < SRT_WIRE_NODES_NELEM; i++)
+		sent.node[i] = (uint16_t)(65535 - i);
+	CHECK(srt_wire_parse_reply(&sent, sizeof(sent), &got));
+	CHECK(memcmp(got.node, sent.node, sizeof(sent.node)) == 0);
+	sent.type = SRT_WIRE_FAIL;
+	memset(sent.text, 'x', sizeof(sent.text));
+	CHECK(srt_wire_parse_reply(&sent, sizeof(sent), &got));
+	CHECK_INT(strnlen(got.text, sizeof(got.text)), sizeof(got.text) - 1);
+}
+
 int main(void)
 {
+	test_node_numbers();
 	test_no_address();
 	test_started_by_rank();
 	test_stopped_launcher();

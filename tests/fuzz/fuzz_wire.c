@@ -20,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 		FUZZ_CHECK(wrong[0] != '\0' && strlen(wrong) < sizeof(reply.text));
 	if (!srt_wire_parse_reply(input, nbytes, &reply))
 		return 0;
-	FUZZ_CHECK(nbytes == sizeof(reply) && strlen(reply.text) < sizeof(reply.text));
+	FUZZ_CHECK(nbytes == sizeof(reply) &&
+		   (reply.type != SRT_WIRE_FAIL || strlen(reply.text) < sizeof(reply.text)));
 	for (int rank = 0; rank < WORLD_SIZE; rank++)
 		if (srt_wire_is_peer(&reply, rank, WORLD_SIZE))
 			FUZZ_CHECK(reply.rank < WORLD_SIZE && (int)reply.rank != rank);

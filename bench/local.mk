@@ -35,5 +35,6 @@ bench_scale_SOURCES = bench/scale.c bench/scale_links.c bench/scale_nodes.c benc
 bench_scale_LDADD = libmodels.la $(SRT_CORE)
 bench_scale_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_comm_create_world -Wl,--wrap=srt_comm_oob_allgather_for \
 	-Wl,--wrap=srt_comm_status_consensus -Wl,--wrap=srt_control_send -Wl,--wrap=srt_control_recv \
-	-Wl,--wrap=srt_device_available -Wl,--wrap=srt_flight_begin
+	-Wl,--wrap=srt_device_available -Wl,--wrap=srt_flight_begin \
+	-Wl,--wrap=srt_coll_start -Wl,--wrap=srt_coll_start_stage
 endif

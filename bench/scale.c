@@ -50,6 +50,7 @@ static machine_t machine = {
 
 static srt_gpt_config_t config;
 static int node = 8;
+static bool is_flat; /* all messages by UCX: no hierarchy */
 
 /* ---- times ---------------------------------------------------------------------------------- */
 
@@ -139,7 +140,7 @@ static void run_rank(int rank, int world, int nlocal, int port, scale_record_t *
 	set_number("SHARDRT_LOCAL_RANK", rank);
 	set_number("SHARDRT_LOCAL_SIZE", nlocal);
 	setenv("SHARDRT_HEARTBEAT", "1e6", 1); /* the modelled nodes have none */
-	setenv("SHARDRT_COLLECTIVES", "ucx", 1);
+	setenv("SHARDRT_COLLECTIVES", is_flat ? "ucx" : "auto", 1);
 	setenv("SHARDRT_BACKEND", "cpu", 1);
 	setenv("SHARDRT_BIND", "no", 1);
 	setenv("SHARDRT_THREADS", "1", 1);
@@ -209,48 +210,60 @@ static void print_counts(int rank, const scale_record_t *record)
 	fflush(stdout);
 }
 
-/* The longest step of the ranks, what rank 0 sends, and the tables of a rank that carries no messages
- * of others. */
+/* The frames of all ranks of the node pass rank 0's relay. Exchanges are rank 0's. */
+static scale_count_t sum_control(const scale_record_t *records, int nlocal)
+{
+	scale_count_t sum = { .rounds = records[0].control.rounds };
+
+	for (int i = 0; i < nlocal; i++) {
+		sum.messages[1] += records[i].control.messages[1];
+		sum.bytes[1] += records[i].control.bytes[1];
+	}
+	return sum;
+}
+
+/* The longest step of the ranks; of a rank that carries no messages of others, the tables. */
 static void print_world(int world, int nlocal, const scale_record_t *records)
 {
 	const scale_record_t *root = &records[0];
+	const scale_count_t most = sum_step(root), control = sum_control(records, nlocal);
 	const double strong_tokens = machine.tokens * STRONG_RANKS / world;
-	double weak = 0, strong = 0, control;
-	scale_count_t most = sum_step(root);
+	double weak = 0, strong = 0, control_s;
 
 	for (int i = 0; i < nlocal; i++) {
 		weak = later(weak, time_step(&records[i], machine.tokens, nlocal));
 		strong = later(strong, time_step(&records[i], strong_tokens, nlocal));
 	}
-	control = (double)root->control.messages[1] * machine.frame_s +
-		  (double)root->control.bytes[1] / machine.link_rate +
-		  (double)root->control.rounds * 2 * machine.latency_s;
-	printf("%5d %5d %9llu %9.1f %6llu %6llu %9llu %9.2f %8.1f %8.1f %7.2f %7.2f %8.3f %9.2f "
+	control_s = (double)control.messages[1] * machine.frame_s +
+		    (double)control.bytes[1] / machine.link_rate +
+		    (double)control.rounds * 2 * machine.latency_s;
+	printf("%5d %5d %9llu %9.1f %9.1f %6llu %6llu %9llu %9.2f %8.1f %8.1f %7.2f %7.2f %8.3f %9.2f "
 	       "%9.2f\n",
 	       world, (world + nlocal - 1) / nlocal,
 	       (unsigned long long)(most.messages[0] + most.messages[1]),
-	       (double)(most.bytes[0] + most.bytes[1]) / 1e6, (unsigned long long)most.rounds,
-	       (unsigned long long)root->connections, (unsigned long long)root->control.messages[1],
-	       (double)root->control.bytes[1] / 1e6, (double)root->plan / (1 << 20),
-	       (double)records[nlocal - 1].tables / (1 << 20), root->join_s, root->build_s, control,
-	       weak * 1e3, strong * 1e3);
+	       (double)most.bytes[0] / 1e6, (double)most.bytes[1] / 1e6,
+	       (unsigned long long)most.rounds, (unsigned long long)root->connections,
+	       (unsigned long long)control.messages[1], (double)control.bytes[1] / 1e6,
+	       (double)root->plan / (1 << 20), (double)records[nlocal - 1].tables / (1 << 20),
+	       root->join_s, root->build_s, control_s, weak * 1e3, strong * 1e3);
 	fflush(stdout);
 }
 
 static void print_head(void)
 {
-	printf("%5s %5s %9s %9s %6s %6s %9s %9s %8s %8s %7s %7s %8s %9s %9s\n", "ranks", "nodes",
-	       "messages", "MB", "rounds", "peers", "frames", "frames_MB", "plan_MiB", "tab_MiB",
-	       "join_s", "build_s", "ctl_s", "weak_ms", "strong_ms");
+	printf("%5s %5s %9s %9s %9s %6s %6s %9s %9s %8s %8s %7s %7s %8s %9s %9s\n", "ranks",
+	       "nodes", "messages", "near_MB", "far_MB", "rounds", "peers", "frames", "frames_MB",
+	       "plan_MiB", "tab_MiB", "join_s", "build_s", "ctl_s", "weak_ms", "strong_ms");
 }
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-enum { COUNTS = 256, RANK, MODEL, NODE, TOKENS, FLOPS, LATENCY, RATE };
+enum { COUNTS = 256, RANK, FLAT, MODEL, NODE, TOKENS, FLOPS, LATENCY, RATE };
 
 static const struct option options[] = {
 	{ "counts", no_argument, NULL, COUNTS },
 	{ "rank", no_argument, NULL, RANK },
+	{ "flat", no_argument, NULL, FLAT },
 	{ "model", required_argument, NULL, MODEL },     /* a preset, or 7b */
 	{ "node", required_argument, NULL, NODE },       /* ranks of a node */
 	{ "tokens", required_argument, NULL, TOKENS },   /* of a rank */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a rank sends, counted where the library hands it on: messages to UCX, by its table of
- * functions, and frames to the control channel, by the linker's --wrap.
+ * functions; frames to the control channel and starts of collectives, by the linker's --wrap.
  *
  * In a model, ranks of other nodes have no process. What is sent to them ends here, and what is
  * expected of them comes at once: frames with the bytes that this rank gives to the same exchange,
@@ -183,9 +183,43 @@ void scale_links_begin(bool is_model, int node)
 	replace_functions();
 }
 
+/* ---- memory of the node ---------------------------------------------------------------------- */
+
+__typeof__(srt_coll_start) __real_srt_coll_start, __wrap_srt_coll_start;
+__typeof__(srt_coll_start_stage) __real_srt_coll_start_stage, __wrap_srt_coll_start_stage;
+
+/* Ranks of a node read each other's memory: what this rank reads. */
+static void count_reads(const srt_coll_t *coll)
+{
+	const int me = coll->comm->rank;
+
+	for (int f = 0; coll->comm->shm != NULL && f < coll->algorithm->nphases; f++) {
+		const srt_phase_t phase = coll->algorithm->phases[f];
+
+		for (int r = 0; phase != SRT_PHASE_SIGNAL && r < coll->comm->size; r++) {
+			if (r != me && srt_phase_reads(coll, phase, me, r))
+				data_bytes[0] += srt_coll_incoming(coll, phase, r)->nbytes;
+		}
+	}
+}
+
+srt_status_t __wrap_srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
+				   srt_stream_t *stream)
+{
+	count_reads(coll);
+	return __real_srt_coll_start(coll, epilogue, stream);
+}
+
+srt_status_t __wrap_srt_coll_start_stage(srt_coll_start_t *whole, srt_coll_t *coll,
+					 const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
+{
+	count_reads(coll);
+	return __real_srt_coll_start_stage(whole, coll, epilogue, stream);
+}
+
 /* ---- the control channel --------------------------------------------------------------------- */
 
-/* What this rank gives to the present exchange, NULL: zeros; the part of it that is exchanged now. */
+/* What this rank gives to the exchange, NULL: zeros; and the part of it that is exchanged now. */
 static const unsigned char *mine;
 static size_t part_at, part_nbytes;
 

@@ -21,7 +21,8 @@
 static const srt_config_entry_t table[] = {
 	{ "SHARDRT_ADDRESS", SRT_CONFIG_STRING, "", "", "",
 	  "Of rank 0: its network address that the other nodes connect to, if the launcher names "
-	  "none. Empty: that of the first interface which is up." },
+	  "none. Empty: that of the first interface which is up, or the first host of shardrun "
+	  "--hosts." },
 	{ "SHARDRT_AUDIT", SRT_CONFIG_BOOL, "0", "", "",
 	  "1: engines check each sum of gradients over ranks, on the host (docs/errors.md). Results "
 	  "do not depend on it. The same on all ranks." },
@@ -115,7 +116,8 @@ static const srt_config_entry_t table[] = {
 	  "device cannot, collectives are staged through host memory. Results do not depend on it." },
 	{ "SHARDRT_PORT", SRT_CONFIG_INT, "29417", "", "1..65535",
 	  "TCP port on which rank 0 listens at MASTER_ADDR if torchrun has started ranks on several "
-	  "nodes. The same on all ranks; two such jobs on one node need different ports." },
+	  "nodes. The same on all ranks; two such jobs on one node need different ports. If it is "
+	  "set, shardrun --hosts uses it too, instead of a random one." },
 	{ "SHARDRT_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank of this process in the job; set by the launcher." },
 	{ "SHARDRT_RESTART_COUNT", SRT_CONFIG_INT, "0", "", "0..1000000",

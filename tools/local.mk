@@ -16,6 +16,10 @@ shardrun_SOURCES = \
 	tools/shardrun/child.h \
 	tools/shardrun/guard.c \
 	tools/shardrun/guard.h \
+	tools/shardrun/hosts.c \
+	tools/shardrun/hosts.h \
+	tools/shardrun/job.c \
+	tools/shardrun/job.h \
 	tools/shardrun/options.c \
 	tools/shardrun/options.h \
 	tools/shardrun/output.c \

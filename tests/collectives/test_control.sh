@@ -4,17 +4,7 @@
 # The control channel between two nodes, which are network namespaces: every rank reaches every other one; the
 # end of any rank, the gateways of both nodes included, a stopped rank and a cut cable are told to all others
 # with the name of the rank; a process without the job's token is refused.
-. "$srcdir/tests/harness/wait.sh"
 . "$srcdir/tests/harness/hosts.sh"
-dir=$(mktemp -d) || exit 1
-trap 'end_background; end_hosts; rm -rf "$dir"' EXIT
-trap 'exit 1' HUP INT TERM
-fail()
-{
-	echo "FAIL: $*"
-	tail -n 5 "$dir"/[0-9]*
-	exit 1
-}
 grep -q '^#define HAVE_SODIUM 1' config.h || { echo "SKIP: built without libsodium"; exit 77; }
 make_hosts
 program=tests/collectives/test_control

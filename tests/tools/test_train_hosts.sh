@@ -5,17 +5,7 @@
 # The hash is that of the same training on one host, with fp32 and with fp16 and a scaler, with other numbers of ranks
 # on each host, and with a cpu on one host and an OpenCL device on the other. A rank that is killed is named by the
 # ranks of both hosts.
-. "$srcdir/tests/harness/wait.sh"
 . "$srcdir/tests/harness/hosts.sh"
-dir=$(mktemp -d) || exit 1
-trap 'end_background; end_hosts; rm -rf "$dir"' EXIT
-trap 'exit 1' HUP INT TERM
-fail()
-{
-	echo "FAIL: $*"
-	tail -n 8 "$dir"/[0-9]*
-	exit 1
-}
 [ -x ./shardrt-train ] || { echo "SKIP: shardrt-train was not built"; exit 77; }
 ./shardrt-info | grep -q "collectives: .*ucx" || { echo "SKIP: built without UCX"; exit 77; }
 make_hosts

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,20 @@ static int set_number(const char *name, int value)
 	return setenv(name, text, 1);
 }
 
+static bool set_environment(const srt_launch_spec_t *spec)
+{
+	if (spec->rank < 0)
+		return true;
+	if (spec->address != NULL &&
+	    (setenv("SHARDRT_BOOTSTRAP", spec->address, 1) != 0 ||
+	     set_number("SHARDRT_RESTART_COUNT", spec->restart_count) != 0))
+		return false;
+	return set_number("SHARDRT_RANK", spec->rank) == 0 &&
+	       set_number("SHARDRT_WORLD_SIZE", spec->size) == 0 &&
+	       set_number("SHARDRT_LOCAL_RANK", spec->local_rank) == 0 &&
+	       set_number("SHARDRT_LOCAL_SIZE", spec->local_size) == 0;
+}
+
 /* In the child; returns only on failure. */
 static void exec_program(const srt_launch_spec_t *spec, pid_t parent)
 {
@@ -33,22 +48,15 @@ static void exec_program(const srt_launch_spec_t *spec, pid_t parent)
 		errno = ESRCH; /* it ended before prctl() */
 		return;
 	}
-	if (!spec->keep_stdin) {
-		int null = open("/dev/null", O_RDONLY);
-		if (null < 0 || dup2(null, STDIN_FILENO) < 0)
-			return;
-		if (null != STDIN_FILENO)
-			close(null);
-	}
+	int in_fd = spec->in_fd >= 0 ? spec->in_fd : open("/dev/null", O_RDONLY);
+	if (in_fd < 0 || (in_fd != STDIN_FILENO && dup2(in_fd, STDIN_FILENO) < 0))
+		return;
+	if (in_fd != STDIN_FILENO)
+		close(in_fd);
 	if ((spec->out_fd >= 0 && dup2(spec->out_fd, STDOUT_FILENO) < 0) ||
 	    (spec->err_fd >= 0 && dup2(spec->err_fd, STDERR_FILENO) < 0))
 		return;
-	if (setenv("SHARDRT_BOOTSTRAP", spec->address, 1) != 0 ||
-	    set_number("SHARDRT_RANK", spec->rank) != 0 ||
-	    set_number("SHARDRT_WORLD_SIZE", spec->size) != 0 ||
-	    set_number("SHARDRT_LOCAL_RANK", spec->rank) != 0 ||
-	    set_number("SHARDRT_LOCAL_SIZE", spec->size) != 0 ||
-	    set_number("SHARDRT_RESTART_COUNT", spec->restart_count) != 0)
+	if (!set_environment(spec))
 		return;
 	signal(SIGPIPE, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &spec->mask, NULL);

@@ -14,10 +14,12 @@ typedef struct srt_launch_child {
 
 typedef struct srt_launch_spec {
 	char **argv;
-	int rank, size;
+	int rank; /* -1 = it is not a rank */
+	int size;
+	int local_rank, local_size;
 	int restart_count;   /* 0 = the first start of the job */
-	const char *address; /* SHARDRT_BOOTSTRAP */
-	int keep_stdin;      /* else /dev/null */
+	const char *address; /* SHARDRT_BOOTSTRAP; NULL = it and the restarts are set already */
+	int in_fd;           /* -1 = /dev/null */
 	int out_fd, err_fd;  /* -1 = ours */
 	int guard;           /* tools/shardrun/guard.h */
 	sigset_t mask;       /* the signal mask of the program at its start */

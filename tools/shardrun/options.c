@@ -15,14 +15,19 @@
 #include "collectives/bootstrap/wire.h"
 
 #define DEFAULT_WINDOW_S 60
+#define PART 256 /* has no letter */
 
 static const char help_text[] =
 	"Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]\n"
-	"Runs PROGRAM as N ranks on this machine. Sets SHARDRT_BOOTSTRAP, SHARDRT_RANK,\n"
-	"SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and SHARDRT_LOCAL_SIZE, which libshardrt reads,\n"
-	"and SHARDRT_RESTART_COUNT.\n"
+	"Runs PROGRAM as N ranks, on this machine or on those of --hosts. Sets\n"
+	"SHARDRT_BOOTSTRAP, SHARDRT_RANK, SHARDRT_WORLD_SIZE, SHARDRT_LOCAL_RANK and\n"
+	"SHARDRT_LOCAL_SIZE, which libshardrt reads, and SHARDRT_RESTART_COUNT.\n"
 	"\n"
 	"  -n, --ranks N         number of ranks, 1 to 512\n"
+	"  -H, --hosts LIST      run the ranks on these hosts, in order: a,b for equal shares,\n"
+	"                        or a:3,b:1; sets SHARDRT_TOKEN, too\n"
+	"  -R, --rsh COMMAND     the remote shell of --hosts, instead of ssh with keys\n"
+	"      --part F:W:HOST   the ranks from F of W, on HOST; used by --hosts\n"
 	"  -p, --prefix          put \"[rank] \" in front of each line of output\n"
 	"  -k, --keep-going      do not end the other ranks when a rank fails\n"
 	"  -t, --timeout SECONDS end the job after this time (exit status 124)\n"
@@ -48,6 +53,12 @@ static const char help_text[] =
 	"goes on from its last checkpoint if its options say so. It is not started again after a\n"
 	"signal to shardrun that ends it, after the timeout, or if the exit status is 2, 126 or 127.\n"
 	"The timeout is that of all starts together.\n"
+	"\n"
+	"With --hosts, COMMAND HOST 'cd FOLDER && exec shardrun --part ...' runs on each host, in\n"
+	"the folder of shardrun here. The ranks get the variables SHARDRT_*, UCX_*, PATH and\n"
+	"LD_LIBRARY_PATH of shardrun, and read no input. They meet at the first host's name, or at\n"
+	"SHARDRT_ADDRESS, on a random port from 10000 to 32767, or SHARDRT_PORT. The ranks of\n"
+	"a host end when its connection is lost.\n"
 	"\n"
 	"Exit status: 0, or that of the first rank that failed (128 + signal if it was killed);\n"
 	"2 wrong options, 124 timeout, 126 PROGRAM cannot be run, 127 PROGRAM was not found.\n";
@@ -115,7 +126,41 @@ static bool parse_int_option(const char *name, const char *text, int least, int 
 	return false;
 }
 
+/* FIRST:WORLD:HOST of --part: prints an error. */
+static bool parse_part(char *text, srt_launch_options_t *o)
+{
+	char *world = strchr(text, ':'), *host = world != NULL ? strchr(world + 1, ':') : NULL;
+
+	if (host != NULL) {
+		*world++ = *host++ = '\0';
+		o->part_of = host;
+		if (parse_int(text, 0, SRT_WIRE_MAX_LOCAL, &o->first) &&
+		    parse_int(world, 1, SRT_WIRE_MAX_LOCAL, &o->world_size))
+			return true;
+	}
+	srt_launch_say("--part must be of the form FIRST:WORLD:HOST");
+	return false;
+}
+
 /* Options that do not fit together: prints an error. */
+static bool check_hosts(const srt_launch_options_t *o)
+{
+	if (o->hosts != NULL && o->min_ranks > 0)
+		srt_launch_say("--min-ranks needs ranks of one machine: it cannot be given with "
+			       "--hosts");
+	else if (o->rsh != NULL && o->hosts == NULL)
+		srt_launch_say("--rsh needs --hosts");
+	else if (o->part_of != NULL && (o->hosts != NULL || o->restarts > 0))
+		srt_launch_say("--part excludes --hosts and --restarts");
+	else if (o->part_of != NULL && o->first + o->nranks > o->world_size)
+		srt_launch_say("--part: ranks %d to %d are not below %d", o->first,
+			       o->first + o->nranks - 1, o->world_size);
+	else
+		return true;
+	return false;
+}
+
+/* The same for --restarts. */
 static bool check_restarts(srt_launch_options_t *o)
 {
 	bool fits = false;
@@ -146,6 +191,9 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 {
 	static const struct option longs[] = {
 		{ "ranks", required_argument, NULL, 'n' },
+		{ "hosts", required_argument, NULL, 'H' },
+		{ "rsh", required_argument, NULL, 'R' },
+		{ "part", required_argument, NULL, PART },
 		{ "prefix", no_argument, NULL, 'p' },
 		{ "keep-going", no_argument, NULL, 'k' },
 		{ "timeout", required_argument, NULL, 't' },
@@ -165,10 +213,20 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 	*o = (srt_launch_options_t){ .grace_s = 10 };
 	opterr = 0;
 	/* '+': the options of shardrun end at PROGRAM. */
-	while (ok && (c = getopt_long(argc, argv, "+:n:pkt:g:r:m:b:w:qhV", longs, NULL)) != -1) {
+	while (ok &&
+	       (c = getopt_long(argc, argv, "+:n:H:R:pkt:g:r:m:b:w:qhV", longs, NULL)) != -1) {
 		switch (c) {
 		case 'n':
 			ok = parse_int_option("ranks", optarg, 1, SRT_WIRE_MAX_LOCAL, &o->nranks);
+			break;
+		case 'H':
+			o->hosts = optarg;
+			break;
+		case 'R':
+			o->rsh = optarg;
+			break;
+		case PART:
+			ok = parse_part(optarg, o);
 			break;
 		case 'p':
 			o->prefix = true;
@@ -216,7 +274,7 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 	}
 	if (!ok)
 		return SRT_LAUNCH_USAGE;
-	if (o->nranks == 0) {
+	if (o->nranks == 0 && o->hosts == NULL) {
 		srt_launch_say(
 			"-n N is missing. Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
 		return SRT_LAUNCH_USAGE;
@@ -226,7 +284,7 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 			"PROGRAM is missing. Usage: shardrun -n N [options] PROGRAM [ARGUMENTS]");
 		return SRT_LAUNCH_USAGE;
 	}
-	if (!check_restarts(o))
+	if (!check_hosts(o) || !check_restarts(o))
 		return SRT_LAUNCH_USAGE;
 	o->argv = argv + optind;
 	return -1;

@@ -30,7 +30,9 @@ int srt_launch_output_open(srt_launch_output_t *out, int rank, int width,
 	out->target = target;
 	out->n = 0;
 	out->mid_line = 0;
-	snprintf(out->prefix, sizeof(out->prefix), "[%*d] ", width, rank);
+	out->prefix[0] = '\0';
+	if (rank >= 0)
+		snprintf(out->prefix, sizeof(out->prefix), "[%*d] ", width, rank);
 	return fds[1];
 }
 

@@ -21,7 +21,8 @@ typedef struct srt_launch_output {
 	char line[8192];
 } srt_launch_output_t;
 
-/* Makes the pipe; returns the writing end, for the child, or -1. */
+/* Makes the pipe; returns the writing end, for the child, or -1. rank: that of the prefix, in
+ * `width` characters; -1 = the lines have one already. */
 int srt_launch_output_open(srt_launch_output_t *out, int rank, int width,
 			   srt_launch_writer_t *target);
 /* Whether the target has room for what one read gives. While it has not, the rank has to wait. */

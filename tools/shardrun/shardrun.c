@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * shardrun: runs a program as N ranks on this machine.
+ * shardrun: runs a program as N ranks on this machine, or on several hosts (hosts.h).
  *
  * One loop waits in poll() for a signalfd, the bootstrap's sockets and, with --prefix, the ranks'
  * pipes. It never waits for readers of its output: threads write (writer.h). Each rank has its own
@@ -22,195 +22,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tools/shardrun/child.h"
-#include "tools/shardrun/guard.h"
-#include "tools/shardrun/options.h"
-#include "tools/shardrun/output.h"
-#include "tools/shardrun/restart.h"
-#include "tools/shardrun/setup.h"
 #include "base/clock.h"
-#include "collectives/bootstrap/rendezvous.h"
-
-#define NEVER 1e18
-#define SETTLE_S 10.0
-
-typedef struct {
-	srt_launch_options_t options;
-	srt_rendezvous_t *rendezvous;
-	srt_launch_child_t *child;   /* [nranks] */
-	srt_launch_output_t *output; /* [2 * nranks] with --prefix */
-	struct pollfd *pollfds;
-	srt_launch_writer_t *writer[2]; /* to standard output, to standard error; may be the same */
-	int signals;                    /* signalfd */
-	int wake;                       /* eventfd of the writers */
-	int guard;
-	sigset_t old_mask;
-	int interrupts;     /* signals of the user to end the job */
-	sigset_t reported;  /* USR1 and USR2, if they were passed on to the ranks ... */
-	bool reported_late; /* ... or came after the failure of one */
-	bool timed_out;
-	double timeout_at;
-	off_t stdin_at; /* where the standard input starts; -1 = it is not a file */
-	srt_launch_restarts_t restarts;
-	/* the present start of the job */
-	int nranks, nrunning;
-	int code;        /* of the first failure */
-	int failed_rank; /* the first one */
-	char failed_how[64];
-	bool ending;  /* TERM was sent */
-	bool killing; /* KILL was sent */
-	double failed_at;
-	double term_at, kill_at;
-} launcher_t;
-
-static const char *get_remedy(int err)
-{
-	return err == EMFILE ? "; raise the limit of open files (ulimit -n)" : "";
-}
-
-/* ---- ranks ---------------------------------------------------------------------------- */
-
-static void signal_all(launcher_t *l, int signo)
-{
-	for (int r = 0; r < l->nranks; r++) {
-		if (l->child[r].pid > 0)
-			kill(-l->child[r].pid, signo);
-	}
-}
-
-/* TERM now, KILL after the grace time. */
-static void end_all(launcher_t *l)
-{
-	if (l->ending)
-		return;
-	l->ending = true;
-	l->term_at = NEVER;
-	l->kill_at = srt_awake_s() + l->options.grace_s;
-	signal_all(l, SIGTERM);
-	signal_all(l, SIGCONT); /* a stopped rank cannot end */
-}
-
-/* Whether a signal that shardrun did not send killed the rank. */
-static bool was_killed_by_others(const launcher_t *l, int status)
-{
-	return WIFSIGNALED(status) && l->interrupts == 0 && !l->killing &&
-	       !(l->ending && WTERMSIG(status) == SIGTERM);
-}
-
-static void store_cause(launcher_t *l, int rank, const char *how)
-{
-	l->code = srt_launch_child_code(l->child[rank].status);
-	l->failed_rank = rank;
-	snprintf(l->failed_how, sizeof(l->failed_how), "%s", how);
-}
-
-static void handle_failure(launcher_t *l, int rank, const char *how)
-{
-	int status = l->child[rank].status;
-
-	/* The sockets of a killed rank close before it can be reaped, so that other ranks may be
-	 * reaped first: a rank that was killed soon after the first failure is its cause. */
-	if (l->code == 0) {
-		store_cause(l, rank, how);
-		l->failed_at = srt_awake_s();
-	} else if (l->code < 128 && was_killed_by_others(l, status) &&
-		   srt_awake_s() - l->failed_at < SETTLE_S) {
-		store_cause(l, rank, how);
-	} else if (l->ending) {
-		return; /* shardrun ended it */
-	}
-	if (!l->options.quiet)
-		srt_launch_say("rank %d %s", rank, how);
-	if (l->options.keep_going || l->nrunning == 0)
-		return;
-	if (l->interrupts == 0) {
-		if (!l->options.quiet)
-			srt_launch_say("ending the other ranks (not with --keep-going)");
-		end_all(l);
-	} else if (l->term_at >= NEVER && !l->ending) {
-		/* The user ends the job: ranks that save their work get the grace time. */
-		l->term_at = srt_awake_s() + l->options.grace_s;
-	}
-}
-
-/* Reaps the ranks that have ended. */
-static void reap_ranks(launcher_t *l)
-{
-	for (int r = 0; r < l->nranks; r++) {
-		srt_launch_child_t *child = &l->child[r];
-		siginfo_t info = { 0 };
-		char how[64];
-
-		if (child->pid <= 0 ||
-		    waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-		    info.si_pid != child->pid)
-			continue;
-		/* Before reaping: until then the number of the process group cannot be reused. */
-		kill(-child->pid, SIGKILL);
-		srt_launch_guard_remove(l->guard, child->pid);
-		while (waitpid(child->pid, &child->status, 0) < 0 && errno == EINTR)
-			;
-		child->pid = 0;
-		l->nrunning--;
-		srt_launch_child_describe(child->status, how, sizeof(how));
-		srt_rendezvous_rank_ended(l->rendezvous, r, how);
-		if (child->status != 0)
-			handle_failure(l, r, how);
-	}
-}
-
-static int start_rank(launcher_t *l, int rank)
-{
-	const srt_launch_options_t *o = &l->options;
-	const char *what;
-	srt_launch_spec_t spec = {
-		.argv = o->argv,
-		.rank = rank,
-		.size = l->nranks,
-		.restart_count = l->restarts.count,
-		.address = srt_rendezvous_address(l->rendezvous),
-		.keep_stdin = rank == 0 && !isatty(STDIN_FILENO),
-		.out_fd = -1,
-		.err_fd = -1,
-		.guard = l->guard,
-		.mask = l->old_mask,
-	};
-	int err = 0;
-
-	if (o->prefix) {
-		int width = snprintf(NULL, 0, "%d", l->nranks - 1);
-		srt_launch_output_t *out = &l->output[2 * rank];
-		what = "make pipes for";
-		spec.out_fd = srt_launch_output_open(&out[0], rank, width, l->writer[0]);
-		spec.err_fd = srt_launch_output_open(&out[1], rank, width, l->writer[1]);
-		if (spec.out_fd < 0 || spec.err_fd < 0)
-			err = errno;
-	}
-	if (err == 0)
-		err = srt_launch_child_start(&spec, &l->child[rank], &what);
-	if (spec.out_fd >= 0)
-		close(spec.out_fd);
-	if (spec.err_fd >= 0)
-		close(spec.err_fd);
-	if (err != 0) {
-		srt_launch_say("cannot %s %s: %s%s", what, o->argv[0], strerror(err),
-			       get_remedy(err));
-		return err == ENOENT ? SRT_LAUNCH_NOT_FOUND : SRT_LAUNCH_CANNOT_RUN;
-	}
-	l->nrunning++;
-	return 0;
-}
+#include "tools/shardrun/guard.h"
+#include "tools/shardrun/job.h"
+#include "tools/shardrun/setup.h"
 
 /* ---- the loop ------------------------------------------------------------------------- */
 
-static void stop_and_continue(launcher_t *l)
+static void stop_and_continue(srt_launch_job_t *l)
 {
-	signal_all(l, SIGSTOP);
+	srt_launch_signal_all(l, SIGSTOP);
 	raise(SIGSTOP); /* until the shell continues shardrun */
-	signal_all(l, SIGCONT);
+	srt_launch_signal_all(l, SIGCONT);
 }
 
-static void handle_signal(launcher_t *l, int signo)
+static void handle_signal(srt_launch_job_t *l, int signo)
 {
 	switch (signo) {
 	case SIGCHLD:
@@ -223,24 +49,25 @@ static void handle_signal(launcher_t *l, int signo)
 	case SIGHUP:
 	case SIGQUIT:
 		if (++l->interrupts >= 3)
-			signal_all(l, SIGKILL);
+			srt_launch_signal_all(l, SIGKILL);
 		else
-			signal_all(l, signo);
-		signal_all(l, SIGCONT); /* a stopped rank cannot end, and the others wait for it */
+			srt_launch_signal_all(l, signo);
+		/* A stopped rank cannot end, and the others wait for it. */
+		srt_launch_signal_all(l, SIGCONT);
 		break;
 	case SIGUSR1:
 	case SIGUSR2:
 		sigaddset(&l->reported, signo);
 		l->reported_late |= l->code != 0 || l->nrunning == 0;
-		signal_all(l, signo);
+		srt_launch_signal_all(l, signo);
 		break;
 	default:
-		signal_all(l, signo);
+		srt_launch_signal_all(l, signo);
 		break;
 	}
 }
 
-static void read_signals(launcher_t *l)
+static void read_signals(srt_launch_job_t *l)
 {
 	struct signalfd_siginfo info;
 
@@ -248,34 +75,57 @@ static void read_signals(launcher_t *l)
 		handle_signal(l, (int)info.ssi_signo);
 }
 
-static void check_deadlines(launcher_t *l)
+/* Of a part: signals that shardrun passes on, and its end or that of the connection. */
+static void read_control(srt_launch_job_t *l)
+{
+	struct pollfd ready = { .fd = l->control, .events = POLLIN };
+	unsigned char signo;
+
+	while (l->control >= 0 && poll(&ready, 1, 0) > 0) {
+		if (read(l->control, &signo, 1) == 1) {
+			handle_signal(l, signo);
+			continue;
+		}
+		l->control = -1;
+		/* A rank that is killed by somebody else can still be the cause. */
+		if (l->code == 0) {
+			l->code = 1;
+			l->failed_at = srt_awake_s();
+		}
+		srt_launch_end_all(l);
+	}
+}
+
+static void check_deadlines(srt_launch_job_t *l)
 {
 	double now = srt_awake_s();
+	char name[SRT_LAUNCH_HOST + 32];
 
 	if (now >= l->timeout_at) {
-		l->timeout_at = NEVER;
+		l->timeout_at = SRT_LAUNCH_NEVER;
 		l->timed_out = true;
 		if (!l->options.quiet)
 			srt_launch_say("the job has run for %g s: ending it", l->options.timeout_s);
 		if (l->code == 0)
 			l->code = SRT_LAUNCH_TIMEOUT;
-		end_all(l);
+		srt_launch_end_all(l);
 	}
 	if (now >= l->term_at)
-		end_all(l);
+		srt_launch_end_all(l);
 	if (now >= l->kill_at) {
-		l->kill_at = NEVER;
+		l->kill_at = SRT_LAUNCH_NEVER;
 		l->killing = true;
-		for (int r = 0; r < l->nranks; r++) {
-			if (l->child[r].pid > 0 && !l->options.quiet)
-				srt_launch_say("rank %d did not end within %g s: killed", r,
+		for (int i = 0; i < l->nchildren; i++) {
+			if (l->child[i].pid > 0 && !l->options.quiet)
+				srt_launch_say("%s did not end within %g s: killed",
+					       srt_launch_name_child(l, i, name, sizeof(name)),
 					       l->options.grace_s);
 		}
-		signal_all(l, SIGKILL);
+		srt_launch_signal_all(l, SIGKILL);
 	}
 }
 
-static int get_next_deadline_ms(const launcher_t *l)
+static int get_next_deadline_ms(const srt_launch_job_t *l)
 {
 	double at = l->term_at;
 
@@ -284,44 +134,53 @@ static int get_next_deadline_ms(const launcher_t *l)
 	if (l->timeout_at < at)
 		at = l->timeout_at;
 	double ms = (at - srt_awake_s()) * 1000 + 1;
-	if (at >= NEVER)
+	if (at >= SRT_LAUNCH_NEVER)
 		return -1;
 	return ms < 0 ? 0 : ms > SRT_AWAKE_SLICE_MS ? SRT_AWAKE_SLICE_MS : (int)ms;
 }
 
-static size_t count_outputs(const launcher_t *l)
+static size_t count_outputs(const srt_launch_job_t *l)
 {
-	return l->options.prefix ? 2 * (size_t)l->nranks : 0;
+	return l->options.prefix ? 2 * (size_t)l->nchildren : 0;
 }
 
-static void wait_for_events(launcher_t *l, int timeout_ms)
+static void wait_for_events(srt_launch_job_t *l, int timeout_ms)
 {
 	uint64_t count;
 	size_t n = 0;
 
 	l->pollfds[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
 	l->pollfds[n++] = (struct pollfd){ .fd = l->wake, .events = POLLIN };
+	l->pollfds[n++] = (struct pollfd){ .fd = l->control, .events = POLLIN };
 	for (size_t i = 0; i < count_outputs(l); i++) {
 		if (l->output[i].fd >= 0 && srt_launch_output_ready(&l->output[i]))
 			l->pollfds[n++] =
 				(struct pollfd){ .fd = l->output[i].fd, .events = POLLIN };
 	}
-	n += srt_rendezvous_poll(l->rendezvous, l->pollfds + n, &timeout_ms);
+	if (l->rendezvous != NULL)
+		n += srt_rendezvous_poll(l->rendezvous, l->pollfds + n, &timeout_ms);
 	poll(l->pollfds, (nfds_t)n, timeout_ms);
 	ssize_t ignored = read(l->wake, &count, sizeof(count));
 	(void)ignored; /* the events themselves are looked at in each round */
 }
 
-static void run_loop(launcher_t *l)
+static void step_rendezvous(srt_launch_job_t *l)
+{
+	if (l->rendezvous != NULL)
+		srt_rendezvous_step(l->rendezvous);
+}
+
+static void run_loop(srt_launch_job_t *l)
 {
 	while (l->nrunning > 0) {
 		wait_for_events(l, get_next_deadline_ms(l));
 		read_signals(l);
+		read_control(l);
 		/* One chunk of each: a rank that writes without pause must not keep the loop. */
 		for (size_t i = 0; i < count_outputs(l); i++)
 			srt_launch_output_read(&l->output[i]);
-		srt_rendezvous_step(l->rendezvous);
-		reap_ranks(l);
+		step_rendezvous(l);
+		srt_launch_reap(l);
 		check_deadlines(l);
 	}
 }
@@ -329,7 +188,7 @@ static void run_loop(launcher_t *l)
 /* ---- output after the end of the ranks ------------------------------------------------ */
 
 /* Passes on what the pipes still have from before the end. Returns whether there is more. */
-static bool empty_pipes(launcher_t *l)
+static bool empty_pipes(srt_launch_job_t *l)
 {
 	bool more = false;
 
@@ -346,7 +205,7 @@ static bool empty_pipes(launcher_t *l)
 /* Waits until the pipes are empty and, at the end, until the readers have taken everything. After
  * the timeout, or if the user ends the job, a reader that takes nothing for the grace time is given
  * up. */
-static void drain_output(launcher_t *l, bool at_end)
+static void drain_output(srt_launch_job_t *l, bool at_end)
 {
 	static const char *const names[] = { "standard output", "standard error" };
 	size_t nwritten[2] = { 0 };
@@ -376,7 +235,8 @@ static void drain_output(launcher_t *l, bool at_end)
 		if (more)
 			wait_for_events(l, SRT_AWAKE_SLICE_MS);
 		read_signals(l);
-		srt_rendezvous_step(l->rendezvous); /* closes the sockets of ended ranks */
+		read_control(l);
+		step_rendezvous(l); /* closes the sockets of ended ranks */
 		check_deadlines(l);
 	}
 }
@@ -384,35 +244,42 @@ static void drain_output(launcher_t *l, bool at_end)
 /* ---- starts --------------------------------------------------------------------------- */
 
 /* Prepares a start of the job, at a new address: no process of an earlier start can join. */
-static bool open_start(launcher_t *l, int nranks)
+static bool open_start(srt_launch_job_t *l, int nranks)
 {
-	srt_rendezvous_t *rendezvous = srt_rendezvous_open(nranks);
+	srt_rendezvous_t *rendezvous = NULL;
 
-	if (rendezvous == NULL)
-		return false;
+	if (l->hosts.n > 0) {
+		if (!srt_launch_hosts_open_start(&l->hosts, l->restarts.count))
+			return false;
+	} else if (l->options.part_of == NULL) {
+		rendezvous = srt_rendezvous_open(nranks);
+		if (rendezvous == NULL)
+			return false;
+	}
 	srt_rendezvous_close(l->rendezvous);
 	l->rendezvous = rendezvous;
 	l->nranks = nranks;
+	l->nchildren = l->hosts.n > 0 ? l->hosts.n : nranks;
 	l->code = 0;
 	l->ending = l->killing = l->reported_late = false;
 	sigemptyset(&l->reported);
-	l->term_at = l->kill_at = NEVER;
+	l->term_at = l->kill_at = SRT_LAUNCH_NEVER;
 	if (l->stdin_at >= 0)
 		lseek(STDIN_FILENO, l->stdin_at, SEEK_SET);
 	return true;
 }
 
 /* Whether the job ended because the user or the time limit has ended it. */
-static bool was_ended(const launcher_t *l)
+static bool was_ended(const srt_launch_job_t *l)
 {
 	return l->timed_out || l->interrupts > 0 || l->reported_late ||
 	       (l->code > 128 && sigismember(&l->reported, l->code - 128) == 1);
 }
 
 /* The number of ranks of the next start after this one has ended, or 0. */
-static int choose_next_ranks(launcher_t *l)
+static int choose_next_ranks(srt_launch_job_t *l)
 {
-	char why[200];
+	char why[200], name[SRT_LAUNCH_HOST + 32];
 	int next, left;
 
 	if (l->code == 0 || l->options.restarts == 0 || was_ended(l))
@@ -425,20 +292,20 @@ static int choose_next_ranks(launcher_t *l)
 	if (next == 0)
 		srt_launch_say("not started again: %s", why);
 	else
-		srt_launch_say(
-			"rank %d %s: starting the job again with %d rank%s, %d restart%s left",
-			l->failed_rank, l->failed_how, next, next == 1 ? "" : "s", left,
-			left == 1 ? "" : "s");
+		srt_launch_say("%s %s: starting the job again with %d rank%s, %d restart%s left",
+			       srt_launch_name_child(l, l->failed_child, name, sizeof(name)),
+			       l->failed_how, next, next == 1 ? "" : "s", left,
+			       left == 1 ? "" : "s");
 	return next;
 }
 
-static void run_job(launcher_t *l)
+static void run_job(srt_launch_job_t *l)
 {
-	for (int r = 0; r < l->nranks; r++) {
-		int code = start_rank(l, r);
+	for (int i = 0; i < l->nchildren; i++) {
+		int code = srt_launch_start_child(l, i);
 		if (code != 0) {
 			l->code = code;
-			end_all(l);
+			srt_launch_end_all(l);
 			break;
 		}
 	}
@@ -446,7 +313,7 @@ static void run_job(launcher_t *l)
 	drain_output(l, false);
 }
 
-static int launch_job(launcher_t *l)
+static int launch_job(srt_launch_job_t *l)
 {
 	int next;
 
@@ -456,7 +323,7 @@ static int launch_job(launcher_t *l)
 	while ((next = choose_next_ranks(l)) > 0) {
 		if (!open_start(l, next)) {
 			srt_launch_say("cannot start again: %s%s", strerror(errno),
-				       get_remedy(errno));
+				       srt_launch_remedy(errno));
 			break;
 		}
 		run_job(l);
@@ -465,35 +332,53 @@ static int launch_job(launcher_t *l)
 	return l->code;
 }
 
+/* What all starts have in common. Returns false with errno set. */
+static bool open_job(srt_launch_job_t *l)
+{
+	const size_t n = (size_t)(l->hosts.n > 0 ? l->hosts.n : l->options.nranks);
+	size_t nfds = 3 + 2 * n;
+
+	l->stdin_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+	srt_launch_raise_file_limit();
+	l->guard = srt_launch_guard_start();
+	l->signals = srt_launch_open_signals(&l->old_mask);
+	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	l->control = l->options.part_of != NULL ? STDIN_FILENO : -1;
+	l->child = calloc(n, sizeof(*l->child));
+	l->output = calloc(2 * n, sizeof(*l->output));
+	for (size_t i = 0; l->output != NULL && i < 2 * n; i++)
+		l->output[i].fd = -1;
+	if (!open_start(l, l->options.nranks))
+		return false;
+	if (l->rendezvous != NULL)
+		nfds += srt_rendezvous_max_pollfds(l->rendezvous);
+	l->pollfds = calloc(nfds, sizeof(*l->pollfds));
+	return l->guard >= 0 && l->signals >= 0 && l->wake >= 0 && l->child != NULL &&
+	       l->output != NULL && l->pollfds != NULL &&
+	       srt_launch_open_writers(l->writer, l->wake);
+}
+
 int main(int argc, char **argv)
 {
-	launcher_t l = { .timeout_at = NEVER };
+	srt_launch_job_t l = { .timeout_at = SRT_LAUNCH_NEVER };
 	int code = srt_launch_parse(argc, argv, &l.options);
 
 	if (code >= 0)
 		return code;
-	code = SRT_LAUNCH_CANNOT_RUN;
-	l.stdin_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
-	srt_launch_raise_file_limit();
-	l.guard = srt_launch_guard_start();
-	l.signals = srt_launch_open_signals(&l.old_mask);
-	l.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	l.child = calloc((size_t)l.options.nranks, sizeof(*l.child));
-	l.output = calloc(2 * (size_t)l.options.nranks, sizeof(*l.output));
-	for (int i = 0; l.output != NULL && i < 2 * l.options.nranks; i++)
-		l.output[i].fd = -1;
-	if (open_start(&l, l.options.nranks))
-		l.pollfds =
-			calloc(2 + 2 * (size_t)l.nranks + srt_rendezvous_max_pollfds(l.rendezvous),
-			       sizeof(*l.pollfds));
-	if (l.guard < 0 || l.signals < 0 || l.child == NULL || l.output == NULL ||
-	    l.pollfds == NULL || l.wake < 0 || !srt_launch_open_writers(l.writer, l.wake))
-		srt_launch_say("cannot start: %s%s", strerror(errno), get_remedy(errno));
-	else
+	if (l.options.hosts != NULL && !srt_launch_hosts_parse(&l.options, &l.hosts))
+		code = SRT_LAUNCH_USAGE;
+	else if (l.options.part_of != NULL && !srt_launch_part_open())
+		code = 1;
+	else if (open_job(&l))
 		code = launch_job(&l);
+	else {
+		srt_launch_say("cannot start: %s%s", strerror(errno), srt_launch_remedy(errno));
+		code = SRT_LAUNCH_CANNOT_RUN;
+	}
 	free(l.pollfds);
 	free(l.output);
 	free(l.child);
 	srt_rendezvous_close(l.rendezvous);
+	srt_launch_hosts_free(&l.hosts);
 	return code;
 }

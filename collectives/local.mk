@@ -11,6 +11,8 @@ libshardrt_core_la_SOURCES += \
 	collectives/algorithms/tree_sum.c \
 	collectives/average.c \
 	collectives/call_log.h \
+	collectives/bootstrap/address.c \
+	collectives/bootstrap/address.h \
 	collectives/bootstrap/bootstrap.c \
 	collectives/bootstrap/bootstrap.h \
 	collectives/bootstrap/control_channel.c \

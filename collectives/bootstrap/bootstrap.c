@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "collectives/bootstrap/address.h"
 #include "collectives/bootstrap/join.h"
 #include "collectives/bootstrap/launcher.h"
 #include "collectives/bootstrap/node.h"
@@ -71,7 +72,6 @@ static srt_status_t check_address(int rank, const choice_t *choice)
 {
 	struct sockaddr_storage where;
 	socklen_t length;
-	bool local;
 
 	if (choice->address[0] == '\0')
 		return SRT_OK;
@@ -80,12 +80,9 @@ static srt_status_t check_address(int rank, const choice_t *choice)
 				"rank %d: this libshardrt was built without libsodium, which jobs "
 				"of several nodes need",
 				rank);
-	SRT_TRY(srt_root_resolve(choice->address + strlen(TCP), &where, &length));
-	local = where.ss_family == AF_INET ?
-			(ntohl(((struct sockaddr_in *)(void *)&where)->sin_addr.s_addr) >> 24) ==
-				127 :
-			IN6_IS_ADDR_LOOPBACK(&((struct sockaddr_in6 *)(void *)&where)->sin6_addr);
-	if (choice->token[0] == '\0' && !local)
+	SRT_TRY(srt_address_resolve(choice->address + strlen(TCP), &where, &length));
+	if (choice->token[0] == '\0' &&
+	    !srt_address_is_local(choice->address + strlen(TCP), &where))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"rank %d: SHARDRT_TOKEN is not set: a job that listens on %s needs "
 				"a secret that all its ranks know, e.g. of `openssl rand -hex 16`",
@@ -105,7 +102,7 @@ static srt_status_t choose(const srt_place_t *place, double timeout_s, uint32_t 
 		snprintf(choice->address, sizeof(choice->address), "%s", place->address);
 	else if (!is_alone_on_node(place) && (srt_link_is_supported() || place->local_size > 0))
 		/* Without libsodium, ranks of which nothing is known must share a node. */
-		SRT_TRY(srt_root_own_address(choice->address, sizeof(choice->address)));
+		SRT_TRY(srt_address_find_own(choice->address, sizeof(choice->address)));
 	make_name(choice->job, generation, name);
 	SRT_TRY(check_address(place->rank, choice));
 	return open_node(place, choice, timeout_s, name, node);

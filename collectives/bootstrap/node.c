@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "collectives/bootstrap/address.h"
 #include "collectives/bootstrap/rendezvous.h"
 #include "collectives/bootstrap/root.h"
 
@@ -247,7 +248,8 @@ static srt_status_t start_thread(srt_node_t *node)
 srt_status_t srt_node_serve(srt_node_t *node)
 {
 	if (node->desc.address != NULL)
-		SRT_TRY(srt_root_resolve(node->desc.address, &node->up_address, &node->up_length));
+		SRT_TRY(srt_address_resolve(node->desc.address, &node->up_address,
+					    &node->up_length));
 	node->rdv = srt_rendezvous_open_name(node->desc.name, node->desc.world_size,
 					     node->desc.address != NULL);
 	if (node->rdv == NULL && errno != EADDRINUSE)

@@ -2,17 +2,14 @@
 /* Rank 0's listener while a job of several nodes starts: see root.h. */
 #include "collectives/bootstrap/root.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "collectives/bootstrap/address.h"
 #include "collectives/bootstrap/wire.h"
 
 #define HANDSHAKE_S 5.0
@@ -50,60 +47,6 @@ struct srt_root {
 	srt_root_message_t failure; /* type 0: none */
 };
 
-srt_status_t srt_root_resolve(const char *address, struct sockaddr_storage *out, socklen_t *length)
-{
-	const char *colon = strrchr(address, ':');
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
-	char host[256];
-	size_t n = colon != NULL ? (size_t)(colon - address) : 0;
-	int error;
-
-	if (n == 0 || n >= sizeof(host) || colon[1] == '\0')
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "\"%s\" is not of the form HOST:PORT",
-				address);
-	if (address[0] == '[' && address[n - 1] == ']') {
-		address++;
-		n -= 2;
-	}
-	memcpy(host, address, n);
-	host[n] = '\0';
-	error = getaddrinfo(host, colon + 1, &hints, &found);
-	if (error != 0)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "cannot resolve \"%s\": %s", host,
-				gai_strerror(error));
-	memcpy(out, found->ai_addr, found->ai_addrlen);
-	*length = found->ai_addrlen;
-	freeaddrinfo(found);
-	return SRT_OK;
-}
-
-srt_status_t srt_root_own_address(char *address, size_t nbytes)
-{
-	const char *wanted = srt_config_string("SHARDRT_ADDRESS");
-	struct ifaddrs *all = NULL;
-	char host[INET6_ADDRSTRLEN] = "";
-
-	if (wanted[0] != '\0') {
-		snprintf(address, nbytes, "tcp:%s:0", wanted);
-		return SRT_OK;
-	}
-	if (getifaddrs(&all) != 0)
-		return srt_fail(SRT_ERR_SYSTEM, "cannot list the network interfaces: %s",
-				strerror(errno));
-	for (const struct ifaddrs *i = all; i != NULL && host[0] == '\0'; i = i->ifa_next) {
-		if (i->ifa_addr != NULL && i->ifa_addr->sa_family == AF_INET &&
-		    (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_LOOPBACK) == 0)
-			inet_ntop(AF_INET, &((struct sockaddr_in *)(void *)i->ifa_addr)->sin_addr,
-				  host, sizeof(host));
-	}
-	freeifaddrs(all);
-	if (host[0] == '\0')
-		return srt_fail(SRT_ERR_SYSTEM, "this host has no network address; set "
-						"SHARDRT_ADDRESS to one that the others can reach");
-	snprintf(address, nbytes, "tcp:%s:0", host);
-	return SRT_OK;
-}
-
 bool srt_root_send(srt_link_t *link, const srt_root_message_t *message)
 {
 	return srt_link_send(link, message, sizeof(*message), NULL, 0);
@@ -129,7 +72,7 @@ static srt_status_t open_listener(srt_root_t *root, const char *address)
 	socklen_t length;
 	int one = 1;
 
-	SRT_TRY(srt_root_resolve(address, &where, &length));
+	SRT_TRY(srt_address_resolve_own(address, &where, &length));
 	root->listener = socket(where.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (root->listener >= 0)
 		setsockopt(root->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));

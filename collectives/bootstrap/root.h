@@ -46,17 +46,13 @@ typedef struct srt_root_message {
 
 typedef struct srt_root srt_root_t;
 
-/* Resolves "HOST:PORT" or "[HOST]:PORT". Fails with a message. */
-srt_status_t srt_root_resolve(const char *address, struct sockaddr_storage *out, socklen_t *length);
-/* "tcp:ADDRESS:0" of this host that other hosts can reach: SHARDRT_ADDRESS, else that of the first
- * network interface that is up and is not the loopback. */
-srt_status_t srt_root_own_address(char *address, size_t nbytes);
 /* Sends a message over an open link. */
 bool srt_root_send(srt_link_t *link, const srt_root_message_t *message);
 /* The next message of a link. False if there is none; a message that is not one sets *broken. */
 bool srt_root_receive(srt_link_t *link, srt_root_message_t *message, bool *broken);
 
-/* Listens on "HOST:PORT"; port 0 = any. */
+/* Listens on "HOST:PORT"; port 0 = any. On all addresses if HOST is a name of this host that leads
+ * to a loopback address. */
 srt_status_t srt_root_open(const char *address, int world_size, const char *token, double timeout_s,
 			   srt_root_t **root);
 /* Closes the links that were not taken. NULL is allowed. */

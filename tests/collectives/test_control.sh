@@ -56,6 +56,20 @@ mend_cable
 reap_ranks || fail "cut: no end"
 unset SHARDRT_HEARTBEAT
 
+# The name of the first host leads to a loopback address there, as on Debian, and to another one on the second host.
+echo "127.0.1.1 srt-first" >"$dir/hosts.first"
+echo "$host1 srt-first" >"$dir/hosts.other"
+address=srt-first
+start_ranks "2 2" sh -c '[ $SHARDRT_RANK -lt 2 ] && hosts=hosts.first || hosts=hosts.other
+	mount --bind "$1/$hosts" /etc/hosts && exec $2 exchange' sh "$dir" $program
+reap_ranks || fail "own name: no end"
+[ -z "$(echo "$statuses" | tr -d '0 ')" ] || fail "own name: statuses $statuses"
+address=
+SHARDRT_BOOTSTRAP=tcp:srt-first:29600 SHARDRT_WORLD_SIZE=2 SHARDRT_RANK=0 ip netns exec "$(namespace 1)" sh -c '
+	mount --bind "$1" /etc/hosts && exec $2 exchange' sh "$dir/hosts.first" $program >"$dir/0" 2>&1 &&
+	fail "own name: no token is needed"
+grep -q "SHARDRT_TOKEN is not set" "$dir/0" || fail "own name: another error"
+
 # A process without the job's token is told so; rank 0 goes on waiting for rank 1.
 SHARDRT_BOOTSTRAP=tcp:$host1:29600 SHARDRT_WORLD_SIZE=2
 export SHARDRT_BOOTSTRAP SHARDRT_WORLD_SIZE

@@ -93,7 +93,7 @@ start_ranks()
 		host=$((host + 1)) local=0
 		in=$(namespace $host)
 		while [ $local -lt "$n" ]; do
-			SHARDRT_BOOTSTRAP=tcp:$host1:${port:-29600} SHARDRT_TOKEN=${token:-a-secret} SHARDRT_RANK=$rank \
+			SHARDRT_BOOTSTRAP=tcp:${address:-$host1}:${port:-29600} SHARDRT_TOKEN=${token:-a-secret} SHARDRT_RANK=$rank \
 				SHARDRT_WORLD_SIZE=$world SHARDRT_LOCAL_RANK=$local SHARDRT_LOCAL_SIZE=$n \
 				ip netns exec "$in" "$@" >"$dir/$rank" 2>&1 &
 			started

@@ -12,8 +12,8 @@
 /* Where to connect to. Fails with a message. */
 srt_status_t srt_address_resolve(const char *address, struct sockaddr_storage *out,
 				 socklen_t *length);
-/* Where to listen. Debian's /etc/hosts leads a host's own name to 127.0.1.1, where no other host can
- * connect: a name of a host that leads to a loopback address means all addresses. */
+/* Where to listen. Debian's /etc/hosts leads a host's own name to 127.0.1.1, where no other host
+ * can connect: a name of a host that leads to a loopback address means all addresses. */
 srt_status_t srt_address_resolve_own(const char *address, struct sockaddr_storage *out,
 				     socklen_t *length);
 /* Whether it is a loopback address that is written as one, or as localhost. */

@@ -56,7 +56,10 @@ mend_cable
 reap_ranks || fail "cut: no end"
 unset SHARDRT_HEARTBEAT
 
-# The name of the first host leads to a loopback address there, as on Debian, and to another one on the second host.
+# The name of the first host leads to a loopback address there, and to another one on the second host.
+#
+# Reliability: a host whose /etc/hosts leads its own name to 127.0.1.1, as Debian's does | under `torchrun` rank 0
+# listened where no other host can connect | it listens on all addresses, and needs a token
 echo "127.0.1.1 srt-first" >"$dir/hosts.first"
 echo "$host1 srt-first" >"$dir/hosts.other"
 address=srt-first

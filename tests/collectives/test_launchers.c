@@ -240,6 +240,18 @@ static int broadcast_by_pipes(void *arg, void *data, size_t nbytes)
 	return 0;
 }
 
+/* Keeps what a rank uses: all writing ends on rank 0, and its reading end on another one. A rank
+ * that waits for rank 0 then sees its end. -1 = keeps none. */
+static void close_pipes(pipes_t *pipes, int rank)
+{
+	for (int r = 0; r < pipes->size; r++) {
+		if (rank != r)
+			close(pipes->fds[r][0]);
+		if (rank != 0)
+			close(pipes->fds[r][1]);
+	}
+}
+
 static int run_pipes(int size)
 {
 	pipes_t pipes = { .size = size };
@@ -262,6 +274,7 @@ static int run_pipes(int size)
 			  r, size);
 		exit(0);
 	}
+	close_pipes(&pipes, -1);
 	while (wait(&status) > 0)
 		failed |= status;
 	return failed != 0;

@@ -7,18 +7,10 @@
 # of one node for it, and ends it.
 . "$srcdir/tests/harness/run_ranks.sh"
 . "$srcdir/tests/harness/wait.sh"
+. "$srcdir/tests/harness/port.sh"
+. "$srcdir/tests/harness/slurm.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
-# In the order in which they need each other; what does not end is killed at the script's end.
-end_cluster()
-{
-	[ -n "$cluster" ] || return 0
-	for process in $started $slurmctld $munged; do
-		kill "$process" 2> /dev/null && reap "$process"
-	done
-	cluster=
-}
 dir=$(mktemp -d) || exit 1
-cluster=
 trap 'end_cluster; end_background; rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
 SHARDRT_BACKEND=cpu SHARDRT_THREADS=1 SHARDRT_TIMEOUT=60
@@ -89,7 +81,7 @@ all_ranks 4 loop 4 RANK=@ LOCAL_RANK=@ WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_PO
 all_ranks 1 loop 1 RANK=0 WORLD_SIZE=1
 all_ranks 1 $program job 1
 if is_in_build SODIUM; then
-	port=$((20000 + $$ % 9000))
+	choose_ports 2
 	all_ranks 3 loop 3 RANK=@ WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 SHARDRT_PORT=$port
 	all_ranks 3 loop 3 SHARDRT_BOOTSTRAP=tcp:127.0.0.1:$((port + 1)) SHARDRT_RANK=@ SHARDRT_WORLD_SIZE=3
 	refused "SHARDRT_TOKEN is not set" env RANK=1 WORLD_SIZE=2 MASTER_ADDR=192.0.2.1 $program job 2
@@ -148,69 +140,6 @@ if is_in_build PMIX && has mpirun; then
 fi
 
 # ---- srun
-start_cluster()
-{
-	host=$(uname -n)
-	cluster=$dir/cluster
-	SLURM_CONF=$cluster/conf
-	export SLURM_CONF
-	port=$((20000 + $$ * 7 % 12000))
-	chmod 711 "$dir" && mkdir -p "$cluster/munge" "$cluster/state" "$cluster/spool" || return 1
-	head -c 128 /dev/urandom > "$cluster/munge/key" && chmod 400 "$cluster/munge/key" &&
-		chown -R munge:munge "$cluster/munge" && chmod 711 "$cluster/munge" || return 1
-	cat > "$SLURM_CONF" << END
-ClusterName=test
-SlurmctldHost=$host(127.0.0.1)
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket=$cluster/munge/sock
-CredType=cred/munge
-SlurmctldPort=$port
-SlurmdPort=$((port + 1))
-StateSaveLocation=$cluster/state
-SlurmdSpoolDir=$cluster/spool
-SlurmctldPidFile=$cluster/slurmctld.pid
-SlurmdPidFile=$cluster/slurmd.pid
-TmpFS=$cluster
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SchedulerType=sched/builtin
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-ReturnToService=2
-SlurmdParameters=config_overrides
-PropagateResourceLimits=NONE
-KillWait=2
-MpiDefault=none
-NodeName=$host NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES State=UP
-END
-	setpriv --reuid=munge --regid=munge --clear-groups munged -F --key-file="$cluster/munge/key" \
-		--socket="$cluster/munge/sock" --pid-file="$cluster/munge/pid" --log-file="$cluster/munge/log" \
-		--seed-file="$cluster/munge/seed" > "$cluster/munged.out" 2>&1 &
-	started
-	munged=$started
-	await_of "$munged" test -S "$cluster/munge/sock" || return 1
-	slurmctld -D -f "$SLURM_CONF" > "$cluster/slurmctld.out" 2>&1 &
-	started
-	slurmctld=$started
-	# It does not try again soon if the controller is not there yet.
-	await_of "$slurmctld" grep -q "Running as primary controller" "$cluster/slurmctld.out" || return 1
-	slurmd -D -f "$SLURM_CONF" > "$cluster/slurmd.out" 2>&1 &
-	started
-	await is_idle
-}
-is_idle() { sinfo -h -o %T | grep -qx idle; }
-can_start_cluster()
-{
-	for needed in srun slurmctld slurmd munged setpriv; do
-		has $needed || return 1
-	done
-	[ "$(id -u)" = 0 ] || { echo "not tested: srun, for which the test has to run as root"; return 1; }
-}
 if is_in_build PMIX && can_start_cluster; then
 	start_cluster || { cat "$cluster"/*.out; fail "Slurm does not start"; }
 	if srun --mpi=list 2>&1 | grep -q pmix; then
@@ -230,7 +159,8 @@ if has torchrun; then
 	cat > "$dir/both" << END
 $program job 2 && exec "\$@"
 END
-	same_hash torchrun --no-python --nproc-per-node 2 sh "$dir/both"
+	choose_ports 1
+	same_hash torchrun --no-python --nproc-per-node 2 --master-addr 127.0.0.1 --master-port "$port" sh "$dir/both"
 	[ "$(sed -n 's/^rank //p' "$dir/out" | sort -n | tr '\n' ' ')" = "0 1 " ] || fail "torchrun"
 fi
 exit 0

@@ -10,8 +10,10 @@ EXTRA_DIST += \
 	tests/harness/by_rank.sh \
 	tests/harness/hosts.sh \
 	tests/harness/lsan.supp \
+	tests/harness/port.sh \
 	tests/harness/run_ranks.sh \
 	tests/harness/run_test.sh \
+	tests/harness/slurm.sh \
 	tests/harness/summary.sh \
 	tests/harness/table.sh \
 	tests/harness/transport.sh \

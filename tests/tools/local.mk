@@ -23,10 +23,13 @@ SCRIPT_TESTS += \
 	tests/tools/test_strategies.sh \
 	tests/tools/test_train_faults.sh \
 	tests/tools/test_train_hosts.sh \
+	tests/tools/test_train_launchers.sh \
 	tests/tools/test_train_restarts.sh
-CLUSTER_TESTS += tests/tools/test_shardrun_hosts.sh tests/tools/test_train_hosts.sh
+CLUSTER_TESTS += tests/tools/test_shardrun_hosts.sh tests/tools/test_train_hosts.sh \
+	tests/tools/test_train_launchers.sh
 LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.sh \
-	tests/tools/test_memory_limit_long.sh tests/tools/test_strategies_long.sh
+	tests/tools/test_memory_limit_long.sh tests/tools/test_strategies_long.sh \
+	tests/tools/test_train_launchers_long.sh
 LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh tests/tools/test_train_restarts_long.sh
 # Run by the script of the same name.
 check_PROGRAMS += tests/tools/test_strategies

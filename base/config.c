@@ -47,7 +47,7 @@ static const srt_config_entry_t table[] = {
 	  "How bytes move between ranks. shm: ranks read each other's device memory, or are staged "
 	  "where they cannot map it. staged: through host memory, if any rank asks for it. nccl: NCCL "
 	  "for the world communicator; groups are staged. ucx: messages by UCX, also within a node. "
-	  "auto: ucx between nodes; within a node nccl if all ranks have the same version and a "
+	  "auto: ucx between nodes, with shared memory within each; on one node nccl if all ranks have the same version and a "
 	  "device each, and its first collective works; else shm. Exact results do not depend on it. "
 	  "The same on all ranks." },
 	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512",

@@ -147,8 +147,10 @@ SRT_API int srt_comm_size(const srt_comm_t *comm);
 
 /**
  * The kind of memory of buffers that other ranks read: `shard` of an all-gather, `full` of the
- * other collectives. SRT_MEM_PEER if peers can map the memory of all ranks' devices. Else
- * SRT_MEM_DEVICE, and buffers of any kind may be used. The same on all ranks. Thread-safe.
+ * other collectives. SRT_MEM_PEER if peers can map the memory of all ranks' devices, or of those on
+ * this rank's node if the ranks are on several. Else SRT_MEM_DEVICE, and buffers of any kind may be
+ * used. The same on all ranks of a node. On several nodes collectives with buffers of other kinds,
+ * also `full` of an all-gather, work but are slower. Thread-safe.
  */
 SRT_API srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm);
 

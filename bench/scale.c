@@ -306,6 +306,9 @@ int main(int argc, char **argv)
 		case RANK:
 			is_rank = true;
 			break;
+		case FLAT:
+			is_flat = true;
+			break;
 		case MODEL:
 			set_model(optarg);
 			break;

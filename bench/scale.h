@@ -26,7 +26,6 @@ typedef struct scale_op {
 
 /* What a rank of the sample has seen. */
 typedef struct scale_record {
-	bool is_complete;
 	double join_s, build_s;
 	scale_count_t control; /* until the engine is built */
 	uint64_t connections;  /* of UCX, after a step */

@@ -140,7 +140,6 @@ void scale_rank_run(const srt_gpt_config_t *config, scale_record_t *record)
 	w.before = scale_links_data();
 	run_step(&w);
 	record->connections = scale_links_connections();
-	record->is_complete = true;
 	srt_gpt_destroy(gpt);
 	srt_engine_destroy(w.engine);
 	srt_stream_destroy(w.stream);

@@ -61,7 +61,7 @@ expect 1 "a part without shardrun" ./shardrun -n 1 --part 0:1:a true
 has err "part is for shardrun --hosts"
 
 # What a rank runs that waits; its process is in pid.RANK.
-waits='echo $$ > "$dir/pid.$SHARDRT_RANK.tmp" && mv "$dir/pid.$SHARDRT_RANK.tmp" "$dir/pid.$SHARDRT_RANK"
+waits='echo $$ > "$dir/new.$SHARDRT_RANK" && mv "$dir/new.$SHARDRT_RANK" "$dir/pid.$SHARDRT_RANK"
 exec sleep 600'
 
 # checks HOST HOST: what works on all kinds of hosts; $rsh is their remote shell
@@ -116,7 +116,7 @@ checks()
 		trap "echo USR1 >> \"$dir/usr1.$SHARDRT_RANK\"" USR1
 		trap "exit 0" TERM
 		echo "$SHARDRT_TOKEN" > "$dir/token"
-		echo $$ > "$dir/pid.$SHARDRT_RANK.tmp" && mv "$dir/pid.$SHARDRT_RANK.tmp" "$dir/pid.$SHARDRT_RANK"
+		echo $$ > "$dir/new.$SHARDRT_RANK" && mv "$dir/new.$SHARDRT_RANK" "$dir/pid.$SHARDRT_RANK"
 		while :; do sleep 0.05; done'
 	await_ranks 3
 	[ -n "$(grep -l -e '--part=' /proc/[0-9]*/cmdline 2>/dev/null)" ] || fail "no command line has --part"

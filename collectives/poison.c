@@ -55,7 +55,7 @@ static void add_cause(const srt_bootstrap_t *b, char text[SRT_CONTROL_TEXT])
 {
 	const size_t n = strlen(text);
 
-	if (b->cause_text[0] != '\0' && strcmp(b->cause_text, text) != 0)
+	if (b->cause_text[0] != '\0' && strstr(text, b->cause_text) == NULL)
 		snprintf(text + n, SRT_CONTROL_TEXT - n, "; an earlier failure: %s", b->cause_text);
 }
 
@@ -156,7 +156,7 @@ void srt_comm_poison_left(srt_comm_t *comm, int rank)
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
 {
 	srt_status_t status = (srt_status_t)atomic_load(&((srt_comm_t *)(uintptr_t)comm)->poison);
-	char doing[256], waited[48] = "";
+	char doing[256], waited[48] = "", stopped[160] = "";
 	va_list args;
 
 	srt_flight_flush(comm->bootstrap);
@@ -165,8 +165,11 @@ srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *
 	va_end(args);
 	if (waited_s > 0)
 		snprintf(waited, sizeof(waited), " (waited %.3g s)", waited_s);
-	return srt_fail(status, "rank %d: %s: %s%s", comm->world_rank[comm->rank], doing,
-			comm->poison_text, waited);
+	/* A rank of another node may have given up first, which does not know. */
+	if (status == SRT_ERR_TIMEOUT && strstr(comm->poison_text, "is stopped") == NULL)
+		srt_wait_list_stopped(comm, stopped, sizeof(stopped));
+	return srt_fail(status, "rank %d: %s: %s%s%s", comm->world_rank[comm->rank], doing,
+			comm->poison_text, stopped, waited);
 }
 
 static bool has_world_rank(const srt_comm_t *comm, int world_rank)
@@ -279,7 +282,7 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 	if (!describe_notice(notice, &status, text, sizeof(text)) || status == SRT_OK)
 		return;
 	pthread_mutex_lock(&b->mutex);
-	if (notice->what == SRT_CONTROL_NOTICE_DEAD)
+	if (notice->what == SRT_CONTROL_NOTICE_DEAD || (of_rank && status == SRT_ERR_PEER_DEAD))
 		add_cause(b, text);
 	if (notice->what == SRT_CONTROL_NOTICE_ABORT && b->comms != NULL &&
 	    b->cause_text[0] == '\0')

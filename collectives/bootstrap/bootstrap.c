@@ -163,6 +163,7 @@ static srt_status_t start_control(srt_bootstrap_t *b, srt_join_t *join, srt_node
 		.links = links,
 		.nlinks = nlinks,
 		.heartbeat_s = srt_config_seconds("SHARDRT_HEARTBEAT"),
+		.serve_s = b->timeout_s,
 	};
 	srt_status_t status = SRT_OK;
 
@@ -212,7 +213,7 @@ static srt_status_t join_world(srt_bootstrap_t *b, const srt_place_t *place)
 		if (status == SRT_OK)
 			status = srt_join_node(&join, address);
 		if (node != NULL)
-			srt_node_finish(node, status != SRT_OK);
+			srt_node_finish(node, status);
 	}
 	if (status == SRT_OK) {
 		if (!has_server)
@@ -229,6 +230,7 @@ static srt_status_t join_world(srt_bootstrap_t *b, const srt_place_t *place)
 	if (status != SRT_OK)
 		return status;
 	b->node_of = join.node_of;
+	b->pid_of = join.pid_of;
 	/* shardrun sees by it that the rank is in the job. */
 	if (has_server)
 		b->launcher = join.server;
@@ -343,6 +345,7 @@ void srt_bootstrap_release(srt_bootstrap_t *b)
 	srt_ucx_worker_destroy(b->ucx);
 	srt_control_free(b->control);
 	free(b->node_of);
+	free(b->pid_of);
 	pthread_mutex_destroy(&b->mutex);
 	free(b);
 }

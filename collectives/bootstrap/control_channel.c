@@ -172,7 +172,8 @@ static void send_reason(srt_control_channel_t *channel, int to, srt_frame_t *fra
 }
 
 /* Sends a goodbye or an abort to all other ranks of the node, except to `sender`. If that is this
- * rank, those of other nodes receive a copy by the relays. */
+ * rank, those of other nodes receive a copy by the relays: first, as the rank that has the relay
+ * may end because of what it reads itself. */
 static void send_reasons(srt_control_channel_t *channel, int sender, srt_frame_type_t type,
 			 uint64_t tag, srt_status_t status, const char *text)
 {
@@ -186,19 +187,17 @@ static void send_reasons(srt_control_channel_t *channel, int sender, srt_frame_t
 	};
 
 	strncpy(reason.text, text, sizeof(reason.text) - 1);
+	frame.dst = SRT_FRAME_ALL;
+	if (sender == channel->rank && channel->relay != NULL)
+		(void)srt_relay_send(channel, &frame, &reason);
+	/* A rank without a relay says goodbye to its gateway, which tells the other nodes. */
+	else if (sender == channel->rank && channel->node_of != NULL && type != SRT_FRAME_GOODBYE)
+		send_reason(channel, channel->gateway, &frame, &reason);
 	for (int r = 0; r < channel->world_size; r++) {
 		frame.dst = (uint32_t)r;
 		if (r != sender)
 			send_reason(channel, r, &frame, &reason);
 	}
-	if (sender != channel->rank)
-		return;
-	frame.dst = SRT_FRAME_ALL;
-	if (channel->relay != NULL)
-		(void)srt_relay_send(channel, &frame, &reason);
-	/* A rank without a relay says goodbye to its gateway, which tells the other nodes. */
-	else if (channel->node_of != NULL && type != SRT_FRAME_GOODBYE)
-		send_reason(channel, channel->gateway, &frame, &reason);
 }
 
 void srt_control_send_abort(srt_control_channel_t *channel, int sender, uint64_t tag,
@@ -234,6 +233,7 @@ void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const
 	if (channel == NULL)
 		return;
 	send_reasons(channel, channel->rank, SRT_FRAME_GOODBYE, 0, status, text);
+	channel->leaves_in_order = status == SRT_OK;
 	atomic_store(&channel->stopping, true);
 	srt_control_wake_thread(channel);
 	pthread_join(channel->thread, NULL);

@@ -73,6 +73,7 @@ typedef struct srt_control_route {
 	const srt_control_link_t *links; /* [nlinks], of that rank */
 	int nlinks;
 	double heartbeat_s; /* a link that is silent for longer is lost */
+	double serve_s;     /* longest service to others after this rank has left */
 } srt_control_route_t;
 
 /*
@@ -85,7 +86,9 @@ srt_status_t srt_control_start(int rank, int world_size, const int *fds,
 			       void *listener_arg, srt_control_channel_t **channel);
 
 /* Sends goodbyes (status and text: the reason; SRT_OK = in order), ends the thread and closes the
- * sockets. The peers' states stay readable. Does not wait for peers. NULL is allowed. */
+ * sockets. The peers' states stay readable. Waits for no peers, but a rank that carries messages
+ * between others goes on with it until they have left: route.serve_s, or half a second if it leaves
+ * because of a failure. NULL is allowed. */
 void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const char *text);
 /* In a child by fork(): closes its copies of the sockets, so that the peers see the parent end. */
 void srt_control_close_copies(srt_control_channel_t *channel);

@@ -83,6 +83,7 @@ struct srt_control_channel {
 	srt_control_peer_t *peer; /* [world_size] */
 	int wake_fd;              /* eventfd: stop, or a queue is no longer full */
 	atomic_bool stopping;
+	bool leaves_in_order; /* set before `stopping` */
 	pthread_t thread;
 	pthread_mutex_t mutex;
 	srt_control_listener *listener;

@@ -17,7 +17,6 @@
 #define SRT_WAIT_NWORDS 12
 typedef struct srt_wait {
 	_Atomic uint64_t words[SRT_WAIT_NWORDS];
-	_Atomic uint64_t pid;
 } srt_wait_t;
 /* Longest text of a wait, with its 0. */
 #define SRT_WAIT_TEXT (SRT_WAIT_NWORDS * sizeof(uint64_t) + 1)
@@ -30,6 +29,7 @@ struct srt_bootstrap {
 	int rank, world_size;
 	int local_rank, local_size;
 	uint16_t *node_of; /* [world_size] the node of each rank; NULL = all share one */
+	int32_t *pid_of; /* [world_size] the processes of the ranks of this node; else 0; or NULL */
 	int ncores; /* shared by the ranks of this node; a device may bind this one to a part */
 	double timeout_s;
 	double close_s; /* longest wait for other ranks of a collective that is being destroyed */

@@ -42,7 +42,7 @@ static srt_status_t parse_address(const char *address, struct sockaddr_un *sun, 
 }
 
 /* Checks that the launcher belongs to the user of this process. */
-static srt_status_t check_owner(int fd, int rank)
+static srt_status_t check_owner(int fd, int rank, int *pid)
 {
 	struct ucred cred;
 	socklen_t n = sizeof(cred);
@@ -57,11 +57,11 @@ static srt_status_t check_owner(int fd, int rank)
 			SRT_ERR_SYSTEM,
 			"rank %d: the socket of the node's server belongs to user %ld, not to user %ld",
 			rank, (long)cred.uid, (long)geteuid());
+	*pid = (int)cred.pid;
 	return SRT_OK;
 }
 
-static srt_status_t connect_server(const srt_join_t *b, const char *address, double deadline,
-				   int *out)
+static srt_status_t connect_server(srt_join_t *b, const char *address, double deadline, int *out)
 {
 	struct sockaddr_un sun;
 	socklen_t length = 0;
@@ -88,7 +88,7 @@ static srt_status_t connect_server(const srt_join_t *b, const char *address, dou
 				  b->rank, address, strerror(errno));
 		goto close_fd;
 	}
-	status = check_owner(fd, b->rank);
+	status = check_owner(fd, b->rank, &b->server_pid);
 	if (status != SRT_OK)
 		goto close_fd;
 	*out = fd;
@@ -180,17 +180,22 @@ static srt_status_t read_reply(const srt_join_t *b, int launcher, double deadlin
 					"rank %d: cannot read from the launcher: %s", b->rank,
 					strerror(errno));
 		if (left_s <= 0)
-			return srt_fail(SRT_ERR_TIMEOUT,
-					"rank %d: the launcher did not answer within %g s", b->rank,
-					b->timeout_s + GRACE_S);
+			return srt_fail(
+				SRT_ERR_TIMEOUT,
+				"rank %d: the launcher, or the server of its node, process %d, did not "
+				"answer within %g s",
+				b->rank, b->server_pid, b->timeout_s + GRACE_S);
 		struct pollfd p = { .fd = launcher, .events = POLLIN };
 		poll(&p, 1,
 		     left_s * 1000 < SRT_AWAKE_SLICE_MS ? (int)(left_s * 1000) + 1 :
 							  SRT_AWAKE_SLICE_MS);
 	}
 	if (n == 0)
-		return srt_fail(SRT_ERR_SYSTEM,
-				"rank %d: the launcher ended before all ranks had joined", b->rank);
+		return srt_fail(
+			SRT_ERR_SYSTEM,
+			"rank %d: the launcher, or the server of its node, process %d, ended before all ranks had "
+			"joined",
+			b->rank, b->server_pid);
 	if (!srt_wire_parse_reply(message, (size_t)n, reply))
 		return srt_fail(
 			SRT_ERR_SYSTEM,
@@ -256,6 +261,7 @@ static srt_status_t receive_all(srt_join_t *b, double deadline)
 		if (status == SRT_OK && srt_wire_is_peer(&reply, b->rank, b->world_size) &&
 		    fd >= 0 && b->fds[reply.rank] < 0) {
 			b->fds[reply.rank] = fd;
+			b->pid_of[reply.rank] = (int32_t)reply.status;
 			b->nlocal++;
 			good = true;
 		}
@@ -282,8 +288,12 @@ srt_status_t srt_join_node(srt_join_t *b, const char *address)
 	b->nlocal = 1;
 	b->server = -1;
 	b->fds = srt_calloc((size_t)b->world_size, sizeof(*b->fds), "the sockets of the peers");
-	if (b->fds == NULL)
+	b->pid_of = srt_calloc((size_t)b->world_size, sizeof(*b->pid_of), "the peers' processes");
+	if (b->fds == NULL || b->pid_of == NULL) {
+		free(b->fds);
+		free(b->pid_of);
 		return SRT_ERR_OUT_OF_MEMORY;
+	}
 	for (int r = 0; r < b->world_size; r++)
 		b->fds[r] = -1;
 	status = connect_server(b, address, deadline, &b->server);
@@ -306,7 +316,9 @@ void srt_join_undo(srt_join_t *b)
 		close(b->server);
 	b->server = -1;
 	free(b->node_of);
+	free(b->pid_of);
 	free(b->fds);
 	b->node_of = NULL;
+	b->pid_of = NULL;
 	b->fds = NULL;
 }

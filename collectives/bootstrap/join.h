@@ -12,7 +12,9 @@ typedef struct srt_join {
 	bool is_patient; /* a server that does not listen may do so soon */
 	/* What it is told: */
 	int server;        /* the connection */
+	int server_pid;    /* its process */
 	int *fds;          /* [world_size] sockets to the ranks of this node, else -1 */
+	int32_t *pid_of;   /* [world_size] the processes of the ranks of this node; else 0 */
 	int nlocal;        /* ranks of this node */
 	uint16_t *node_of; /* [world_size]; NULL: one node */
 	int nodes_until;   /* how many of them have come */

@@ -262,5 +262,11 @@ srt_status_t srt_launcher_find(const srt_context_options_t *options, srt_place_t
 	if (place->world_size > SRT_WIRE_MAX_WORLD)
 		return srt_fail(SRT_ERR_UNSUPPORTED, "a job of %d ranks: at most %d are supported",
 				place->world_size, SRT_WIRE_MAX_WORLD);
+	if (place->local_size > SRT_WIRE_MAX_LOCAL)
+		return srt_fail(
+			SRT_ERR_UNSUPPORTED,
+			"%d ranks share the node of rank %d: at most %d can; start the job on "
+			"more nodes",
+			place->local_size, place->rank, SRT_WIRE_MAX_LOCAL);
 	return SRT_OK;
 }

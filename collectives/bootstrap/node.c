@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "collectives/bootstrap/address.h"
+#include "collectives/bootstrap/control_channel_internal.h"
 #include "collectives/bootstrap/rendezvous.h"
 #include "collectives/bootstrap/root.h"
 
@@ -260,12 +261,38 @@ srt_status_t srt_node_serve(srt_node_t *node)
 	return start_thread(node);
 }
 
-void srt_node_finish(srt_node_t *node, bool has_failed)
+/* Tells the other nodes, some of whose ranks may have joined: with the reason of a goodbye. */
+static void leave(srt_node_t *node, srt_status_t status, const char *text)
 {
-	atomic_store(has_failed ? &node->stops : &node->has_joined, true);
+	srt_frame_reason_t reason = { .status = (int32_t)status };
+	const srt_frame_t frame = { .magic = SRT_FRAME_MAGIC,
+				    .type = SRT_FRAME_GOODBYE,
+				    .src = (uint32_t)node->desc.rank,
+				    .dst = SRT_FRAME_ALL,
+				    .nbytes = sizeof(reason) };
+
+	snprintf(reason.text, sizeof(reason.text), "%s", text);
+	for (int i = 0; i < srt_node_nlinks(node); i++) {
+		int carrier;
+		srt_link_t *link = srt_node_take_link(node, i, &carrier);
+
+		if (link != NULL)
+			srt_link_send(link, &frame, sizeof(frame), &reason, sizeof(reason));
+		srt_link_close(link);
+	}
+}
+
+void srt_node_finish(srt_node_t *node, srt_status_t status)
+{
+	atomic_store(status != SRT_OK ? &node->stops : &node->has_joined, true);
 	if (node->has_thread)
 		pthread_join(node->thread, NULL);
 	node->has_thread = false;
+	if (status == SRT_OK)
+		return;
+	if (node->root != NULL)
+		srt_root_fail(node->root, status, srt_last_error());
+	leave(node, status, srt_last_error());
 }
 
 int srt_node_nlinks(const srt_node_t *node)

@@ -28,8 +28,9 @@ srt_status_t srt_node_create(const srt_node_desc_t *desc, srt_node_t **node, int
 /* Tries to take the name. The thread runs if this process has it, or is rank 0 of several
  * nodes. */
 srt_status_t srt_node_serve(srt_node_t *node);
-/* Waits until the thread has done its work, or, if this rank has failed, ends it. */
-void srt_node_finish(srt_node_t *node, bool has_failed);
+/* Waits until the thread has done its work. If this rank has failed to join, ends it, and tells
+ * the other nodes the last error as the reason. */
+void srt_node_finish(srt_node_t *node, srt_status_t status);
 /* After srt_node_finish(): the links that this process carries, and the ranks at their other ends.
  * Of rank 0, one to each other node, [srt_node_nlinks()], in the order of nodes; of the carrier of
  * another node, one to rank 0. */

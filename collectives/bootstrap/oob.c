@@ -327,16 +327,19 @@ static srt_status_t exchange_nodes(srt_comm_t *comm, const char *what, size_t n,
 	const block_t whole = { all, size * n };
 	block_t block = { .bytes = buffer };
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	char stopped[160];
 
 	if (tables == NULL || buffer == NULL)
 		goto free_tables;
 	run_exchange(comm, &at, &whole, &block, tables);
-	if (at.result == SRT_CONTROL_TIMEOUT)
+	if (at.result == SRT_CONTROL_TIMEOUT) {
+		srt_wait_list_stopped(comm, stopped, sizeof(stopped));
 		srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
 				"rank %d gave up after %g s (SHARDRT_TIMEOUT): rank %d, or a rank "
-				"that it waits for, did not reach it: %s",
+				"that it waits for, did not reach it: %s%s",
 				comm->world_rank[comm->rank], comm->bootstrap->timeout_s,
-				comm->world_rank[at.peer], what);
+				comm->world_rank[at.peer], what, stopped);
+	}
 	status = at.result == SRT_CONTROL_OK ?
 			 SRT_OK :
 			 fail_transfer(comm, at.result, at.peer, what, at.theirs, at.start);

@@ -16,6 +16,8 @@
 #include "collectives/bootstrap/relay.h"
 
 #define READS_PER_ROUND 32
+/* More messages than the socket of a dead rank holds: one that is alive may go on sending. */
+#define DRAIN_READS 4096
 /* Until the next attempt. */
 #define NO_MEMORY_MS 10
 
@@ -90,8 +92,9 @@ static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t
 		      const srt_frame_reason_t *reason);
 static bool read_one(srt_control_channel_t *channel, int rank);
 
-/* Tells the other ranks of this node of a death on it, before this process can end because of it: a
- * rank that sees this process end must know of the first death before. */
+/* Tells the other ranks of a death on this node, a relay those of other nodes too, before this
+ * process can end because of it: a rank that sees this process end must know of the first death
+ * before. */
 static void announce_death(srt_control_channel_t *channel, int dead)
 {
 	if (channel->peer[dead].announced || dead == channel->rank ||
@@ -102,6 +105,8 @@ static void announce_death(srt_control_channel_t *channel, int dead)
 		if (r != dead && r != channel->rank && !channel->peer[r].ended)
 			srt_control_tell_death(channel, r, dead);
 	}
+	if (channel->relay != NULL)
+		srt_relay_tell_end(channel, dead, true, &(srt_frame_reason_t){ 0 });
 }
 
 /* Another rank reports a death. What the dead rank has sent comes first: it may have ended because
@@ -113,7 +118,7 @@ static void drain_dead(srt_control_channel_t *channel, int dead)
 	if (channel->pollfds[dead].fd < 0 || peer->draining)
 		return;
 	peer->draining = true;
-	while (!peer->ended && read_one(channel, dead))
+	for (int n = 0; n < DRAIN_READS && !peer->ended && read_one(channel, dead); n++)
 		;
 	peer->draining = false;
 }
@@ -300,8 +305,8 @@ static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t
 		channel->pollfds[rank].fd = -1;
 	if (dead)
 		announce_death(channel, rank);
-	if (channel->relay != NULL && !remote)
-		srt_relay_tell_end(channel, rank, dead, reason);
+	else if (channel->relay != NULL && !remote)
+		srt_relay_tell_end(channel, rank, false, reason);
 	if (dead && reason->text[0] != '\0') {
 		notice.what = SRT_CONTROL_NOTICE_ABORT;
 		notice.tag = SRT_CONTROL_TAG_RANK | (uint64_t)rank;

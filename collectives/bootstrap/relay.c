@@ -16,7 +16,7 @@
 /* A rank of this node that does not read, with more than this waiting for it, has failed. */
 #define MAX_WAITING ((size_t)64 << 20)
 #define HEARTBEATS 8 /* in the time after which a silent link is lost */
-#define LINGER_S 0.5
+#define FLUSH_S 0.5  /* longest wait until the last messages have gone */
 
 /* A frame that waits for a rank of this node, whose socket is full. */
 typedef struct waiting {
@@ -44,7 +44,8 @@ struct srt_relay {
 	int world_size;
 	outbox_t *outboxes; /* [world_size] the progress thread's */
 	double heartbeat_s;
-	double leaves_by; /* 0: this rank has not left */
+	double serve_s;
+	double left_at; /* 0: this rank has not left */
 };
 
 srt_relay_t *srt_relay_create(const srt_control_channel_t *channel,
@@ -68,6 +69,7 @@ srt_relay_t *srt_relay_create(const srt_control_channel_t *channel,
 	relay->nends = route->nlinks;
 	relay->world_size = channel->world_size;
 	relay->heartbeat_s = route->heartbeat_s;
+	relay->serve_s = route->serve_s;
 	for (int i = 0; i < relay->nends; i++)
 		relay->ends[i] = (end_t){ .link = route->links[i].link,
 					  .carrier = route->links[i].carrier,
@@ -420,25 +422,57 @@ void srt_relay_step(srt_control_channel_t *channel)
 	}
 }
 
-bool srt_relay_is_needed(srt_control_channel_t *channel)
+/* Whether ranks that are alive need this process to reach each other: those of any two nodes need
+ * rank 0, those of this node and of another one its relay. */
+static bool is_between(const srt_control_channel_t *channel)
 {
-	srt_relay_t *relay = channel->relay;
+	const uint16_t *node_of = channel->node_of, own = node_of[channel->rank];
+	int first = -1;
 
-	if (relay == NULL)
-		return false;
-	if (relay->leaves_by == 0)
-		relay->leaves_by = srt_awake_s() + LINGER_S;
-	if (srt_awake_s() > relay->leaves_by)
-		return false;
-	for (int i = 0; i < relay->nends; i++) {
-		/* Rank 0 carries the messages between the others. */
-		if (relay->ends[i].link != NULL &&
-		    (channel->rank == 0 || srt_link_queued(relay->ends[i].link) > 0))
-			return true;
-	}
 	for (int r = 0; r < channel->world_size; r++) {
-		if (channel->pollfds[r].fd >= 0)
+		if (r == channel->rank || atomic_load(&channel->peer[r].state) != SRT_PEER_ALIVE)
+			continue;
+		if (first < 0)
+			first = r;
+		else if (node_of[r] != node_of[first] &&
+			 (channel->rank == 0 || node_of[r] == own || node_of[first] == own))
 			return true;
 	}
 	return false;
+}
+
+static bool is_flushing(srt_relay_t *relay)
+{
+	bool has_queued = false;
+
+	pthread_mutex_lock(&relay->mutex);
+	for (int i = 0; i < relay->nends; i++)
+		has_queued = has_queued || (relay->ends[i].link != NULL &&
+					    srt_link_queued(relay->ends[i].link) > 0);
+	pthread_mutex_unlock(&relay->mutex);
+	for (int r = 0; r < relay->world_size; r++)
+		has_queued = has_queued || relay->outboxes[r].head != NULL;
+	return has_queued;
+}
+
+bool srt_relay_is_needed(srt_control_channel_t *channel)
+{
+	srt_relay_t *relay = channel->relay;
+	double since, serve_s;
+
+	if (relay == NULL)
+		return false;
+	if (relay->left_at == 0)
+		relay->left_at = srt_awake_s();
+	since = srt_awake_s() - relay->left_at;
+	/* After a failure the others end too, or are stopped. */
+	serve_s = channel->leaves_in_order ? relay->serve_s : FLUSH_S;
+	if (is_between(channel) && since < serve_s)
+		return true;
+	if (is_between(channel) && channel->leaves_in_order)
+		srt_log(SRT_LOG_WARN,
+			"rank %d left %.3g s ago (SHARDRT_TIMEOUT), and now ends the connections "
+			"between the nodes of ranks that have not",
+			channel->rank, since);
+	return since < FLUSH_S && is_flushing(relay);
 }

@@ -44,7 +44,7 @@ void srt_relay_tell_end(srt_control_channel_t *channel, int rank, bool has_died,
 size_t srt_relay_poll(srt_control_channel_t *channel, struct pollfd *fds);
 /* Reads the links, sends what waits, heartbeats, deadlines. */
 void srt_relay_step(srt_control_channel_t *channel);
-/* This rank has left: whether the others still need it. For half a second at most. */
+/* This rank has left: whether the others still need it. */
 bool srt_relay_is_needed(srt_control_channel_t *channel);
 
 #endif

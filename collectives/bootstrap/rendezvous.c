@@ -285,9 +285,9 @@ static void accept_all(srt_rendezvous_t *rdv)
 			close(fd);
 			continue;
 		}
-		*c = (srt_rendezvous_connection_t){ .fd = fd,
-						    .rank = -1,
-						    .deadline = srt_awake_s() + HELLO_S };
+		*c = (srt_rendezvous_connection_t){
+			.fd = fd, .rank = -1, .pid = cred.pid, .deadline = srt_awake_s() + HELLO_S
+		};
 	}
 }
 
@@ -358,6 +358,16 @@ static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *
 		snprintf(text, sizeof(text), "the job had failed before this rank came: %s",
 			 rdv->failure.text);
 		refuse_connection(rdv, c, (srt_status_t)rdv->failure.status, text);
+		return;
+	}
+	if (rdv->state == COLLECTING && rdv->njoined == SRT_WIRE_MAX_LOCAL) {
+		snprintf(
+			text, sizeof(text),
+			"more than %d ranks share a node; rank %u is one too many; start the job on more "
+			"nodes",
+			SRT_WIRE_MAX_LOCAL, (unsigned)hello.rank);
+		srt_rendezvous_fail(rdv, SRT_ERR_UNSUPPORTED, text);
+		refuse_connection(rdv, c, SRT_ERR_UNSUPPORTED, text);
 		return;
 	}
 	c->rank = (int)hello.rank;

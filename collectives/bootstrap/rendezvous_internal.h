@@ -11,8 +11,9 @@
 #include "collectives/bootstrap/wire.h"
 
 typedef struct srt_rendezvous_connection {
-	int fd;          /* -1 = free */
-	int rank;        /* -1 = no hello yet */
+	int fd;   /* -1 = free */
+	int rank; /* -1 = no hello yet */
+	int32_t pid;
 	bool complete;   /* the rank has all sockets; it stays connected until it leaves the job */
 	double deadline; /* of the hello, then of the other ranks' hellos */
 	double timeout_s;

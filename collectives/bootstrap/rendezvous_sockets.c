@@ -61,6 +61,8 @@ static bool hand_pair(srt_rendezvous_t *rdv)
 			continue;
 		srt_wire_reply_t reply =
 			srt_rendezvous_reply(SRT_WIRE_PEER, rdv->member[member[1 - k]]);
+
+		reply.status = (uint32_t)connection_of(rdv, member[1 - k])->pid;
 		if (!srt_rendezvous_send(connection_of(rdv, member[k])->fd, &reply, rdv->pair[k]))
 			return false;
 		close(rdv->pair[k]);

@@ -170,8 +170,7 @@ static void drop(connection_t *c)
 	*c = (connection_t){ .carrier = -1 };
 }
 
-/* Tells all nodes why the job cannot start. */
-static void fail_job(srt_root_t *root, srt_status_t status, const char *text)
+void srt_root_fail(srt_root_t *root, srt_status_t status, const char *text)
 {
 	if (root->has_told)
 		return;
@@ -239,11 +238,11 @@ static bool handle_message(srt_root_t *root, connection_t *c, const srt_root_mes
 		/* A node does not know which ranks the others have. */
 		srt_wire_describe_missing(root->of_rank, root->world_size, root->timeout_s, text,
 					  sizeof(text));
-		fail_job(root, SRT_ERR_TIMEOUT, text);
+		srt_root_fail(root, SRT_ERR_TIMEOUT, text);
 		return true;
 	}
 	if (message->type == SRT_ROOT_FAIL) {
-		fail_job(root, (srt_status_t)message->value, message->text);
+		srt_root_fail(root, (srt_status_t)message->value, message->text);
 		return true;
 	}
 	if (message->rank >= (uint32_t)root->world_size)
@@ -259,7 +258,7 @@ static bool handle_message(srt_root_t *root, connection_t *c, const srt_root_mes
 			 "two processes are rank %u; do the nodes' numbers of ranks overlap, or is "
 			 "an earlier job still running?",
 			 (unsigned)message->rank);
-		fail_job(root, SRT_ERR_INVALID_ARGUMENT, text);
+		srt_root_fail(root, SRT_ERR_INVALID_ARGUMENT, text);
 		return true;
 	}
 	root->of_rank[message->rank] = index;
@@ -297,7 +296,7 @@ static void step_connection(srt_root_t *root, connection_t *c)
 			snprintf(text, sizeof(text),
 				 "rank %d, the first of its node, left before all had joined",
 				 c->carrier);
-			fail_job(root, SRT_ERR_PEER_DEAD, text);
+			srt_root_fail(root, SRT_ERR_PEER_DEAD, text);
 		}
 		drop(c);
 	}
@@ -361,7 +360,7 @@ void srt_root_step(srt_root_t *root)
 	} else if (srt_awake_s() > root->deadline) {
 		srt_wire_describe_missing(root->of_rank, root->world_size, root->timeout_s, text,
 					  sizeof(text));
-		fail_job(root, SRT_ERR_TIMEOUT, text);
+		srt_root_fail(root, SRT_ERR_TIMEOUT, text);
 	}
 }
 

@@ -60,6 +60,9 @@ void srt_root_close(srt_root_t *root);
 /* The port that it listens on. */
 int srt_root_port(const srt_root_t *root);
 
+/* Tells all nodes why the job cannot start, unless they were told something. */
+void srt_root_fail(srt_root_t *root, srt_status_t status, const char *text);
+
 size_t srt_root_max_pollfds(const srt_root_t *root);
 size_t srt_root_poll(const srt_root_t *root, struct pollfd *fds);
 void srt_root_step(srt_root_t *root);

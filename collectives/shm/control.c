@@ -31,10 +31,8 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 		return status;
 	}
 	shm->log = (_Atomic uint64_t *)(void *)shm->log_memory->base;
-	if (comm->is_world) {
+	if (comm->is_world)
 		comm->bootstrap->waits = (srt_wait_t *)(void *)(shm->log_memory->base + log_nbytes);
-		atomic_store(&comm->bootstrap->waits[comm->rank].pid, (uint64_t)getpid());
-	}
 	shm->mismatch =
 		(srt_shm_mismatch_t *)(void *)(shm->log_memory->base + log_nbytes + waits_nbytes);
 	comm->shm = shm;

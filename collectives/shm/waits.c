@@ -46,14 +46,14 @@ void srt_wait_read(const srt_comm_t *comm, int rank, char text[SRT_WAIT_TEXT])
 }
 
 /* Whether a process is stopped, by /proc: "PID (NAME) STATE ...". */
-static bool is_stopped(uint64_t pid)
+static bool is_stopped(int32_t pid)
 {
 	char path[64], stat[256];
 	const char *state;
 	ssize_t n;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%llu/stat", (unsigned long long)pid);
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
@@ -70,8 +70,8 @@ void srt_wait_list_stopped(const srt_comm_t *comm, char *text, size_t size)
 	size_t n = 0;
 
 	text[0] = '\0';
-	for (int r = 0; b->waits != NULL && r < b->world_size && n < size; r++) {
-		if (is_stopped(atomic_load_explicit(&b->waits[r].pid, memory_order_relaxed)))
+	for (int r = 0; b->pid_of != NULL && r < b->world_size && n < size; r++) {
+		if (b->pid_of[r] != 0 && is_stopped(b->pid_of[r]))
 			n += (size_t)snprintf(text + n, size - n,
 					      "; rank %d is stopped (SIGSTOP or a debugger)", r);
 	}

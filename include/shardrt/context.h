@@ -93,7 +93,9 @@ SRT_API srt_status_t srt_context_create(const srt_context_options_t *options,
 
 /**
  * Leaves the job and frees the context, its device and its world communicator. Waits for other
- * ranks at most half a second. NULL is allowed. Objects of the context should be destroyed first.
+ * ranks at most half a second. In a job of several nodes rank 0, and one rank of each other node,
+ * also carry messages between ranks that have not left: until these have, at most for the deadline
+ * (SHARDRT_TIMEOUT). NULL is allowed. Objects of the context should be destroyed first.
  * If some still exist, this logs a warning; after that, collectives, engines and scalers can only
  * be destroyed, and the last object closes the device.
  */

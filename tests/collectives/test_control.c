@@ -7,6 +7,7 @@
  *     end RANK HOW    that rank ends (kill, exit, leave) or stops (stop); the others wait for it,
  *                     and print which reason they were told; cut: the script cuts the network, and
  *                     each rank waits for a rank of the other node
+ *     outlive A B     the ranks A and B leave in order; then the others exchange messages
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -30,7 +31,13 @@ static unsigned char byte_of(int from, int to, uint32_t seq, size_t i)
 	return (unsigned char)((size_t)from * 31 + (size_t)to * 7 + seq * 3 + i);
 }
 
-static void exchange(srt_bootstrap_t *b)
+static bool is_alive(const srt_bootstrap_t *b, int rank)
+{
+	return srt_control_peer_state(b->control, rank) == SRT_PEER_ALIVE;
+}
+
+/* Between all ranks but two; -1: none. */
+static void exchange_without(srt_bootstrap_t *b, int first, int second, uint64_t tag)
 {
 	static unsigned char data[SRT_CONTROL_MAX_PAYLOAD];
 	char theirs[SRT_CONTROL_WHAT];
@@ -42,15 +49,15 @@ static void exchange(srt_bootstrap_t *b)
 		for (int r = 0; r < b->world_size; r++) {
 			for (size_t i = 0; i < n; i++)
 				data[i] = byte_of(b->rank, r, seq, i);
-			if (r != b->rank)
-				CHECK_INT(srt_control_send(b->control, r, TAG, seq, "exchanging",
+			if (r != b->rank && r != first && r != second)
+				CHECK_INT(srt_control_send(b->control, r, tag, seq, "exchanging",
 							   data, n, -1, &go_on, srt_awake_s() + 60),
 					  SRT_CONTROL_OK);
 		}
 		for (int r = 0; r < b->world_size; r++) {
-			if (r == b->rank)
+			if (r == b->rank || r == first || r == second)
 				continue;
-			CHECK_INT(srt_control_recv(b->control, r, TAG, seq, "exchanging", data, n,
+			CHECK_INT(srt_control_recv(b->control, r, tag, seq, "exchanging", data, n,
 						   NULL, &go_on, srt_awake_s() + 60, theirs),
 				  SRT_CONTROL_OK);
 			for (size_t i = 0; i < n; i++)
@@ -58,6 +65,11 @@ static void exchange(srt_bootstrap_t *b)
 		}
 	}
 	CHECK_INT(nwrong, 0);
+}
+
+static void exchange(srt_bootstrap_t *b)
+{
+	exchange_without(b, -1, -1, TAG);
 }
 
 static void end(srt_bootstrap_t *b, int victim, const char *how)
@@ -94,13 +106,28 @@ static void end(srt_bootstrap_t *b, int victim, const char *how)
 	fflush(stdout);
 }
 
+static void outlive(srt_bootstrap_t *b, int first, int second)
+{
+	const double end = srt_awake_s() + 60;
+
+	exchange(b);
+	if (b->rank == first || b->rank == second)
+		return;
+	while ((is_alive(b, first) || is_alive(b, second)) && srt_awake_s() < end)
+		usleep(1000);
+	CHECK(!is_alive(b, first) && !is_alive(b, second));
+	sleep(1); /* longer than a rank that has left needs to end */
+	exchange_without(b, first, second, TAG + 1);
+}
+
 int main(int argc, char **argv)
 {
 	const bool ends = argc == 4 && strcmp(argv[1], "end") == 0;
+	const bool outlives = argc == 4 && strcmp(argv[1], "outlive") == 0;
 	srt_bootstrap_t *b = NULL;
 
-	CHECK_OR_DIE(ends || (argc == 2 && strcmp(argv[1], "exchange") == 0));
-	for (int i = 0; i < (ends ? 1 : 2); i++) {
+	CHECK_OR_DIE(ends || outlives || (argc == 2 && strcmp(argv[1], "exchange") == 0));
+	for (int i = 0; i < (argc == 4 ? 1 : 2); i++) {
 		srt_status_t status = srt_bootstrap_join(&(srt_context_options_t){ 0 }, &b);
 
 		if (status != SRT_OK) {
@@ -111,6 +138,8 @@ int main(int argc, char **argv)
 		       b->local_rank, b->local_size);
 		if (ends)
 			end(b, atoi(argv[2]), argv[3]);
+		else if (outlives)
+			outlive(b, atoi(argv[2]), atoi(argv[3]));
 		else
 			exchange(b);
 		srt_bootstrap_leave(b);

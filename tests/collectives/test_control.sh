@@ -39,6 +39,13 @@ for how in kill exit leave; do
 	done
 done
 
+# Ranks that carry messages between the nodes leave first: rank 0, and rank 2 or 3. One that leaves last ends at once.
+for second in 2 3; do
+	start_ranks "2 2" $program outlive 0 $second
+	reap_ranks || fail "outlive 0 $second: no end"
+	[ -z "$(echo "$statuses" | tr -d '0 ')" ] || fail "outlive 0 $second: statuses $statuses"
+done
+
 # A rank that does not answer: its node is lost to the others after SHARDRT_HEARTBEAT.
 SHARDRT_HEARTBEAT=2
 export SHARDRT_HEARTBEAT

@@ -15,11 +15,9 @@
 #include "tests/collectives/launcher_socket.h"
 #include "tests/harness/check.h"
 
-#define MAX_RANKS 64
-
 static void step(srt_rendezvous_t *rdv)
 {
-	struct pollfd fds[MAX_RANKS + 32];
+	struct pollfd fds[SRT_WIRE_MAX_LOCAL + 32];
 	int timeout_ms = 20;
 	size_t n;
 
@@ -130,7 +128,7 @@ static void test_no_descriptors(bool at_accept)
 	srt_rendezvous_t *rdv = srt_rendezvous_open(at_accept ? 3 : 2);
 	struct rlimit old, none;
 	srt_wire_reply_t reply;
-	struct pollfd fds[MAX_RANKS + 32];
+	struct pollfd fds[32];
 	int first, last = -1, timeout_ms = -1;
 
 	CHECK_OR_DIE(rdv != NULL && getrlimit(RLIMIT_NOFILE, &old) == 0);
@@ -199,6 +197,38 @@ static void test_node_numbers(void)
 	CHECK_INT(strnlen(got.text, sizeof(got.text)), sizeof(got.text) - 1);
 }
 
+/* A node with more ranks than can share one: all are told at once, the first of them too. */
+static void test_too_many_ranks(void)
+{
+	static int fds[SRT_WIRE_MAX_LOCAL + 1];
+	struct rlimit limit;
+	srt_rendezvous_t *rdv;
+	srt_wire_reply_t reply;
+	char name[64];
+
+	CHECK_OR_DIE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+	limit.rlim_cur = limit.rlim_max;
+	if (limit.rlim_max < 3 * SRT_WIRE_MAX_LOCAL || setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+		printf("the limit of open files is too low for %d ranks\n", SRT_WIRE_MAX_LOCAL);
+		return;
+	}
+	snprintf(name, sizeof(name), "shardrt-test-%d", (int)getpid());
+	rdv = srt_rendezvous_open_name(name, 2 * SRT_WIRE_MAX_LOCAL, true);
+	CHECK_OR_DIE(rdv != NULL);
+	for (int r = 0; r <= SRT_WIRE_MAX_LOCAL; r++)
+		fds[r] = say_hello(rdv, r, 2 * SRT_WIRE_MAX_LOCAL);
+	for (int r = 0; r <= SRT_WIRE_MAX_LOCAL; r += SRT_WIRE_MAX_LOCAL) {
+		reply = read_reply(rdv, fds[r]);
+		CHECK_INT(reply.type, SRT_WIRE_FAIL);
+		CHECK_INT(reply.status, SRT_ERR_UNSUPPORTED);
+		CHECK(strstr(reply.text, "more than 512 ranks share a node; rank 512 is one") !=
+		      NULL);
+	}
+	for (int r = 0; r <= SRT_WIRE_MAX_LOCAL; r++)
+		close(fds[r]);
+	srt_rendezvous_close(rdv);
+}
+
 int main(void)
 {
 	test_node_numbers();
@@ -207,5 +237,6 @@ int main(void)
 	test_stopped_launcher();
 	test_no_descriptors(true);
 	test_no_descriptors(false);
+	test_too_many_ranks();
 	return check_done();
 }

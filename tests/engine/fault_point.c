@@ -2,6 +2,7 @@
 #include "tests/engine/fault_point.h"
 
 #include <fcntl.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,7 +58,7 @@ void fault_record(const char *format, ...)
 
 void fault_open(const char *folder, int rank)
 {
-	const char *address = getenv("SHARDRT_BOOTSTRAP");
+	const char *address = getenv("SHARDRT_BOOTSTRAP"), *host = getenv("SRT_TEST_HOST");
 	char path[512];
 
 	snprintf(path, sizeof(path), "%s/rank-%d", folder, rank);
@@ -65,6 +67,8 @@ void fault_open(const char *folder, int rank)
 	fault_record("pid %d", (int)getpid());
 	if (address != NULL)
 		fault_record("address %s", address);
+	if (host != NULL)
+		fault_record("host %s", host);
 }
 
 void fault_plan(fault_t fault, long at, long after_ns, void (*leave)(void *arg), void *arg)
@@ -99,6 +103,25 @@ static void abort_world(void)
 	}
 }
 
+/* The host is a network namespace; its interface besides lo is the cable to the other host. */
+static void cut_cable(void)
+{
+	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct if_nameindex *all = if_nameindex(), *i = all;
+	struct ifreq request = { 0 };
+
+	CHECK_OR_DIE(fd >= 0 && all != NULL);
+	while (i->if_name != NULL && strncmp(i->if_name, "srt", 3) != 0)
+		i++;
+	CHECK_OR_DIE(i->if_name != NULL);
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", i->if_name);
+	if_freenameindex(all);
+	CHECK_OR_DIE(ioctl(fd, SIOCGIFFLAGS, &request) == 0);
+	request.ifr_flags = (short)(request.ifr_flags & ~IFF_UP);
+	CHECK_OR_DIE(ioctl(fd, SIOCSIFFLAGS, &request) == 0);
+	close(fd);
+}
+
 static void fail_now(void)
 {
 	if (atomic_flag_test_and_set(&failed))
@@ -126,6 +149,9 @@ static void fail_now(void)
 	case FAULT_LEAVE:
 		leave_fn(leave_arg);
 		exit(0);
+	case FAULT_CUT:
+		cut_cable();
+		break;
 	default:
 		break;
 	}

@@ -17,6 +17,7 @@ const char *const fault_names[NFAULTS] = {
 	[FAULT_ABORT] = "abort()",
 	[FAULT_COMM_ABORT] = "srt_comm_abort()",
 	[FAULT_LEAVE] = "srt_context_destroy()",
+	[FAULT_CUT] = "cut",
 };
 
 long long fault_now_ns(void)
@@ -33,7 +34,8 @@ static void read_line(const char *line, fault_record_t *r)
 	long call;
 	int n = 0;
 
-	if (sscanf(line, "pid %d", &r->pid) == 1 || sscanf(line, "address %127s", r->address) == 1)
+	if (sscanf(line, "pid %d", &r->pid) == 1 || sscanf(line, "host %d", &r->host) == 1 ||
+	    sscanf(line, "address %127s", r->address) == 1)
 		return;
 	if (sscanf(line, "point %ld %lld %63s", &call, &at, r->call) == 3) {
 		CHECK_OR_DIE(call == r->ncalls + 1 && call <= FAULT_MAX_CALLS);

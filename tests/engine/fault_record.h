@@ -8,6 +8,7 @@
  *
  *     pid PID                        the process has started
  *     address TEXT                   SHARDRT_BOOTSTRAP
+ *     host N                         of a job over two hosts
  *     point CALL TIME NAME           the call begins
  *     saved N                        the save to the folder save-N has succeeded
  *     final CALL                     later calls wait for no message that is not sent yet
@@ -30,6 +31,7 @@ typedef enum fault {
 	FAULT_ABORT,      /* abort() */
 	FAULT_COMM_ABORT, /* srt_comm_abort(), after which the rank goes on */
 	FAULT_LEAVE,      /* the rank destroys what it has, and ends with status 0 */
+	FAULT_CUT,        /* the network interface of its host goes down; the rank goes on */
 	NFAULTS,
 } fault_t;
 
@@ -39,7 +41,8 @@ extern const char *const fault_names[NFAULTS];
 #define FAULT_MAX_CALLS 1000
 
 typedef struct fault_record {
-	int pid; /* 0: the process has not started */
+	int pid;  /* 0: the process has not started */
+	int host; /* 0: all ranks are on one */
 	char address[128];
 	long ncalls;
 	long long call_at[FAULT_MAX_CALLS + 1]; /* from 1 */

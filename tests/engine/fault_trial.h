@@ -16,12 +16,15 @@ typedef struct trial {
 	bool passed, was_late; /* was_late: the fault came after the end */
 	int nerrors, nunnamed; /* nunnamed: those that do not name the rank and the collective */
 	double ms[FAULT_MAX_RANKS];
+	bool is_far[FAULT_MAX_RANKS]; /* that rank is on another host than the one that failed */
 } trial_t;
 
 typedef struct worker {
 	char dir[400];
 	uint64_t seed;
 	const char *launcher, *timeout_s;
+	const char *heartbeat_s; /* NULL: all ranks are on one host */
+	double patience;
 	/* the present program */
 	uint64_t program;
 	int size;
@@ -37,5 +40,13 @@ typedef struct worker {
 void trial_run(worker_t *w);
 /* Of w->trial, for messages; until the next call. */
 const char *trial_describe(const worker_t *w);
+
+/* fault_names.c: */
+/* Whether rank r has waited for the victim, which failed before all had joined. */
+bool fault_has_not_joined(const trial_t *trial, const fault_record_t *records, int r);
+/* Whether the error of rank r names the victim, and the collective if it is of one. */
+bool fault_is_named(const trial_t *trial, const fault_record_t *records, int r);
+/* A fault after which the rank goes on by itself. */
+bool fault_goes_on(fault_t fault);
 
 #endif

@@ -7,13 +7,15 @@
  * A trial passes if each other rank ends by itself with an error that names the failed rank and,
  * from a collective, the collective and the unit; if nothing of the job is left; and if the latest
  * checkpoint is complete. Prints a line for each trial, and a table of the times from the fault to
- * the errors. They are measured and not limited: only a job that does not end at all has failed.
+ * the errors. These may be 1 s times SRT_PATIENCE (10), and after SIGSTOP or a cut longer by
+ * SRT_FAULT_TIMEOUT.
  *
  * A program of calls is run without a fault first, which measures the moments of several trials.
  * NWORKERS trials run at a time. Variables:
  *
  *     SRT_FAULT_LAUNCHER   command that starts ranks which go on when one fails; "{n}" is how many
- *     SRT_FAULT_TIMEOUT    SHARDRT_TIMEOUT of trials with SIGSTOP, in seconds
+ *     SRT_FAULT_TIMEOUT    SHARDRT_TIMEOUT of trials with SIGSTOP or a cut cable, in seconds
+ *     SRT_FAULT_HEARTBEAT  SHARDRT_HEARTBEAT of these, if the launcher uses two hosts; else unset
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -92,11 +94,12 @@ static void choose_trial(worker_t *w, trial_t *t)
 {
 	static const fault_t faults[] = { FAULT_KILL,   FAULT_EXIT,       FAULT_KILL, FAULT_EXIT_0,
 					  FAULT_EXIT_3, FAULT_COMM_ABORT, FAULT_KILL, FAULT_ABORT,
-					  FAULT_STOP,   FAULT_LEAVE };
+					  FAULT_STOP,   FAULT_LEAVE,      FAULT_CUT };
+	const int nfaults = (int)(sizeof(faults) / sizeof(faults[0])) - (w->heartbeat_s == NULL);
 
 	t->size = w->size;
 	t->victim = (int)(draw(w, 1) % (uint64_t)t->size);
-	t->fault = faults[w->number % (int)(sizeof(faults) / sizeof(faults[0]))];
+	t->fault = faults[w->number % nfaults];
 	choose_moment(w, t);
 }
 
@@ -138,7 +141,8 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void print_row(const trial_t *trials, int ntrials, fault_t fault)
+/* The errors of ranks on the host of the one that failed, or on the other host. */
+static void print_row(const trial_t *trials, int ntrials, fault_t fault, bool is_far)
 {
 	double *ms = calloc((size_t)ntrials * FAULT_MAX_RANKS + 1, sizeof(*ms));
 	int nms = 0, n = 0, nunnamed = 0;
@@ -149,19 +153,22 @@ static void print_row(const trial_t *trials, int ntrials, fault_t fault)
 			continue;
 		n++;
 		nunnamed += trials[i].nunnamed;
-		for (int k = 0; k < trials[i].nerrors; k++)
-			ms[nms++] = trials[i].ms[k];
+		for (int k = 0; k < trials[i].nerrors; k++) {
+			if (trials[i].is_far[k] == is_far)
+				ms[nms++] = trials[i].ms[k];
+		}
 	}
 	qsort(ms, (size_t)nms, sizeof(*ms), compare);
 	if (nms > 0)
-		printf("| %s | %d | %d | %.1f ms | %.1f ms | %d |\n", fault_names[fault], n, nms,
-		       ms[nms / 2], ms[nms - 1], nunnamed);
+		printf("| %s%s | %d | %d | %.1f ms | %.1f ms | %d |\n", fault_names[fault],
+		       is_far ? ", other host" : "", n, nms, ms[nms / 2], ms[nms - 1], nunnamed);
 	free(ms);
 }
 
 int main(int argc, char **argv)
 {
 	const char *timeout = getenv("SRT_FAULT_TIMEOUT"), *launcher = getenv("SRT_FAULT_LAUNCHER");
+	const char *patience = getenv("SRT_PATIENCE");
 	int ntrials, nworkers;
 	trial_t *trials;
 
@@ -178,6 +185,8 @@ int main(int argc, char **argv)
 			w.seed = strtoull(argv[2], NULL, 10);
 			w.launcher = launcher;
 			w.timeout_s = timeout;
+			w.heartbeat_s = getenv("SRT_FAULT_HEARTBEAT");
+			w.patience = patience != NULL ? atof(patience) : 10;
 			snprintf(w.dir, sizeof(w.dir), "%s", argv[1]);
 			run_worker(&w, trials, ntrials, i, nworkers);
 			return check_failed > 0;
@@ -192,7 +201,9 @@ int main(int argc, char **argv)
 	for (int i = 0; i < ntrials; i++)
 		CHECK_MSG(trials[i].passed, "trial %d", i);
 	printf("| fault | trials | errors | median | worst | not named |\n");
-	for (int f = FAULT_KILL; f < NFAULTS; f++)
-		print_row(trials, ntrials, (fault_t)f);
+	for (int f = FAULT_KILL; f < NFAULTS; f++) {
+		print_row(trials, ntrials, (fault_t)f, false);
+		print_row(trials, ntrials, (fault_t)f, true);
+	}
 	return check_done();
 }

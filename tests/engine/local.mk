@@ -58,11 +58,15 @@ tests_engine_test_failing_calls_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap
 check_PROGRAMS += tests/engine/test_audit_values
 SCRIPT_TESTS += tests/engine/test_faults.sh
 LONG_DEVICE_TESTS += tests/engine/test_faults_long.sh
+SCRIPT_TESTS += tests/engine/test_faults_hosts.sh
+CLUSTER_TESTS += tests/engine/test_faults_hosts.sh
+LONG_TESTS += tests/engine/test_faults_hosts_long.sh
+EXTRA_DIST += tests/engine/fault_hosts.sh
 check_PROGRAMS += tests/engine/fault_job tests/engine/fault_trials
 tests_engine_fault_job_SOURCES = tests/engine/fault_job.c tests/engine/fault_point.c tests/engine/fault_point.h \
 	tests/engine/fault_record.c tests/engine/fault_record.h
 tests_engine_fault_job_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=recvmsg
-tests_engine_fault_trials_SOURCES = tests/engine/fault_record.c tests/engine/fault_record.h \
+tests_engine_fault_trials_SOURCES = tests/engine/fault_names.c tests/engine/fault_record.c tests/engine/fault_record.h \
 	tests/engine/fault_trial.c tests/engine/fault_trial.h tests/engine/fault_trials.c
 tests_engine_test_audit_SOURCES = tests/engine/planted.c tests/engine/planted.h tests/engine/test_audit.c
 tests_engine_test_audit_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_coll_start,--wrap=srt_event_record

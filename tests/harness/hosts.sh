@@ -5,7 +5,7 @@
 # script gets a folder $dir, which is removed at its end with the hosts and with what runs in the background.
 #
 #     can_make_hosts             makes them; else 1, and the reason is in $no_hosts
-#     make_hosts                 the same, or skips the test with the reason
+#     make_hosts [NAME]          the same, or skips the test with the reason; NAME: of one of several pairs
 #     on_host 1 COMMAND...       runs a command on host 1 or 2, which are called $host1 and $host2
 #     $dir/rsh HOST COMMAND      the same, as ssh does it, for launchers
 #     start_ranks "2 1" COMMAND...  starts 2 ranks on host 1 and 1 rank on host 2, by variables; output to $dir/N
@@ -14,7 +14,7 @@
 #     fail WORDS                 ends the test with the last lines of output: $dir/N, $dir/out, $dir/err
 . "$srcdir/tests/harness/wait.sh"
 host1=198.18.0.1 host2=198.18.0.2
-hosts_id= no_hosts=
+hosts_id= made_hosts= no_hosts=
 dir=$(mktemp -d) || exit 1
 trap 'end_background; end_hosts; rm -rf "$dir"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -30,7 +30,8 @@ can_make_hosts()
 {
 	[ "$(id -u)" = 0 ] || { no_hosts="network namespaces need root"; return 1; }
 	command -v ip >/dev/null || { no_hosts="there is no ip command (iproute2)"; return 1; }
-	hosts_id=srt$$
+	hosts_id=srt$$$1
+	made_hosts="$made_hosts $hosts_id"
 	ip netns add ${hosts_id}a 2>"$dir/netns" && ip netns add ${hosts_id}b 2>"$dir/netns" &&
 		ip link add ${hosts_id}a netns ${hosts_id}a type veth peer name ${hosts_id}b netns ${hosts_id}b \
 			2>"$dir/netns" || { no_hosts=$(cat "$dir/netns"); return 1; }
@@ -40,8 +41,7 @@ can_make_hosts()
 		ip -n $hosts_id$h link set lo up
 		ip -n $hosts_id$h link set $hosts_id$h up
 	done
-	# UCX does not use an interface before that.
-	await cable_is_up 1 && await cable_is_up 2 || fail "the cable does not come up"
+	await_cable
 	cat >"$dir/rsh" <<END
 #!/bin/sh
 case \$1 in
@@ -57,17 +57,20 @@ END
 
 make_hosts()
 {
-	can_make_hosts && return
+	can_make_hosts "$@" && return
 	echo "SKIP: no two hosts: $no_hosts"
 	exit 77
 }
+# UCX does not use an interface before that.
+await_cable() { await cable_is_up 1 && await cable_is_up 2 || fail "the cable does not come up"; }
 cable_is_up() { on_host "$1" ip -o link show "$(namespace "$1")" | grep -q "state UP"; }
 
 end_hosts()
 {
-	[ -n "$hosts_id" ] || return 0
-	ip netns del ${hosts_id}a 2>/dev/null
-	ip netns del ${hosts_id}b 2>/dev/null
+	for made in $made_hosts; do
+		ip netns del ${made}a 2>/dev/null
+		ip netns del ${made}b 2>/dev/null
+	done
 }
 
 namespace() { [ "$1" = 1 ] && echo ${hosts_id}a || echo ${hosts_id}b; }
@@ -94,7 +97,7 @@ start_ranks()
 		in=$(namespace $host)
 		while [ $local -lt "$n" ]; do
 			SHARDRT_BOOTSTRAP=tcp:${address:-$host1}:${port:-29600} SHARDRT_TOKEN=${token:-a-secret} SHARDRT_RANK=$rank \
-				SHARDRT_WORLD_SIZE=$world SHARDRT_LOCAL_RANK=$local SHARDRT_LOCAL_SIZE=$n \
+				SHARDRT_WORLD_SIZE=$world SHARDRT_LOCAL_RANK=$local SHARDRT_LOCAL_SIZE=$n SRT_TEST_HOST=$host \
 				ip netns exec "$in" "$@" >"$dir/$rank" 2>&1 &
 			started
 			ranks="$ranks $started"

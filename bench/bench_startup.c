@@ -3,9 +3,10 @@
  * Start-up of a GPT with a tied head: modules, units by a policy, memory and initial values with
  * zero3 and AdamW. Each rank prints the time at which its engine was ready, and the parts of it:
  *
- *     shardrun -n 4 bench/bench_startup [normal|default]         (gpt2-124m, vocabulary 50257)
+ *     shardrun -n 4 bench/bench_startup [normal|default|barrier]  (gpt2-124m, vocabulary 50257)
  *
  * normal: matrices are normal_(0, 0.02), biases zero; default: as PyTorch's modules have them.
+ * barrier: no model; ready after a first barrier.
  * Times are seconds of CLOCK_MONOTONIC, which bench/peer_startup.py compares with its own.
  */
 #include <stdio.h>
@@ -107,6 +108,32 @@ static srt_module_t *create_gpt(const srt_init_t *init)
 	return root;
 }
 
+/* Each rank has heard of all others. */
+static void pass_barrier(srt_context_t *context)
+{
+	char *all = malloc((size_t)srt_context_world_size(context)), mine = 0;
+
+	if (all == NULL)
+		exit(1);
+	check_status(srt_comm_oob_allgather(srt_context_world(context), &mine, 1, all));
+	free(all);
+}
+
+static int run_barrier(double start)
+{
+	srt_context_t *context;
+	double joined, ready;
+
+	check_status(srt_context_create(NULL, &context));
+	joined = now_s();
+	pass_barrier(context);
+	ready = now_s();
+	printf("{\"ready\": %.6f, \"join\": %.6f, \"version\": \"%s\"}\n", ready, joined - start,
+	       srt_version_string());
+	srt_context_destroy(context);
+	return 0;
+}
+
 /* ---- the start --------------------------------------------------------------------------- */
 
 int main(int argc, char **argv)
@@ -119,15 +146,19 @@ int main(int argc, char **argv)
 	const srt_materialize_options_t init = { .seed = SEED };
 	const srt_init_t normal = { .kind = SRT_INIT_NORMAL, .std = 0.02 };
 	const int is_default = argc > 1 && strcmp(argv[1], "default") == 0;
+	const int is_barrier = argc > 1 && strcmp(argv[1], "barrier") == 0;
 	double start = now_s(), joined, built, ready;
 	srt_context_t *context;
 	srt_stream_t *stream;
 	srt_engine_t *engine;
 
-	if (argc > 2 || (argc == 2 && !is_default && strcmp(argv[1], "normal") != 0)) {
-		fprintf(stderr, "usage: bench_startup [normal|default]\n");
+	if (argc > 2 ||
+	    (argc == 2 && !is_default && !is_barrier && strcmp(argv[1], "normal") != 0)) {
+		fprintf(stderr, "usage: bench_startup [normal|default|barrier]\n");
 		return 2;
 	}
+	if (is_barrier)
+		return run_barrier(start);
 	check_status(srt_context_create(NULL, &context));
 	joined = now_s();
 	check_status(srt_stream_create(srt_context_device(context), 0, "compute", &stream));

@@ -12,6 +12,10 @@ slowest rank: of all, and of PyTorch also without starting Python and its import
 compared with in full.
 
     python3 bench/peer_startup.py [--build DIR] [--ranks 4] [--rounds 5]
+    python3 bench/peer_startup.py --barrier [--build DIR] [--ranks 64] [--rounds 5]
+
+With --barrier there is no model: from the start of the launcher to the end of a first barrier, ours under
+shardrun and under mpirun, a program of MPI under mpirun, and torchrun with gloo.
 
 Exit status 77 with the reason where PyTorch or the programs are missing.
 """
@@ -19,10 +23,12 @@ import argparse
 import json
 import os
 import re
+import shutil
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 LAYERS, WIDTH, CONTEXT, VOCAB = 12, 768, 1024, 50257
@@ -67,6 +73,15 @@ def reset(nn, model, init):
         nn.init.normal_(module.weight, 0.0, 0.02)
         if getattr(module, "bias", None) is not None:
             nn.init.zeros_(module.bias)
+
+
+def barrier_worker():
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    dist.barrier()
+    print(json.dumps({"ready": time.monotonic()}), flush=True)
+    dist.destroy_process_group()
 
 
 def worker(args):
@@ -158,24 +173,99 @@ def compare(args, init):
     return torch[0]["version"], ours[0]["version"]
 
 
+# ---- without a model -----------------------------------------------------------------------
+
+MPI_PROGRAM = """
+#include <mpi.h>
+#include <stdio.h>
+#include <time.h>
+int main(void)
+{
+    struct timespec t;
+    MPI_Init(NULL, NULL);
+    MPI_Barrier(MPI_COMM_WORLD);
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    printf("{\\"ready\\": %.6f}\\n", (double)t.tv_sec + t.tv_nsec * 1e-9);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+def barrier_commands(args, folder):
+    program = os.path.join(args.build, "bench", "bench_startup")
+    linked = os.path.join(args.build, "bench", ".libs", "bench_startup")  # not libtool's script
+    ours = [linked if os.path.exists(linked) else program, "barrier"]
+    mpi = os.path.join(folder, "mpi_barrier")
+    mpirun = ["mpirun", "--oversubscribe", "-n", str(args.ranks)]
+    commands = {"shardrun": [os.path.join(args.build, "shardrun"), "-n", str(args.ranks)] + ours}
+    if shutil.which("mpicc") and shutil.which("mpirun"):
+        subprocess.run(["mpicc", "-O2", "-x", "c", "-", "-o", mpi], input=MPI_PROGRAM, text=True, check=True)
+        commands["ours, mpirun"] = mpirun + ours
+        commands["MPI, mpirun"] = mpirun + [mpi]
+    if has_torch("import torch.distributed.run"):
+        commands["torchrun, gloo"] = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
+                                      str(args.ranks), os.path.abspath(__file__), "--worker", "--barrier"]
+    return commands
+
+
+def run_barrier(args, command):
+    env = dict(os.environ, SHARDRT_THREADS="1", OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", LD_LIBRARY_PATH=os.path.join(os.path.abspath(args.build), ".libs"))
+    start = time.monotonic()
+    run = subprocess.run(command, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    ready = [json.loads(line)["ready"] for line in re.findall(r"\{.*?\}", run.stdout)]
+    if run.returncode or len(ready) != args.ranks:
+        sys.exit(f"peer_startup: {command} failed: {run.stderr}")
+    return max(ready) - start
+
+
+def compare_barriers(args):
+    with tempfile.TemporaryDirectory() as folder:
+        commands = barrier_commands(args, folder)
+        times = {name: [] for name in commands}
+        for _ in range(args.rounds):
+            for name, command in commands.items():
+                times[name].append(run_barrier(args, command))
+    if len(commands) == 1:
+        skip("neither MPI (mpicc, mpirun) nor PyTorch")
+    mine = statistics.median(times["shardrun"])
+    print(f"{args.ranks} ranks, seconds from the launch to the end of the first barrier, {args.rounds} rounds")
+    print(f"{'':16} {'median':>8} {'fastest':>8} {'slowest':>8} {'shardrun/this':>14}")
+    for name, all_of_it in times.items():
+        median = statistics.median(all_of_it)
+        print(f"{name:16} {median:8.3f} {min(all_of_it):8.3f} {max(all_of_it):8.3f} {mine / median:14.2f}")
+
+
+def has_torch(probe):
+    return subprocess.run([sys.executable, "-c", probe], stderr=subprocess.DEVNULL).returncode == 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default=".", help="folder of shardrun and bench/bench_startup")
-    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--ranks", type=int, help="4; 64 with --barrier")
     parser.add_argument("--rounds", type=int, default=5, help="starts of each side, alternating")
     parser.add_argument("--init", default="normal,default", help="normal_(0, 0.02); PyTorch's default")
+    parser.add_argument("--barrier", action="store_true", help="no model: until a first barrier")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    args.ranks = args.ranks or (64 if args.barrier else 4)
+    if args.worker and args.barrier:
+        barrier_worker()
+        return
     if args.worker:
         worker(args)
         return
-    probe = "from torch.distributed.fsdp import fully_shard"
-    if subprocess.run([sys.executable, "-c", probe], stderr=subprocess.DEVNULL).returncode:
+    if not args.barrier and not has_torch("from torch.distributed.fsdp import fully_shard"):
         skip("no PyTorch with fully_shard")
     for program in ("shardrun", "bench/bench_startup"):
         if not os.access(os.path.join(args.build, program), os.X_OK):
             skip(f"{program} is not in {args.build} (--build, make {program})")
+    if args.barrier:
+        compare_barriers(args)
+        return
     print(f"{args.ranks} ranks x 1 thread, gpt2-124m, vocabulary {VOCAB}, seconds, medians of {args.rounds}")
     print(f"{'init':8} {'ours':>7} {'torch after imports':>20} {'ours/torch':>11} {'torch, all':>10} {'ours/torch':>11}")
     for init in args.init.split(","):

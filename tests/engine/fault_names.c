@@ -59,6 +59,7 @@ bool fault_has_not_joined(const trial_t *t, const fault_record_t *records, int r
 	}
 	return (is_missing(text, t->victim) && strstr(text, "did not join") != NULL) ||
 	       (is_apart && strstr(text, "no connection to rank 0") != NULL) ||
+	       has(text, "rank %d, the first of its node, left before", t->victim) ||
 	       has(text, "server of its node, process %d,", records[t->victim].pid);
 }
 
@@ -71,6 +72,25 @@ static bool names_node(const trial_t *t, const fault_record_t *records, int r)
 		if (victim->host != records[r].host && records[near].host == victim->host &&
 		    (is_missing(records[r].error, near) ||
 		     has(records[r].error, "rank %d, or a rank that it waits for, did not", near)))
+			return true;
+	}
+	return false;
+}
+
+static bool names_leaver(const char *text, int rank)
+{
+	return has(text, "rank %d left", rank) || has(text, "rank %d destroyed", rank) ||
+	       has(text, "rank %d exited", rank) || has(text, "rank %d aborted", rank);
+}
+
+/* The other host may hear of a rank that ended because of the victim first: a relay tells of deaths
+ * before goodbyes. */
+static bool names_follower(const trial_t *t, const fault_record_t *records, int r)
+{
+	for (int near = 0; near < t->size; near++) {
+		if (records[near].host != records[r].host &&
+		    has(records[r].error, "rank %d is gone", near) &&
+		    names_leaver(records[near].error, t->victim))
 			return true;
 	}
 	return false;
@@ -93,8 +113,7 @@ static bool names_rank(const trial_t *t, const fault_record_t *records, int r)
 	case FAULT_COMM_ABORT:
 		return has(text, "rank %d aborted communicator", rank);
 	case FAULT_LEAVE:
-		return has(text, "rank %d left", rank) || has(text, "rank %d destroyed", rank) ||
-		       has(text, "rank %d exited", rank) || has(text, "rank %d aborted", rank);
+		return names_leaver(text, rank) || names_follower(t, records, r);
 	default:
 		return has(text, "rank %d is gone", rank) ||
 		       has(text, "rank %d, which carried its messages, is gone", rank) ||

@@ -145,17 +145,18 @@ static srt_status_t alloc_starts(srt_coll_t *coll)
 	/* Two for each round, and two more for each phase. */
 	coll->nhost_steps = 2 * coll->nrounds + 2 * SRT_MAX_PHASES;
 	nstarts = MAX_HOST_STEPS / coll->nhost_steps;
-	coll->nstarts = nstarts > SRT_COLL_NSTARTS    ? SRT_COLL_NSTARTS :
-			nstarts < SRT_COLL_MIN_STARTS ? SRT_COLL_MIN_STARTS :
-							nstarts;
+	nstarts = nstarts > SRT_COLL_NSTARTS    ? SRT_COLL_NSTARTS :
+		  nstarts < SRT_COLL_MIN_STARTS ? SRT_COLL_MIN_STARTS :
+						  nstarts;
 	/* A power of two: `epoch % nstarts` goes on when the epoch wraps. */
-	while ((coll->nstarts & (coll->nstarts - 1)) != 0)
-		coll->nstarts &= coll->nstarts - 1;
-	coll->starts = srt_calloc(coll->nstarts, sizeof(*coll->starts), "a collective");
-	coll->host_steps = srt_calloc((size_t)coll->nstarts * coll->nhost_steps,
+	while ((nstarts & (nstarts - 1)) != 0)
+		nstarts &= nstarts - 1;
+	coll->starts = srt_calloc(nstarts, sizeof(*coll->starts), "a collective");
+	coll->host_steps = srt_calloc((size_t)nstarts * coll->nhost_steps,
 				      sizeof(*coll->host_steps), "a collective");
 	if (coll->starts == NULL || coll->host_steps == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
+	coll->nstarts = nstarts;
 	for (uint32_t i = 0; i < coll->nstarts; i++) {
 		coll->starts[i].coll = coll;
 		coll->starts[i].host_steps = coll->host_steps + (size_t)i * coll->nhost_steps;

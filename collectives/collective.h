@@ -168,6 +168,9 @@ struct srt_transport {
 	bool (*logged)(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
 	/* srt_start_order_compare() after receiving what other ranks tell of their starts. */
 	bool (*compare)(srt_comm_t *comm, uint32_t start);
+	/* Tells the ranks of `to`, a part of its hierarchy, in which start of the communicator this
+	 * rank waits. Only with `compare`. */
+	void (*tell)(const srt_coll_start_t *start, const srt_comm_t *to);
 	/* Two ranks started different collectives under the number `start`. Whether this rank
 	 * reports it: all ranks must report the same two. */
 	bool (*may_report)(srt_comm_t *comm, uint32_t start, int one, int other);
@@ -234,6 +237,9 @@ struct srt_coll {
 	srt_ucx_slots_t *ucx_slots; /* ucx: of its rounds, or NULL */
 	srt_coll_t **stages;        /* [nstages] hierarchical, or NULL */
 	uint32_t nstages, npieces;  /* npieces: of its sum; 0 = it does not sum */
+	/* Hierarchical: the last stage of a sum stores the result. Else it stores floats, which are
+	 * then rounded. */
+	bool sums_to_result;
 	srt_shm_memory_t *memory;
 	srt_shm_flag_t *flags; /* [size][SRT_SHM_NFLAGS]; NULL for a single rank, and with ucx */
 	uint32_t phase_begin[SRT_MAX_PHASES + 1]; /* rounds; [nphases] = all of a start */

@@ -9,8 +9,6 @@
 
 #include "collectives/collective.h"
 
-#define WORLD_ID UINT64_C(0x776f726c64)
-
 int srt_comm_rank(const srt_comm_t *comm)
 {
 	return comm != NULL ? comm->rank : -1;
@@ -35,7 +33,7 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 	comm->id = id;
 	comm->rank = rank;
 	comm->size = size;
-	comm->is_world = id == WORLD_ID;
+	comm->is_world = id == SRT_COMM_WORLD_ID;
 	comm->name = srt_strdup(name);
 	comm->world_rank = srt_calloc((size_t)size, sizeof(*comm->world_rank), "a communicator");
 	comm->flight = srt_flight_create();
@@ -68,9 +66,7 @@ static srt_status_t connect_ranks(srt_comm_t *comm)
 	SRT_TRY(srt_comm_choose_transport(comm));
 	if (!comm->transport->spans_nodes)
 		SRT_TRY(srt_shm_create(comm));
-	if (comm->transport->create != NULL)
-		SRT_TRY(comm->transport->create(comm));
-	return comm->is_hierarchical ? srt_hierarchy_create(comm) : SRT_OK;
+	return comm->transport->create != NULL ? comm->transport->create(comm) : SRT_OK;
 }
 
 srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, srt_comm_t *parent,
@@ -93,13 +89,6 @@ srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, 
 	return SRT_OK;
 }
 
-srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *device,
-				   srt_comm_t **out)
-{
-	return srt_comm_connect(bootstrap, device, NULL, WORLD_ID, bootstrap->rank,
-				bootstrap->world_size, NULL, "world", out);
-}
-
 void srt_comm_hold(srt_comm_t *comm)
 {
 	atomic_fetch_add(&comm->nholders, 1);
@@ -109,7 +98,8 @@ void srt_comm_release(srt_comm_t *comm)
 {
 	if (atomic_fetch_sub(&comm->nholders, 1) > 1)
 		return;
-	srt_hierarchy_destroy(comm->hierarchy);
+	if (comm->hierarchy != NULL)
+		comm->hierarchy->destroy(comm->hierarchy);
 	if (comm->transport->destroy != NULL)
 		comm->transport->destroy(comm);
 	srt_comm_delist(comm);
@@ -141,8 +131,10 @@ void srt_comm_close(srt_comm_t *comm, const char *what)
 void srt_bootstrap_close_comms(srt_bootstrap_t *b)
 {
 	/* The thread that destroys the context owns its communicators: the list does not change. */
-	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next)
-		srt_comm_close(comm, "the context");
+	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
+		if (comm->parent == NULL) /* parts are closed with their parent */
+			srt_comm_close(comm, "the context");
+	}
 }
 
 void srt_comm_destroy(srt_comm_t *comm)

@@ -42,6 +42,7 @@ typedef struct srt_flight srt_flight_t; /* collectives/flight.h */
 
 typedef struct srt_nccl srt_nccl_t;           /* collectives/transports/nccl/nccl.h */
 typedef struct srt_transport srt_transport_t; /* collectives/collective.h */
+typedef struct srt_hierarchy srt_hierarchy_t; /* collectives/transports/hierarchy/hierarchy.h */
 
 struct srt_comm {
 	srt_comm_t *next; /* in bootstrap->comms */
@@ -71,14 +72,14 @@ struct srt_comm {
 	uint32_t nbounce;        /* bounce buffers created so far */
 	srt_flight_t *flight;    /* the last calls and the waits */
 	bool is_world;
-	bool may_stage;           /* nccl: staged if NCCL does not work */
-	bool fast;                /* nccl: NCCL may sum, as all ranks' numerics mode is fast */
-	size_t driver_overhead;   /* nccl: bytes of device memory that NCCL may allocate later */
-	srt_nccl_t *nccl;         /* nccl; else NULL */
-	struct srt_ucx_comm *ucx; /* ucx; else NULL */
-	bool is_hierarchical;     /* ucx: collectives may run in stages */
-	struct srt_hierarchy *hierarchy; /* of these; else NULL */
-	srt_comm_t *parent;              /* it is part of this one's hierarchy; or NULL */
+	bool may_stage;             /* nccl: staged if NCCL does not work */
+	bool fast;                  /* nccl: NCCL may sum, as all ranks' numerics mode is fast */
+	size_t driver_overhead;     /* nccl: bytes of device memory that NCCL may allocate later */
+	srt_nccl_t *nccl;           /* nccl; else NULL */
+	struct srt_ucx_comm *ucx;   /* ucx; else NULL */
+	bool may_stage_nodes;       /* ucx: collectives may run in stages (hierarchy) */
+	srt_hierarchy_t *hierarchy; /* of these; else NULL */
+	srt_comm_t *parent;         /* it is part of this one's hierarchy; or NULL */
 };
 
 static inline bool srt_comm_poisoned(const srt_comm_t *comm)
@@ -101,6 +102,8 @@ static inline int srt_comm_world_rank(const srt_comm_t *comm, int rank)
 }
 
 /* ---- comm.c ---------------------------------------------------------------------------- */
+
+#define SRT_COMM_WORLD_ID UINT64_C(0x776f726c64)
 
 /* Collective over its ranks: creates a communicator, chooses its transport and connects its shared
  * memory. parent: of whose hierarchy it becomes a part, or NULL. id: the same on all its ranks,
@@ -217,9 +220,10 @@ typedef struct srt_coll_memory {
 
 /* The collectives of a communicator, as far as their memory depends on them. */
 typedef struct srt_coll_uses {
-	bool copies;  /* some copy: gathers, broadcasts, messages */
-	bool sums;    /* some sum, on whichever rank */
-	size_t nsums; /* that sum bytes which this rank owns */
+	bool copies;      /* some copy: gathers, broadcasts, messages */
+	bool sums;        /* some sum, on whichever rank */
+	size_t nsums;     /* that sum bytes which this rank owns */
+	bool all_reduces; /* sums are all-reduces */
 	/* The communicator is a group of ranks of the one that is given, or is one already. */
 	bool is_split;
 } srt_coll_uses_t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators of some ranks of another one: one group (srt_comm_create_group), or a group for
+ * The world, and communicators of some ranks of another one: one group (srt_comm_create_group), or a group for
  * each colour at once (srt_comm_split). Collective over the parent; all its ranks compute the same
  * result from the same table, so an error in it is the same error on all ranks.
  */
@@ -8,7 +8,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/comm.h"
+#include "collectives/collective.h"
+
+/* srt_comm_connect() of a communicator that a program uses. */
+static srt_status_t connect(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id, int rank,
+			    int size, const int *world_ranks, const char *name, srt_comm_t **out)
+{
+	srt_comm_t *comm;
+	srt_status_t status;
+
+	SRT_TRY(srt_comm_connect(bootstrap, device, NULL, id, rank, size, world_ranks, name,
+				 &comm));
+	status = srt_hierarchy_create(comm);
+	if (status != SRT_OK) {
+		srt_comm_destroy(comm);
+		return status;
+	}
+	*out = comm;
+	return SRT_OK;
+}
+
+srt_status_t srt_comm_create_world(srt_bootstrap_t *bootstrap, srt_device_t *device,
+				   srt_comm_t **out)
+{
+	return connect(bootstrap, device, SRT_COMM_WORLD_ID, bootstrap->rank, bootstrap->world_size,
+		       NULL, "world", out);
+}
 
 /* A rank's description of the group that it creates. */
 typedef struct group_record {
@@ -85,8 +110,8 @@ static srt_status_t join_group(srt_comm_t *parent, const int *ranks, int n, int 
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int i = 0; i < n; i++)
 		world[i] = parent->world_rank[ranks[i]];
-	status = srt_comm_connect(parent->bootstrap, parent->device, NULL,
-				  id & ~SRT_CONTROL_TAG_RANK, rank, n, world, name, out);
+	status = connect(parent->bootstrap, parent->device, id & ~SRT_CONTROL_TAG_RANK, rank, n,
+			 world, name, out);
 	free(world);
 	return status;
 }

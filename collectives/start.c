@@ -90,7 +90,7 @@ static srt_status_t announce_start(const srt_coll_start_t *start)
 {
 	srt_comm_t *comm = start->coll->comm;
 
-	if (comm->size == 1)
+	if (comm->size == 1 || start->whole != NULL) /* the whole has been announced */
 		return SRT_OK;
 	if (comm->transport->announce != NULL)
 		return comm->transport->announce(start);

@@ -240,8 +240,7 @@ static srt_status_t choose_ucx(srt_comm_t *comm, const capabilities_t *all)
 	SRT_TRY(check_ucx(comm, all));
 	comm->transport = &srt_transport_ucx;
 	/* SHARDRT_COLLECTIVES=ucx: all messages by UCX. */
-	comm->is_hierarchical =
-		find_preference(comm, all, 1u << PREFER_UCX) < 0 && srt_hierarchy_fits(comm);
+	comm->may_stage_nodes = find_preference(comm, all, 1u << PREFER_UCX) < 0;
 	return check_slots(comm, all);
 }
 
@@ -356,8 +355,10 @@ const srt_transport_t *srt_coll_transport(const srt_comm_t *comm,
 	/* A collective that moves no bytes between ranks needs only flags, if there are any. */
 	if (comm->size == 1 || (!algorithm->has_buffers && !comm->transport->spans_nodes))
 		return &srt_transport_zero_copy;
-	return srt_hierarchy_serves(comm, algorithm) ? &srt_transport_hierarchical :
-						       comm->transport;
+	if (comm->hierarchy != NULL && algorithm->has_buffers && !algorithm->has_pairs &&
+	    (!algorithm->reduces || comm->hierarchy->sums))
+		return comm->hierarchy->transport;
+	return comm->transport;
 }
 
 bool srt_comm_zero_copy(const srt_comm_t *comm)
@@ -398,5 +399,5 @@ void srt_coll_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *us
 	if (nranks > 1 && transport->plan != NULL)
 		transport->plan(comm, nranks, &of_ranks, memory);
 	if (hierarchy != NULL)
-		srt_hierarchy_plan(hierarchy, uses, memory);
+		hierarchy->transport->plan(comm, nranks, uses, memory);
 }

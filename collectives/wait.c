@@ -10,7 +10,12 @@ void srt_wait_begin(srt_wait_checks_t *checks, const srt_coll_start_t *start,
 		    srt_wait_late_fn *late, const void *arg, const char *verb)
 {
 	*checks = (srt_wait_checks_t){
-		.start = start, .late = late, .arg = arg, .verb = verb, .since = srt_awake_s()
+		.start = start,
+		.late = late,
+		.arg = arg,
+		.verb = verb,
+		.since = srt_awake_s(),
+		.tell_at_s = SRT_WAIT_TELL_S,
 	};
 	snprintf(checks->what, sizeof(checks->what), "%s of \"%s\"", start->coll->algorithm->name,
 		 start->coll->name);
@@ -63,8 +68,12 @@ srt_status_t srt_wait_check(srt_wait_checks_t *checks, double *slice_s)
 
 	if (srt_comm_poisoned(comm))
 		return srt_wait_fail(start, checks->since);
-	(void)srt_start_order_differs(start);
 	waited_s = srt_awake_s() - checks->since;
+	if (start->whole != NULL && waited_s >= checks->tell_at_s) {
+		checks->tell_at_s = waited_s + SRT_WAIT_TELL_AGAIN_S;
+		comm->parent->transport->tell(start->whole, comm);
+	}
+	(void)srt_start_order_differs(start->whole != NULL ? start->whole : start);
 	if (checks->closing_since == 0 && atomic_load(&start->coll->is_closing))
 		checks->closing_since = srt_awake_s();
 	if (checks->closing_since > 0 &&

@@ -137,8 +137,8 @@ static srt_status_t gather_parts(srt_param_t *param, level_t level, srt_view_t l
 	status = srt_buffer_create(engine->device, srt_comm_mem_kind(comm), nbytes, param->name,
 				   &part);
 	if (status == SRT_OK)
-		status = srt_buffer_create(engine->device, SRT_MEM_DEVICE, full_nbytes, param->name,
-					   &full);
+		status = srt_buffer_create(engine->device, srt_comm_gathered_kind(comm),
+					   full_nbytes, param->name, &full);
 	status = srt_comm_status_consensus(engine->comm, doing, status);
 	if (status != SRT_OK)
 		goto free_buffers;

@@ -59,7 +59,7 @@ static void count_collectives(const srt_engine_t *engine, int rank, int world,
 	const bool hybrid = srt_roles_hybrid(engine, world);
 	const bool sums = engine->ntrainable > 0;
 
-	uses[ALL_RANKS] = (srt_coll_uses_t){ true, sums, sums, false };
+	uses[ALL_RANKS] = (srt_coll_uses_t){ .copies = true, .sums = sums, .nsums = sums };
 	for (int c = SHARDS; c < NCOMMS; c++)
 		uses[c] = (srt_coll_uses_t){ .copies = c != REPLICAS || gradients == REPLICAS,
 					     .is_split = c >= COPY };
@@ -70,6 +70,7 @@ static void count_collectives(const srt_engine_t *engine, int rank, int world,
 		uses[gradients].nsums += adds_gradients(engine, unit, rank, world);
 		if (hybrid) {
 			uses[REPLICAS].sums |= unit->trainable_nelem > 0;
+			uses[REPLICAS].all_reduces = true;
 			uses[REPLICAS].nsums += adds_shards(engine, unit, rank, world);
 		}
 	}

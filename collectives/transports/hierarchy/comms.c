@@ -18,11 +18,12 @@ static int count_near(const srt_comm_t *comm, int rank, int end)
 	return n;
 }
 
-bool srt_hierarchy_fits(const srt_comm_t *comm)
+/* Whether the ranks are on several nodes, with the same number of ranks, above 1, on each. */
+static bool fits(const srt_comm_t *comm)
 {
 	int nlocal;
 
-	if (!srt_comm_spans_nodes(comm))
+	if (!comm->may_stage_nodes)
 		return false;
 	nlocal = count_near(comm, 0, comm->size);
 	for (int r = 0; r < comm->size; r++) {
@@ -52,6 +53,14 @@ static void fill_members(const srt_comm_t *comm, srt_hierarchy_t *h)
 	h->nnodes = nnodes;
 }
 
+static void destroy_hierarchy(srt_hierarchy_t *h)
+{
+	srt_comm_destroy(h->across);
+	srt_comm_destroy(h->local);
+	free(h->member);
+	free(h);
+}
+
 static srt_status_t alloc_hierarchy(srt_comm_t *comm)
 {
 	srt_hierarchy_t *h = srt_calloc(1, sizeof(*h), "a communicator");
@@ -59,6 +68,8 @@ static srt_status_t alloc_hierarchy(srt_comm_t *comm)
 	if (h == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	comm->hierarchy = h;
+	h->transport = &srt_transport_hierarchical;
+	h->destroy = destroy_hierarchy;
 	h->nlocal = count_near(comm, 0, comm->size);
 	h->member = srt_calloc((size_t)comm->size, sizeof(*h->member), "a communicator");
 	if (h->member == NULL)
@@ -72,6 +83,8 @@ static srt_status_t connect(srt_comm_t *comm, const char *what, int first, int s
 			    srt_comm_t **out)
 {
 	const srt_hierarchy_t *h = comm->hierarchy;
+	/* Groups have ids of 32-bit numbers (collectives/groups.c). */
+	const uint64_t id = srt_mix64(comm->id, UINT64_C(1) << 32 | (uint64_t)step);
 	int *world = srt_comm_calloc(comm, (size_t)n, sizeof(*world), "a group");
 	int rank = 0;
 	char name[96];
@@ -88,9 +101,8 @@ static srt_status_t connect(srt_comm_t *comm, const char *what, int first, int s
 	}
 	snprintf(name, sizeof(name), "%.64s %s", comm->name, what);
 	status = srt_comm_connect(comm->bootstrap, comm->device, comm,
-				  srt_mix64(srt_mix64(comm->id, (uint64_t)step), (uint64_t)first) &
-					  ~SRT_CONTROL_TAG_RANK,
-				  rank, n, world, name, out);
+				  srt_mix64(id, (uint64_t)first) & ~SRT_CONTROL_TAG_RANK, rank, n,
+				  world, name, out);
 	free(world);
 	return status;
 }
@@ -101,6 +113,8 @@ srt_status_t srt_hierarchy_create(srt_comm_t *comm)
 	srt_hierarchy_t *h;
 	int at = 0;
 
+	if (!fits(comm))
+		return SRT_OK;
 	SRT_TRY(srt_comm_status_consensus(comm, what, alloc_hierarchy(comm)));
 	h = comm->hierarchy;
 	while (h->member[at] != comm->rank)
@@ -115,22 +129,6 @@ srt_status_t srt_hierarchy_create(srt_comm_t *comm)
 		"communicator \"%s\": hierarchical collectives on %d nodes of %d ranks, %s on a node",
 		comm->name, h->nnodes, h->nlocal, h->local->transport->name);
 	return SRT_OK;
-}
-
-void srt_hierarchy_destroy(srt_hierarchy_t *h)
-{
-	if (h == NULL)
-		return;
-	srt_comm_destroy(h->across);
-	srt_comm_destroy(h->local);
-	free(h->member);
-	free(h);
-}
-
-bool srt_hierarchy_serves(const srt_comm_t *comm, const srt_coll_algorithm_t *algorithm)
-{
-	return comm->hierarchy != NULL && algorithm->has_buffers && !algorithm->has_pairs &&
-	       (!algorithm->reduces || comm->hierarchy->sums);
 }
 
 /* ---- memory of sums ------------------------------------------------------------------------- */
@@ -151,16 +149,21 @@ static size_t scratch_nbytes(const srt_hierarchy_t *h)
 	return local > across ? local : across;
 }
 
-void srt_hierarchy_plan(const srt_hierarchy_t *h, const srt_coll_uses_t *uses,
+void srt_hierarchy_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
 			srt_coll_memory_t *memory)
 {
-	const srt_coll_uses_t of_stages = { .copies = uses->copies, .sums = uses->sums && h->sums };
-	const srt_comm_t *const comms[] = { h->local, h->across };
+	const srt_hierarchy_t *h = comm->hierarchy;
+	const srt_comm_t *const parts[] = { h->local, h->across };
+	const srt_coll_uses_t of_stages = {
+		.copies = uses->copies || (uses->all_reduces && h->sums),
+		.sums = uses->sums && h->sums,
+	};
 
-	for (size_t c = 0; c < SRT_ARRAY_LEN(comms); c++) {
+	(void)nranks;
+	for (size_t c = 0; c < SRT_ARRAY_LEN(parts); c++) {
 		srt_coll_memory_t one;
 
-		srt_coll_plan(comms[c], comms[c]->size, &of_stages, &one);
+		srt_coll_plan(parts[c], parts[c]->size, &of_stages, &one);
 		memory->scratch += one.scratch;
 		memory->mapped += one.mapped;
 		memory->maps_sources |= one.maps_sources;

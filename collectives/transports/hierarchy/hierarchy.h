@@ -26,37 +26,33 @@
 
 #include "collectives/comm.h"
 
-struct srt_coll_algorithm;
-
 /* Of a communicator. */
-typedef struct srt_hierarchy {
+struct srt_hierarchy {
 	srt_comm_t *local, *across;
 	int *member; /* [nnodes][nlocal] ranks of the communicator, by node and place */
 	int nnodes, nlocal;
 	bool sums; /* the ranks of each node are an aligned block of 2^k */
+	/* Set here, so that what it is built on need not refer to it: the transport of collectives
+	 * that run in stages. */
+	const srt_transport_t *transport;
+	void (*destroy)(srt_hierarchy_t *hierarchy);
 	/* Of the collectives that sum; NULL = there are none. */
 	int nusers;
 	srt_buffer_t *partial; /* sums of the node's ranks */
 	srt_buffer_t *scratch; /* of stages: partial sums of more than 8 ranks; or NULL */
 	srt_event_t *done;     /* the last start has used both */
-} srt_hierarchy_t;
+};
 
-/* Whether the communicator's ranks are on several nodes as the transport needs them. Local, the
- * same on all ranks. */
-bool srt_hierarchy_fits(const srt_comm_t *comm);
-/* Collective: creates comm->hierarchy, which is destroyed with the communicator. */
+/* Collective: creates comm->hierarchy, which is destroyed with the communicator, if its ranks are
+ * on several nodes as the transport needs them and all of them allow it. */
 srt_status_t srt_hierarchy_create(srt_comm_t *comm);
-/* NULL is allowed. */
-void srt_hierarchy_destroy(srt_hierarchy_t *hierarchy);
-/* Whether the communicator runs the collectives of an algorithm in stages. */
-bool srt_hierarchy_serves(const srt_comm_t *comm, const struct srt_coll_algorithm *algorithm);
-/* srt_coll_plan() for the stages. */
-void srt_hierarchy_plan(const srt_hierarchy_t *hierarchy, const srt_coll_uses_t *uses,
-			srt_coll_memory_t *memory);
 /* The memory of sums: for a collective that sums, until the matching release. */
 srt_status_t srt_hierarchy_acquire_sums(srt_comm_t *comm);
 void srt_hierarchy_release_sums(srt_hierarchy_t *hierarchy);
 /* Bytes of srt_hierarchy.partial: SHARDRT_STAGING_BYTES, or the least that the nodes need. */
 size_t srt_hierarchy_partial_nbytes(const srt_hierarchy_t *hierarchy);
+/* Slot of srt_transport_t. */
+void srt_hierarchy_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
+			srt_coll_memory_t *memory);
 
 #endif

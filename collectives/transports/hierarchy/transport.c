@@ -10,6 +10,9 @@
 
 #include "collectives/collective.h"
 
+/* Most pieces of a sum: a sum of more is flat. */
+#define MAX_PIECES 1024
+
 /* Where a stage's bytes are. */
 typedef enum place {
 	IN_FULL,
@@ -152,13 +155,6 @@ static srt_status_t create_stage(const srt_coll_t *coll, const stage_t *stage, s
 
 /* ---- the stages of a collective ------------------------------------------------------------- */
 
-/* Whether the sum over all nodes is stored at once: else it is a float, and rounded after it. */
-static bool sums_to_result(const srt_coll_t *coll)
-{
-	return coll->dtype == SRT_F32 ||
-	       (coll->kind == SRT_COLL_REDUCE_SCATTER && coll->shard.dtype == SRT_F32);
-}
-
 static stage_t sum_stage(const srt_coll_t *coll, uint32_t piece, bool is_local)
 {
 	const srt_hierarchy_t *h = coll->comm->hierarchy;
@@ -176,7 +172,7 @@ static stage_t sum_stage(const srt_coll_t *coll, uint32_t piece, bool is_local)
 		.end = (piece + 1) * piece_nelem(h),
 	};
 
-	if (!is_local && sums_to_result(coll)) {
+	if (!is_local && coll->sums_to_result) {
 		stage.desc.shard = in_full ? coll->full : coll->shard;
 		stage.shard = in_full ? IN_FULL : IN_SHARD;
 	}
@@ -240,17 +236,22 @@ static srt_status_t create_stages(srt_coll_t *coll, bool is_local)
 	return create_stage(coll, &stage, &coll->stages[2 * coll->npieces + is_local]);
 }
 
-/* Allocates the table of stages, and the memory of sums. */
-static srt_status_t alloc_stages(srt_coll_t *coll)
+static size_t count_pieces(const srt_coll_t *coll)
 {
-	const srt_hierarchy_t *h = coll->comm->hierarchy;
 	size_t most = 0;
 
+	if (!coll->algorithm->reduces)
+		return 0;
 	for (int r = 0; r < coll->comm->size; r++)
 		most = coll->owner[r].nbytes > most ? coll->owner[r].nbytes : most;
 	most /= coll->elem_nbytes;
-	if (coll->algorithm->reduces)
-		coll->npieces = (uint32_t)(most > 0 ? (most - 1) / piece_nelem(h) + 1 : 1);
+	return most > 0 ? (most - 1) / piece_nelem(coll->comm->hierarchy) + 1 : 1;
+}
+
+/* Allocates the table of stages, and the memory of sums. */
+static srt_status_t alloc_stages(srt_coll_t *coll)
+{
+	coll->npieces = (uint32_t)count_pieces(coll);
 	if (coll->npieces > 0)
 		SRT_TRY(srt_hierarchy_acquire_sums(coll->comm));
 	coll->nstages = 2 * (coll->npieces + copies(coll));
@@ -258,13 +259,41 @@ static srt_status_t alloc_stages(srt_coll_t *coll)
 	return coll->stages != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
-/* Whether the other ranks of the node can read full, as they do in all local stages. */
+/* What a rank tells the others of its description. */
+enum {
+	READABLE = 1,    /* the other ranks of the node can read full, as all local stages do */
+	HAS_SHARD = 2,   /* of a reduce-scatter */
+	FLOAT_SHARD = 4, /* and it is of floats */
+};
+
 static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *desc)
 {
 	const srt_buffer_t *full = desc->full.buffer;
+	uint64_t info = 0;
 
-	return full == NULL || full->nbytes == 0 || !srt_comm_zero_copy(comm->hierarchy->local) ||
-	       (full->kind == SRT_MEM_PEER && !full->imported);
+	if (full == NULL || full->nbytes == 0 || !srt_comm_zero_copy(comm->hierarchy->local) ||
+	    (full->kind == SRT_MEM_PEER && !full->imported))
+		info |= READABLE;
+	if (desc->kind == SRT_COLL_REDUCE_SCATTER && desc->shard.buffer != NULL)
+		info |= desc->shard.dtype == SRT_F32 ? HAS_SHARD | FLOAT_SHARD : HAS_SHARD;
+	return info;
+}
+
+/* Whether the ranks can run it in stages: their shards, of ranks that have one, are of one dtype,
+ * as the dtype decides what the stages are. Sets coll->sums_to_result. */
+static bool can_stage(srt_coll_t *coll, const uint64_t *peer_info)
+{
+	uint64_t first = 0;
+
+	for (int r = 0; r < coll->comm->size; r++) {
+		const uint64_t info = peer_info[r] & (HAS_SHARD | FLOAT_SHARD);
+
+		if ((peer_info[r] & READABLE) == 0 || (first != 0 && info != 0 && info != first))
+			return false;
+		first = first != 0 ? first : info;
+	}
+	coll->sums_to_result = coll->dtype == SRT_F32 || (first & FLOAT_SHARD) != 0;
+	return count_pieces(coll) <= MAX_PIECES;
 }
 
 static srt_status_t connect_stages(srt_coll_t *coll, const char *what, const uint64_t *peer_info)
@@ -272,9 +301,7 @@ static srt_status_t connect_stages(srt_coll_t *coll, const char *what, const uin
 	srt_comm_t *comm = coll->comm;
 	srt_status_t status;
 
-	for (int r = 0; r < comm->size; r++) {
-		if (peer_info[r] != 0)
-			continue;
+	if (!can_stage(coll, peer_info)) {
 		coll->transport = comm->transport;
 		return coll->transport->connect(coll, what, peer_info);
 	}
@@ -337,7 +364,7 @@ static srt_status_t start_sums(srt_coll_start_t *start, const srt_coll_epilogue_
 	SRT_TRY(srt_stream_wait_event(stream, done));
 	for (uint32_t p = 0; p < coll->npieces; p++) {
 		srt_coll_t *across = coll->stages[2 * p + 1];
-		const bool is_result = sums_to_result(coll);
+		const bool is_result = coll->sums_to_result;
 
 		SRT_TRY(srt_coll_start_stage(start, coll->stages[2 * p], &first, stream));
 		SRT_TRY(srt_coll_start_stage(start, across, is_result ? &last : NULL, stream));
@@ -392,6 +419,7 @@ static size_t get_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 const srt_transport_t srt_transport_hierarchical = {
 	.name = "hierarchical",
 	.spans_nodes = true,
+	.plan = srt_hierarchy_plan,
 	.connect_info = get_connect_info,
 	.connect = connect_stages,
 	.disconnect = disconnect_stages,

@@ -21,9 +21,6 @@
 #define THREAD_SLICE_S 0.01
 /* Other threads need the mutex while the worker cannot be armed. */
 #define BUSY_US 20
-/* When a wait first tells the late ranks what it waits in, and how often again. */
-#define TELL_S 0.05
-#define TELL_AGAIN_S 1.0
 
 /* A wait of srt_ucx_wait(). */
 typedef struct message_wait {
@@ -296,7 +293,7 @@ static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 {
 	const double recorded_since = srt_now_s();
 	srt_ucx_worker_t *worker = srt_ucx_worker_of(w->start->coll);
-	double gone_since = 0, tell_at = srt_awake_s() + TELL_S;
+	double gone_since = 0, tell_at = srt_awake_s() + SRT_WAIT_TELL_S;
 	srt_wait_checks_t checks;
 
 	srt_wait_begin(&checks, w->start, list_late, w,
@@ -314,8 +311,8 @@ static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 		complete = is_complete(w);
 		if (!complete) {
 			*slot = record_wait(w, *slot, recorded_since);
-			if (srt_awake_s() >= tell_at) {
-				tell_at = srt_awake_s() + TELL_AGAIN_S;
+			if (w->start->whole == NULL && srt_awake_s() >= tell_at) {
+				tell_at = srt_awake_s() + SRT_WAIT_TELL_AGAIN_S;
 				srt_ucx_tell(w->start);
 			}
 			sleep_in_wait(worker, slice_s);

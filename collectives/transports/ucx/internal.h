@@ -26,7 +26,7 @@ typedef struct srt_ucx_endpoint {
 	ucs_status_t failure; /* UCX has reported that it is lost, and why */
 } srt_ucx_endpoint_t;
 
-/* What UCX may still write to after a message was given up. */
+/* What UCX may still use after a message was given up. */
 typedef struct srt_ucx_kept {
 	srt_buffer_t *full, *shard; /* or NULL */
 	srt_ucx_slots_t *slots;     /* or NULL */
@@ -37,7 +37,7 @@ typedef struct srt_ucx_op {
 	struct srt_ucx_op *next, *previous;
 	struct srt_ucx_worker *worker;
 	srt_coll_start_t *start; /* NULL: given up, see srt_ucx_give_up() */
-	srt_ucx_kept_t kept;     /* of a receive that was given up */
+	srt_ucx_kept_t kept;     /* of a message that was given up */
 	void *request;           /* UCX's; NULL while it is posted */
 	int peer;                /* in the communicator */
 	bool is_send;
@@ -157,8 +157,8 @@ void srt_ucx_op_post(srt_ucx_op_t *op, bool sync);
 /* Cancels what can be cancelled of a start's messages. */
 void srt_ucx_cancel(srt_coll_start_t *start);
 /* The start no longer waits for its messages. UCX may complete them only when the worker is
- * destroyed: a receive, half of which has come from a rank that then stopped or died. What it
- * writes to is kept until then. */
+ * destroyed: a receive, half of which has come from a rank that then stopped or died. Its buffers
+ * are kept until then; memory of the program (srt_buffer_wrap()) cannot be. */
 void srt_ucx_give_up(srt_coll_start_t *start);
 /* Releases what was kept for messages that were given up; the worker has been destroyed. */
 void srt_ucx_release_kept(srt_ucx_worker_t *worker);
@@ -175,6 +175,7 @@ void srt_ucx_tell(srt_coll_start_t *start);
 /* Slots of srt_transport_t. */
 bool srt_ucx_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
 bool srt_ucx_compare(srt_comm_t *comm, uint32_t start);
+void srt_ucx_tell_part(const srt_coll_start_t *start, const srt_comm_t *to);
 bool srt_ucx_may_report(srt_comm_t *comm, uint32_t start, int one, int other);
 /* The handler of these messages; arg: the worker. */
 ucs_status_t srt_ucx_handle_told(void *arg, const void *header, size_t header_nbytes, void *data,

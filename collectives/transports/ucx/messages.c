@@ -162,15 +162,13 @@ void srt_ucx_give_up(srt_coll_start_t *start)
 
 		srt_coll_t *coll = start->coll;
 
-		if (!op->is_send) {
-			op->kept = (srt_ucx_kept_t){ coll->full.buffer, coll->shard.buffer,
-						     coll->ucx_slots };
-			if (op->kept.full != NULL)
-				srt_buffer_hold(op->kept.full);
-			if (op->kept.shard != NULL)
-				srt_buffer_hold(op->kept.shard);
-			srt_ucx_slots_keep(op->kept.slots);
-		}
+		op->kept =
+			(srt_ucx_kept_t){ coll->full.buffer, coll->shard.buffer, coll->ucx_slots };
+		if (op->kept.full != NULL)
+			srt_buffer_hold(op->kept.full);
+		if (op->kept.shard != NULL)
+			srt_buffer_hold(op->kept.shard);
+		srt_ucx_slots_keep(op->kept.slots);
 		delist(op);
 		op->start = NULL;
 		op->next = op->worker->given_up;

@@ -37,8 +37,8 @@ srt_status_t srt_ucx_announce(const srt_coll_start_t *start)
 	return SRT_OK;
 }
 
-/* Tells `to` what `rank` has started, if that is known here. */
-static void tell(srt_comm_t *comm, int to, int rank, uint32_t start)
+/* Tells the world rank `to` what `rank` has started, if that is known here. */
+static void tell(const srt_comm_t *comm, int to, int rank, uint32_t start)
 {
 	srt_ucx_worker_t *w = comm->ucx->worker;
 	srt_ucx_told_t *told = &w->told[w->ntold++ % w->told_length];
@@ -55,7 +55,7 @@ static void tell(srt_comm_t *comm, int to, int rank, uint32_t start)
 		.start = start,
 	};
 	if (!srt_ucx_logged(comm, rank, start, &told->coll) ||
-	    srt_ucx_endpoint(w, comm->world_rank[to], &ep) != UCS_OK)
+	    srt_ucx_endpoint(w, to, &ep) != UCS_OK)
 		return;
 	request = w->ucx->ucp_am_send_nbx(ep, 0, told, sizeof(*told), NULL, 0, &param);
 	if (UCS_PTR_IS_PTR(request))
@@ -70,9 +70,21 @@ void srt_ucx_tell(srt_coll_start_t *start)
 
 	for (const srt_ucx_op_t *op = start->ucx.ops; op != NULL; op = op->next) {
 		if (!told[op->peer])
-			tell(comm, op->peer, comm->rank, start->number);
+			tell(comm, comm->world_rank[op->peer], comm->rank, start->number);
 		told[op->peer] = true;
 	}
+}
+
+void srt_ucx_tell_part(const srt_coll_start_t *start, const srt_comm_t *to)
+{
+	const srt_comm_t *comm = start->coll->comm;
+
+	srt_ucx_lock(comm->ucx->worker);
+	for (int r = 0; r < to->size; r++) {
+		if (r != to->rank)
+			tell(comm, to->world_rank[r], comm->rank, start->number);
+	}
+	srt_ucx_unlock(comm->ucx->worker);
 }
 
 bool srt_ucx_compare(srt_comm_t *comm, uint32_t start)
@@ -97,8 +109,8 @@ bool srt_ucx_may_report(srt_comm_t *comm, uint32_t start, int one, int other)
 	if (c->differs_since > 0)
 		return srt_awake_s() - c->differs_since > turn * TURN_S;
 	c->differs_since = srt_awake_s();
-	tell(comm, 0, one, start);
-	tell(comm, 0, other, start);
+	tell(comm, comm->world_rank[0], one, start);
+	tell(comm, comm->world_rank[0], other, start);
 	return false;
 }
 

@@ -389,6 +389,7 @@ const srt_transport_t srt_transport_ucx = {
 	.announce = srt_ucx_announce,
 	.logged = srt_ucx_logged,
 	.compare = srt_ucx_compare,
+	.tell = srt_ucx_tell_part,
 	.may_report = srt_ucx_may_report,
 	.start = start_rounds,
 	.wait_readers = srt_host_step_wait_readers,

@@ -5,6 +5,7 @@
  * as good as before. Also: a description that is wrong on one rank only, other groups, other
  * exchanges, another order of starts.
  */
+#include "collectives/collective.h"
 #include "tests/harness/job.h"
 
 #define N 64
@@ -199,14 +200,16 @@ static void check_groups(job_t *job)
 }
 
 /* Any rank that came in time may stand for those that are right; all ranks name the same one. */
-static void check_order_error(job_t *job)
+static void check_order_error(job_t *job, const srt_coll_t *a, const srt_coll_t *b)
 {
-	char mine[512] = "", all[64][512], odd[64];
+	char mine[512] = "", all[64][512], even[64], odd[64];
 	const char *said = strstr(srt_last_error(), ": rank ");
 	char *waited;
 
-	snprintf(odd, sizeof(odd), "rank %d started barrier of \"unit b\"", job->size - 1);
-	CHECK_ERROR_HAS("started barrier of \"unit a\"");
+	snprintf(even, sizeof(even), "started %s of \"unit a\"", a->algorithm->name);
+	snprintf(odd, sizeof(odd), "rank %d started %s of \"unit b\"", job->size - 1,
+		 b->algorithm->name);
+	CHECK_ERROR_HAS(even);
 	CHECK_ERROR_HAS(odd);
 	/* Past what this rank was doing it is the same. */
 	snprintf(mine, sizeof(mine), "%s", said != NULL ? said : "");
@@ -218,20 +221,37 @@ static void check_order_error(job_t *job)
 		CHECK_STR(all[r], all[0]);
 }
 
-/* Ranks start two barriers in different order: no hang, an error on all that names both. Poisons,
- * so it uses a separate group. A stream per case: a failed one stays failed. */
-static void check_order(job_t *job, int late_ms)
+/* The last rank starts `odd_kind` where the others start `kind`: no hang, an error on all that names
+ * both. Poisons, so it uses a separate group. A stream per case: a failed one stays failed. */
+static void check_order(job_t *job, srt_coll_kind_t kind, srt_coll_kind_t odd_kind, int late_ms)
 {
+	float *full, *shard;
+	srt_buffer_t *full_buffer = job_buffer(job, N, "full", &full);
+	srt_buffer_t *shard_buffer = job_buffer(job, N, "shard", &shard);
+	srt_coll_segment_t segments[64];
+	srt_coll_owner_t owners[64];
 	srt_comm_t *comm = create_group_of_all(job, "order");
 	srt_coll_t *a = NULL, *b = NULL;
 	srt_stream_t *stream = NULL;
-	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "unit a" };
+	srt_coll_desc_t desc = {
+		.kind = kind,
+		.name = "unit a",
+		.dtype = SRT_F32,
+		.full = srt_view(full_buffer, 0, SRT_F32),
+		.shard = srt_view(shard_buffer, 0, SRT_F32),
+		.owners = owners,
+	};
 	int odd = job->rank == job->size - 1;
 	double start;
 
+	for (int r = 0; r < job->size; r++) {
+		segments[r] = (srt_coll_segment_t){ (size_t)r, 0, 1 };
+		owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
+	}
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "order", &stream));
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &a));
 	desc.name = "unit b";
+	desc.kind = odd_kind;
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &b));
 	/* Some right starts before. */
 	for (int i = 0; i < 300; i++)
@@ -244,13 +264,15 @@ static void check_order(job_t *job, int late_ms)
 		;
 	CHECK_STATUS(job_start_and_wait(odd ? b : a, stream), SRT_ERR_MISMATCH);
 	CHECK_WITHIN(2.0 + late_ms * 1e-3, start);
-	check_order_error(job);
+	check_order_error(job, a, b);
 	/* It stays so. */
 	CHECK_STATUS(srt_coll_start(a, NULL, stream), SRT_ERR_MISMATCH);
 	CHECK_STATUS(srt_comm_oob_allgather(comm, &odd, 0, &odd), SRT_ERR_MISMATCH);
 	srt_stream_destroy(stream);
 	srt_coll_destroy(b);
 	srt_coll_destroy(a);
+	job_drop(shard_buffer, shard);
+	job_drop(full_buffer, full);
 	srt_comm_destroy(comm);
 }
 
@@ -283,8 +305,11 @@ int main(void)
 	}
 	check_alive(&job);
 	check_groups(&job);
-	check_order(&job, 0);
-	check_order(&job, 50);
+	check_order(&job, SRT_COLL_BARRIER, SRT_COLL_BARRIER, 0);
+	check_order(&job, SRT_COLL_BARRIER, SRT_COLL_BARRIER, 50);
+	check_order(&job, SRT_COLL_ALL_GATHER, SRT_COLL_REDUCE_SCATTER, 0);
+	check_order(&job, SRT_COLL_REDUCE_SCATTER, SRT_COLL_BARRIER, 0);
+	check_order(&job, SRT_COLL_BARRIER, SRT_COLL_ALL_REDUCE, 0);
 	check_exchange(&job);
 	check_alive(&job);
 	job_close(&job);

@@ -373,6 +373,15 @@ srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm)
 	return comm != NULL && srt_comm_zero_copy(comm) ? SRT_MEM_PEER : SRT_MEM_DEVICE;
 }
 
+const char *srt_comm_transport(const srt_comm_t *comm)
+{
+	if (comm == NULL)
+		return "";
+	if (comm->size == 1)
+		return "none";
+	return comm->hierarchy != NULL ? srt_transport_hierarchical.name : comm->transport->name;
+}
+
 srt_mem_kind_t srt_comm_gathered_kind(const srt_comm_t *comm)
 {
 	return comm != NULL && comm->hierarchy != NULL ? srt_comm_mem_kind(comm) : SRT_MEM_DEVICE;

@@ -155,6 +155,13 @@ SRT_API int srt_comm_size(const srt_comm_t *comm);
 SRT_API srt_mem_kind_t srt_comm_mem_kind(const srt_comm_t *comm);
 
 /**
+ * How the communicator's collectives move bytes: "zero copy", "staged", "nccl", "ucx", or
+ * "hierarchical", of which some kinds move bytes by "ucx". "none" with one rank; "" for NULL, a
+ * group without this rank. The same on all ranks. Thread-safe.
+ */
+SRT_API const char *srt_comm_transport(const srt_comm_t *comm);
+
+/**
  * Creates a communicator of some ranks of another one. Collective over `parent`: every rank calls
  * it, and ranks outside the group receive *comm = NULL.
  * @param ranks ranks of `parent`, in rising order; ranks[i] becomes rank i of the group.

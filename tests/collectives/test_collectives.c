@@ -423,11 +423,30 @@ static void test_wrapped(job_t *job)
 	free_layout(&l);
 }
 
+/* What the script has asked for, or what the devices can do. */
+static void test_transport(job_t *job)
+{
+	const char *asked = srt_config_string("SHARDRT_COLLECTIVES");
+	const char *transport = srt_comm_transport(job->world);
+
+	if (job->size == 1)
+		CHECK_STR(transport, "none");
+	else if (getenv("SRT_TEST_NODES") != NULL)
+		CHECK_STR(transport, "hierarchical");
+	else if (strcmp(asked, "ucx") == 0 || strcmp(asked, "nccl") == 0)
+		CHECK_STR(transport, asked);
+	else if (srt_comm_mem_kind(job->world) == SRT_MEM_PEER)
+		CHECK_STR(transport, "zero copy");
+	else if (strcmp(transport, "nccl") != 0)
+		CHECK_STR(transport, "staged");
+}
+
 int main(void)
 {
 	job_t job;
 
 	job_open(&job);
+	test_transport(&job);
 	test_data_is_telling(&job);
 	test_barrier(&job);
 	test_kinds(&job);

@@ -7,19 +7,20 @@
  *
  * algbw = full buffer / time; busbw as nccl-tests defines it: x (n-1)/n for all-gather and
  * reduce-scatter, x 2(n-1)/n for all-reduce. The best of several repeats, each the mean over some
- * starts; all ranks begin together. All ranks run memcpy at the same time too. The last column is
- * the transport; SHARDRT_PEER_MEMORY=no makes it "staged", SHARDRT_COLLECTIVES=ucx "ucx". Messages are
- * started one after the other, and the sources stay as they are, so several are in flight.
+ * starts; all ranks begin together. All ranks run memcpy at the same time too. After the timing, the
+ * bits of one more start are checked on every rank ("ok"): a difference ends the program. The last
+ * column is srt_comm_transport(): on one node SHARDRT_PEER_MEMORY=no makes it "staged" and
+ * SHARDRT_COLLECTIVES=ucx "ucx". Messages are started one after the other, and the sources stay as
+ * they are, so several are in flight.
  */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <shardrt/shardrt.h>
 
-#define REPEATS 5
+#include "bench/coll_rules.h"
 
 typedef struct bench {
 	srt_context_t *context;
@@ -28,14 +29,6 @@ typedef struct bench {
 	srt_coll_t *barrier;
 	int rank, size;
 } bench_t;
-
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void check_status(srt_status_t status)
 {
@@ -102,24 +95,45 @@ static double time_memcpy(bench_t *b, void *dst, const void *src, size_t nbytes,
 	return best;
 }
 
-static const char *transport_name(const bench_t *b)
-{
-	const char *asked = getenv("SHARDRT_COLLECTIVES");
+/* One side of a collective: the elements of the whole from `first` on. */
+typedef struct side {
+	srt_buffer_t *buffer;
+	size_t nelem, first;
+} side_t;
 
-	if (b->size == 1)
-		return "";
-	if (asked != NULL && strcmp(asked, "ucx") == 0)
-		return "ucx";
-	return srt_comm_mem_kind(b->world) == SRT_MEM_PEER ? "zero copy" : "staged";
+/* Starts the collective once more, from this rank's values. */
+static void check_bits(bench_t *b, srt_coll_t *coll, const side_t *from, const side_t *to,
+		       const result_t *expected)
+{
+	const size_t nelem = from->nelem > to->nelem ? from->nelem : to->nelem;
+	float *host = malloc(nelem * sizeof(float));
+
+	if (host == NULL)
+		exit(1);
+	for (size_t i = 0; i < from->nelem; i++)
+		host[i] = value_of(b->rank, from->first + i);
+	check_status(
+		srt_op_fill(b->stream, srt_view(to->buffer, 0, SRT_F32), 0.5f, (int64_t)to->nelem));
+	check_status(
+		srt_copy_from_host(b->stream, from->buffer, 0, host, from->nelem * sizeof(float)));
+	check_status(srt_coll_start(coll, NULL, b->stream));
+	check_status(srt_coll_wait_readers(coll, b->stream));
+	check_status(srt_copy_to_host(b->stream, host, to->buffer, 0, to->nelem * sizeof(float)));
+	check_status(srt_stream_sync(b->stream));
+	if (expected->nelem > 0 && !is_result(expected, b->rank, host))
+		exit(1);
+	free(host);
+	run_barrier(b); /* all ranks have checked theirs */
 }
 
 static void bench_message(bench_t *b, size_t nbytes)
 {
-	const srt_coll_message_t message = { .from = 0,
-					     .to = b->size - 1,
-					     .nelem = nbytes / sizeof(float) };
+	const size_t nelem = nbytes / sizeof(float);
+	const srt_coll_message_t message = { .from = 0, .to = b->size - 1, .nelem = nelem };
 	const int starts = nbytes >= 16000000 ? 20 : nbytes >= 1000000 ? 200 : 2000;
 	const srt_mem_kind_t kind = srt_comm_mem_kind(b->world);
+	const bool receives = b->rank == message.to;
+	const result_t expected = { "send-recv", 0, b->size, nelem, 0, receives ? nelem : 0 };
 	srt_device_t *device = srt_context_device(b->context);
 	srt_buffer_t *full, *shard;
 	srt_coll_t *coll;
@@ -138,30 +152,58 @@ static void bench_message(bench_t *b, size_t nbytes)
 	};
 	check_status(srt_coll_create(b->world, &desc, &coll));
 	t = time_coll(b, coll, starts, false);
+	check_bits(b, coll, &(side_t){ full, nelem, 0 }, &(side_t){ shard, nelem, 0 }, &expected);
 	if (b->rank == 0)
-		printf("%-15s %10zu %10.1f %8.2f             %s\n", "send-recv", nbytes, t * 1e6,
-		       (double)nbytes / t * 1e-9, transport_name(b));
+		printf("%-15s %10zu %10.2f %8.2f             ok  %s\n", expected.name, nbytes,
+		       t * 1e6, (double)nbytes / t * 1e-9, srt_comm_transport(b->world));
 	srt_coll_destroy(coll);
 	srt_buffer_destroy(shard);
 	srt_buffer_destroy(full);
 }
 
+static void bench_memcpy(bench_t *b, size_t nbytes)
+{
+	void *other = malloc(nbytes), *some = malloc(nbytes);
+
+	if (other == NULL || some == NULL)
+		exit(1);
+	memset(other, 0, nbytes);
+	memset(some, 1, nbytes);
+	double t = time_memcpy(b, other, some, nbytes, starts_of(nbytes));
+	if (b->rank == 0)
+		printf("%-15s %10zu %10.2f %8.2f\n", "memcpy", nbytes, t * 1e6,
+		       (double)nbytes / t * 1e-9);
+	free(some);
+	free(other);
+}
+
+/* busbw is algbw times so many (n-1)/n. */
+static void bench_kind(bench_t *b, const srt_coll_desc_t *desc, const side_t *from,
+		       const side_t *to, const result_t *expected, double factor)
+{
+	const size_t n = (size_t)b->size, nbytes = n * expected->each * sizeof(float);
+	srt_coll_t *coll;
+
+	/* A sum in place grows with each start unless it is of zeros. */
+	check_status(srt_zero(b->stream, from->buffer, 0, from->nelem * sizeof(float)));
+	check_status(srt_coll_create(b->world, desc, &coll));
+	double t = time_coll(b, coll, starts_of(nbytes), true), alg = (double)nbytes / t * 1e-9;
+	check_bits(b, coll, from, to, expected);
+	if (b->rank == 0)
+		printf("%-15s %10zu %10.2f %8.2f %8.2f    ok  %s\n", expected->name, nbytes,
+		       t * 1e6, alg, alg * factor * (double)(n - 1) / (double)n,
+		       srt_comm_transport(b->world));
+	srt_coll_destroy(coll);
+}
+
 static void bench_size(bench_t *b, size_t nbytes)
 {
-	static const struct {
-		srt_coll_kind_t kind;
-		const char *name;
-		double factor; /* of (n-1)/n */
-	} kinds[] = { { SRT_COLL_ALL_GATHER, "all-gather", 1 },
-		      { SRT_COLL_REDUCE_SCATTER, "reduce-scatter", 1 },
-		      { SRT_COLL_ALL_REDUCE, "all-reduce", 2 } };
-	size_t n = (size_t)b->size, each = nbytes / sizeof(float) / n;
-	int starts = nbytes >= 16000000 ? 3 : nbytes >= 100000 ? 50 : 2000;
+	const size_t n = (size_t)b->size, each = nbytes / sizeof(float) / n;
+	const srt_mem_kind_t kind = srt_comm_mem_kind(b->world);
 	srt_device_t *device = srt_context_device(b->context);
 	srt_coll_owner_t *owners = calloc(n, sizeof(*owners));
 	srt_coll_segment_t *segments = calloc(n, sizeof(*segments));
-	srt_mem_kind_t kind = srt_comm_mem_kind(b->world);
-	srt_buffer_t *full, *shard;
+	side_t full = { NULL, n * each, 0 }, shard = { NULL, each, (size_t)b->rank * each };
 
 	if (owners == NULL || segments == NULL)
 		exit(1);
@@ -170,39 +212,27 @@ static void bench_size(bench_t *b, size_t nbytes)
 		owners[r] = (srt_coll_owner_t){ &segments[r], 1 };
 	}
 	nbytes = n * each * sizeof(float);
-	check_status(srt_buffer_create(device, kind, nbytes, "full", &full));
-	check_status(srt_buffer_create(device, kind, nbytes / n, "shard", &shard));
-	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
-		srt_coll_t *coll;
-		srt_coll_desc_t desc = {
-			.kind = kinds[k].kind,
-			.name = "bench",
-			.dtype = SRT_F32,
-			.full = srt_view(full, 0, SRT_F32),
-			.shard = srt_view(shard, 0, SRT_F32),
-			.owners = owners,
-		};
-		check_status(srt_coll_create(b->world, &desc, &coll));
-		double t = time_coll(b, coll, starts, true), alg = (double)nbytes / t * 1e-9;
-		if (b->rank == 0)
-			printf("%-15s %10zu %10.1f %8.2f %8.2f    %s\n", kinds[k].name, nbytes,
-			       t * 1e6, alg, alg * kinds[k].factor * (double)(n - 1) / (double)n,
-			       transport_name(b));
-		srt_coll_destroy(coll);
-	}
-	void *other = malloc(nbytes), *some = malloc(nbytes);
-	if (other == NULL || some == NULL)
-		exit(1);
-	memset(other, 0, nbytes);
-	memset(some, 1, nbytes);
-	double t = time_memcpy(b, other, some, nbytes, starts);
-	if (b->rank == 0)
-		printf("%-15s %10zu %10.1f %8.2f\n", "memcpy", nbytes, t * 1e6,
-		       (double)nbytes / t * 1e-9);
-	free(some);
-	free(other);
-	srt_buffer_destroy(shard);
-	srt_buffer_destroy(full);
+	check_status(srt_buffer_create(device, kind, nbytes, "full", &full.buffer));
+	check_status(srt_buffer_create(device, kind, nbytes / n, "shard", &shard.buffer));
+	srt_coll_desc_t desc = {
+		.kind = SRT_COLL_ALL_GATHER,
+		.name = "bench",
+		.dtype = SRT_F32,
+		.full = srt_view(full.buffer, 0, SRT_F32),
+		.shard = srt_view(shard.buffer, 0, SRT_F32),
+		.owners = owners,
+	};
+	result_t expected = { "all-gather", 0, b->size, each, 0, n * each };
+	bench_kind(b, &desc, &shard, &full, &expected, 1);
+	desc.kind = SRT_COLL_REDUCE_SCATTER;
+	expected = (result_t){ "reduce-scatter", 1, b->size, each, shard.first, each };
+	bench_kind(b, &desc, &full, &shard, &expected, 1);
+	desc.kind = SRT_COLL_ALL_REDUCE;
+	expected = (result_t){ "all-reduce", 1, b->size, each, 0, n * each };
+	bench_kind(b, &desc, &full, &full, &expected, 2);
+	bench_memcpy(b, nbytes);
+	srt_buffer_destroy(shard.buffer);
+	srt_buffer_destroy(full.buffer);
 	free(segments);
 	free(owners);
 }
@@ -225,7 +255,7 @@ int main(int argc, char **argv)
 	check_status(srt_coll_create(b.world, &desc, &b.barrier));
 	if (b.rank == 0)
 		printf("%d ranks\n%-15s %10s %10s %8s %8s\n", b.size, "", "bytes", "us", "algbw",
-		       "busbw GB/s, transport");
+		       "busbw GB/s, bits, transport");
 	if (argc > 1) {
 		for (int i = 1; i < argc; i++)
 			bench(&b, strtoull(argv[i], NULL, 10));

@@ -4,11 +4,14 @@ EXTRA_DIST += \
 	bench/kernels \
 	bench/memory.sh \
 	bench/peer_checkpoint.py \
+	bench/peer_collectives.py \
 	bench/peer_kernels.py \
+	bench/peer_mpi.c \
 	bench/peer_startup.py \
 	bench/peer_torch.py \
 	bench/peer_torch_gpu.py \
 	bench/peer_ucx.py \
+	bench/peers.py \
 	bench/plot_scale.py \
 	bench/quality.sh
 
@@ -18,7 +21,7 @@ EXTRA_PROGRAMS = bench/bench_checkpoint bench/bench_coll bench/bench_kernels ben
 CLEANFILES += $(EXTRA_PROGRAMS)
 bench_bench_checkpoint_SOURCES = bench/bench_checkpoint.c
 bench_bench_checkpoint_LDADD = $(SRT_LIB)
-bench_bench_coll_SOURCES = bench/bench_coll.c
+bench_bench_coll_SOURCES = bench/bench_coll.c bench/coll_rules.h
 bench_bench_coll_LDADD = $(SRT_LIB)
 bench_bench_kernels_SOURCES = bench/bench_kernels.c
 bench_bench_kernels_LDADD = libfixtures.la $(SRT_CORE)

@@ -20,20 +20,16 @@ import json
 import os
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+from peers import run_torch_ranks, skip
+
 UNITS, TENSORS, ROWS, COLUMNS = 10, 5, 2000, 1000
 NBYTES = UNITS * TENSORS * ROWS * COLUMNS * 4
-
-
-def skip(reason):
-    print(f"SKIP: {reason}")
-    sys.exit(77)
 
 
 # ---- a rank of PyTorch ---------------------------------------------------------------------
@@ -107,20 +103,8 @@ def summarize(out, ranks):
 
 
 def run_torch(args, folder):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    command = [sys.executable, os.path.abspath(__file__), "--worker", folder] + ["--drop"] * args.drop
-    ranks = []
-    for rank in range(args.ranks):
-        env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(args.ranks), OMP_NUM_THREADS="1")
-        env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
-        ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True,
-                                      stderr=None if args.verbose else subprocess.DEVNULL))
-    out = "".join(p.communicate()[0] for p in ranks)
-    if any(p.returncode for p in ranks):
-        sys.exit("peer_checkpoint: PyTorch failed (--verbose shows why)")
-    return summarize(out, args.ranks)
+    command = [os.path.abspath(__file__), "--worker", folder] + ["--drop"] * args.drop
+    return summarize("".join(run_torch_ranks(command, args.ranks, args.verbose)), args.ranks)
 
 
 def run_ours(args, folder):

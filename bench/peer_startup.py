@@ -24,19 +24,15 @@ import json
 import os
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+from peers import run_torch_ranks, skip
+
 LAYERS, WIDTH, CONTEXT, VOCAB = 12, 768, 1024, 50257
-
-
-def skip(reason):
-    print(f"SKIP: {reason}")
-    sys.exit(77)
 
 
 # ---- a rank of PyTorch ---------------------------------------------------------------------
@@ -128,21 +124,9 @@ def summarize(start, out, ranks):
 
 
 def run_torch(args, init):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    command = [sys.executable, os.path.abspath(__file__), "--worker", "--init", init]
-    ranks = []
+    command = [os.path.abspath(__file__), "--worker", "--init", init]
     start = time.monotonic()
-    for rank in range(args.ranks):
-        env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(args.ranks), OMP_NUM_THREADS="1")
-        env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
-        ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True,
-                                      stderr=None if args.verbose else subprocess.DEVNULL))
-    out = "".join(p.communicate()[0] for p in ranks)
-    if any(p.returncode for p in ranks):
-        sys.exit("peer_startup: PyTorch failed (--verbose shows why)")
-    return summarize(start, out, args.ranks)
+    return summarize(start, "".join(run_torch_ranks(command, args.ranks, args.verbose)), args.ranks)
 
 
 def run_ours(args, init):

@@ -18,13 +18,14 @@ Exit status 77 with the reason where PyTorch or the trainer is missing.
 import argparse
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+from peers import run_torch_ranks, skip
 
 # name: layers, heads, width, context, sequences over all ranks at 2 ranks, steps of a run, warm-up
 PRESETS = {
@@ -35,11 +36,6 @@ PRESETS = {
 ATTN_BIAS = {"gpt2-124m"}
 VOCAB = 256
 LR, BETAS, DECAY, CLIP = 1e-3, (0.9, 0.99), 0.1, 1.0
-
-
-def skip(reason):
-    print(f"SKIP: {reason}")
-    sys.exit(77)
 
 
 # ---- memory --------------------------------------------------------------------------------
@@ -174,22 +170,11 @@ def worker(args):
 
 
 def run_torch(args, preset, shape, compiled):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    command = [sys.executable, os.path.abspath(__file__), "--worker", "--text", args.text]
+    command = [os.path.abspath(__file__), "--worker", "--text", args.text]
     command += ["--shape", json.dumps(shape), "--vocab", str(args.vocab), "--dtype", args.dtype]
     command += ["--attn-bias"] * (preset in ATTN_BIAS) + ["--compile"] * compiled
-    ranks = []
-    for rank in range(args.ranks):
-        env = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(args.ranks), OMP_NUM_THREADS="1")
-        env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
-        ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True,
-                                      stderr=None if args.verbose else subprocess.DEVNULL))
     with PeakMemory(os.getpid()) as memory:
-        out = [p.communicate()[0] for p in ranks]
-    if any(p.returncode for p in ranks):
-        sys.exit(f"peer_torch: PyTorch failed on {preset} (--verbose shows why)")
+        out = run_torch_ranks(command, args.ranks, args.verbose)
     return dict(json.loads(out[0]), memory=memory.most)
 
 

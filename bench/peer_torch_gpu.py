@@ -33,7 +33,8 @@ import sys
 import tempfile
 import time
 
-from peer_torch import ATTN_BIAS, BETAS, CLIP, DECAY, LR, build_model, skip
+from peer_torch import ATTN_BIAS, BETAS, CLIP, DECAY, LR, build_model
+from peers import skip
 
 SHAPES = {"nano": (4, 4, 128), "char": (6, 6, 384), "gpt2-124m": (12, 12, 768)}
 # Options and variables of the trainer, and what PyTorch does; a mode whose option --help does not have is left out.

@@ -8,35 +8,31 @@ one, several in flight, by `ucx_perftest -t tag_bw` and by a send-recv of this l
 medians over the rounds and their ratio. Both have UCX's defaults but for UCX_TLS; ours has also what the
 library sets (docs/architecture.md).
 
+--bidirectional: bytes both ways at once. Ours is an all-gather of two ranks, which each send half of the
+size and receive the other half. ucx_perftest cannot do this in one run, so two runs of it with half of the size
+each go at the same time, and their bandwidths are added. These are four busy processes: compare only on four cores
+and more.
+
     python3 bench/peer_ucx.py [--build DIR] [--rounds 5] [--sizes 65536,1048576,16777216,67108864]
+                              [--bidirectional]
 
 Exit status 77 with the reason where ucx_perftest or the programs are missing.
 """
 import argparse
+import concurrent.futures
 import os
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import time
 
-
-def skip(reason):
-    print(f"SKIP: {reason}")
-    sys.exit(77)
+from peers import free_port, skip
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def perftest(tls, size):
+def perftest(tls, size, iterations):
     """GB/s of the receiver's average."""
-    iterations = max(20, min(5000, (1 << 30) // size))
     port = str(free_port())
     options = ["-t", "tag_bw", "-s", str(size), "-n", str(iterations), "-w", "10", "-p", port, "-f"]
     env = dict(os.environ, UCX_TLS=tls)
@@ -59,12 +55,23 @@ def perftest(tls, size):
     return float(numbers[-3]) * 1048576e-9
 
 
-def ours(build, tls, size):
+def perftest_one_way(tls, size):
+    return perftest(tls, size, max(20, min(5000, (1 << 30) // size)))
+
+
+def perftest_both_ways(tls, size):
+    """So many bytes that the two mostly run at the same time."""
+    half = size // 2
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return sum(pool.map(lambda _: perftest(tls, half, max(20, (4 << 30) // half)), range(2)))
+
+
+def ours(build, tls, size, both_ways):
     env = dict(os.environ, UCX_TLS=tls, SHARDRT_COLLECTIVES="ucx", SHARDRT_BACKEND="cpu",
                SHARDRT_THREADS="1")
-    out = subprocess.run([f"{build}/shardrun", "-n", "2", f"{build}/bench/bench_coll", "-m", str(size)],
-                         env=env, text=True, capture_output=True, check=True).stdout
-    line = next(l for l in out.splitlines() if l.startswith("send-recv"))
+    command = [f"{build}/shardrun", "-n", "2", f"{build}/bench/bench_coll"] + ["-m"] * (not both_ways)
+    out = subprocess.run(command + [str(size)], env=env, text=True, capture_output=True, check=True).stdout
+    line = next(l for l in out.splitlines() if l.startswith("all-gather" if both_ways else "send-recv"))
     if not line.endswith("ucx"):
         sys.exit(f"not over UCX: {line}")
     return float(line.split()[3])
@@ -76,19 +83,21 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sizes", default="65536,1048576,16777216,67108864")
     parser.add_argument("--tls", default="posix,tcp")
+    parser.add_argument("--bidirectional", action="store_true", help="both ways at once, by an all-gather")
     args = parser.parse_args()
     if not shutil.which("ucx_perftest"):
         skip("no ucx_perftest (Debian: ucx-utils)")
     if not os.path.exists(f"{args.build}/bench/bench_coll"):
         skip(f"no {args.build}/bench/bench_coll: make bench/bench_coll")
+    their_way = perftest_both_ways if args.bidirectional else perftest_one_way
     print(f"{'UCX_TLS':10} {'bytes':>10} {'perftest':>9} {'ours':>9} {'ratio':>6}   GB/s, medians of "
           f"{args.rounds}")
     for tls in args.tls.split(","):
         for size in map(int, args.sizes.split(",")):
             theirs, mine = [], []
             for _ in range(args.rounds):
-                theirs.append(perftest(f"{tls},self", size))
-                mine.append(ours(args.build, f"{tls},self", size))
+                theirs.append(their_way(f"{tls},self", size))
+                mine.append(ours(args.build, f"{tls},self", size, args.bidirectional))
             a, b = statistics.median(theirs), statistics.median(mine)
             print(f"{tls + ',self':10} {size:10} {a:9.2f} {b:9.2f} {b / a:6.2f}", flush=True)
 

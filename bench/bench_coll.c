@@ -7,8 +7,8 @@
  *
  * algbw = full buffer / time; busbw as nccl-tests defines it: x (n-1)/n for all-gather and
  * reduce-scatter, x 2(n-1)/n for all-reduce. The best of several repeats, each the mean over some
- * starts; all ranks begin together. All ranks run memcpy at the same time too. After the timing, the
- * bits of one more start are checked on every rank ("ok"): a difference ends the program. The last
+ * starts; all ranks begin together. All ranks run memcpy at the same time too. After the timing,
+ * every rank checks the bits of one more start ("ok"): a difference ends the program. The last
  * column is srt_comm_transport(): on one node SHARDRT_PEER_MEMORY=no makes it "staged" and
  * SHARDRT_COLLECTIVES=ucx "ucx". Messages are started one after the other, and the sources stay as
  * they are, so several are in flight.

@@ -33,8 +33,8 @@ static inline float value_of(int rank, size_t i)
 	return (float)(((uint32_t)i + 40503u * (uint32_t)rank) * 2654435761u >> 20) - 2048.0f;
 }
 
-/* What a rank receives: elements [first, first + nelem) of the sum of all ranks, or of the ranks that
- * own them, `each` elements a rank. */
+/* What a rank receives: elements [first, first + nelem) of the sum of all ranks, or of the ranks
+ * that own them, `each` elements a rank. */
 typedef struct result {
 	const char *name;
 	int is_sum, size;

@@ -153,7 +153,7 @@ def compare(args, world, sides):
             line = f"{world:5} {name:14} {nbytes:9} {side:7} {us:10.2f} {algbw:8.2f} "
             line += f"{algbw * BUSES[name] * (world - 1) / world:8.2f}   ok"
             if side not in OURS:
-                line += "   " + "".join(f" {median[mine] / us:8.2f}" for mine in OURS)
+                line += "   " + "".join(f" {median[mine] / us:8.3f}" for mine in OURS)
             print(line)
         sys.stdout.flush()
 

@@ -179,6 +179,8 @@ struct srt_transport {
 			      srt_stream_t *stream);
 	/* async. Waits for all ranks that read this rank's source in the start. */
 	srt_status_t (*wait_readers)(srt_coll_start_t *start, srt_stream_t *stream);
+	/* Waits a moment for the end of an earlier start, by making progress. NULL: sleep. */
+	void (*await_start)(srt_coll_start_t *start);
 	/* Called after a start has failed and the communicator is poisoned. */
 	void (*abort_starts)(const srt_coll_t *coll);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The world, and communicators of some ranks of another one: one group (srt_comm_create_group), or a group for
- * each colour at once (srt_comm_split). Collective over the parent; all its ranks compute the same
- * result from the same table, so an error in it is the same error on all ranks.
+ * The world, and communicators of some ranks of another one: one group (srt_comm_create_group), or
+ * a group for each colour at once (srt_comm_split). Collective over the parent; all its ranks
+ * compute the same result from the same table, so an error in it is the same error on all ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -56,7 +56,10 @@ static srt_status_t acquire_start(srt_coll_t *coll, srt_coll_start_t **out)
 					"never reached",
 					coll->comm->world_rank[coll->comm->rank],
 					coll->algorithm->name, coll->name, (unsigned)coll->nstarts);
-		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+		if (coll->transport->await_start != NULL)
+			coll->transport->await_start(start);
+		else
+			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 	}
 	*out = start;
 	return SRT_OK;

@@ -379,7 +379,7 @@ const char *srt_comm_transport(const srt_comm_t *comm)
 		return "";
 	if (comm->size == 1)
 		return "none";
-	return comm->hierarchy != NULL ? srt_transport_hierarchical.name : comm->transport->name;
+	return comm->hierarchy != NULL ? comm->hierarchy->transport->name : comm->transport->name;
 }
 
 srt_mem_kind_t srt_comm_gathered_kind(const srt_comm_t *comm)

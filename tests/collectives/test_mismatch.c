@@ -221,8 +221,8 @@ static void check_order_error(job_t *job, const srt_coll_t *a, const srt_coll_t 
 		CHECK_STR(all[r], all[0]);
 }
 
-/* The last rank starts `odd_kind` where the others start `kind`: no hang, an error on all that names
- * both. Poisons, so it uses a separate group. A stream per case: a failed one stays failed. */
+/* The last rank starts `odd_kind` where the others start `kind`: no hang, an error on all that
+ * names both. Poisons, so it uses a separate group. A stream per case: a failed one stays failed. */
 static void check_order(job_t *job, srt_coll_kind_t kind, srt_coll_kind_t odd_kind, int late_ms)
 {
 	float *full, *shard;

@@ -19,6 +19,10 @@
 #define SPINS 2000
 /* Longest sleep of the worker's thread while sends are pending. */
 #define THREAD_SLICE_S 0.01
+/* How long sends stay without progress before the worker's thread drives. */
+#define THREAD_DELAY_US 50
+/* Longest sleep for the end of an earlier start. */
+#define AWAIT_START_S 0.001
 /* Other threads need the mutex while the worker cannot be armed. */
 #define BUSY_US 20
 
@@ -373,6 +377,28 @@ srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32
 	return status;
 }
 
+void srt_ucx_await_start(srt_coll_start_t *start)
+{
+	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll);
+	const bool spins = srt_comm_spins(start->coll->comm);
+
+	srt_ucx_lock(w);
+	w->nwaiting++;
+	for (int i = 0; i < SPINS && spins && atomic_load(&start->npending) != 0; i++) {
+		progress(w);
+		if (i % 64 == 63) {
+			srt_ucx_unlock(w);
+			srt_wait_relax();
+			srt_ucx_lock(w);
+		}
+	}
+	if (atomic_load(&start->npending) != 0)
+		sleep_in_wait(w, AWAIT_START_S);
+	w->nwaiting--;
+	srt_ucx_thread_wake(w);
+	srt_ucx_unlock(w);
+}
+
 /* ---- the worker's thread ------------------------------------------------------------------- */
 
 void srt_ucx_thread_wake(srt_ucx_worker_t *w)
@@ -396,6 +422,10 @@ static void *run_thread(void *arg)
 			w->thread_sleeps = true;
 			pthread_cond_wait(&w->thread_cond, &w->mutex);
 			w->thread_sleeps = false;
+			/* The thread that has sent may wait soon, and then drives itself. */
+			srt_ucx_unlock(w);
+			usleep(THREAD_DELAY_US);
+			srt_ucx_lock(w);
 			continue;
 		}
 		progress(w);

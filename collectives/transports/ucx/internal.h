@@ -129,6 +129,8 @@ typedef enum srt_ucx_event {
 /* Blocks until the event. Fails with the communicator's poison, which it sets if a message fails,
  * if a rank has left, if the ranks started different collectives, or at the deadline. */
 srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32_t value);
+/* Slot of srt_transport_t. */
+void srt_ucx_await_start(srt_coll_start_t *start);
 /* Whether it has happened. Does not block. */
 bool srt_ucx_happened(const srt_coll_start_t *start, srt_ucx_event_t event, uint32_t value);
 /* Drives the worker until *pending is 0, or at most `seconds`. Called with the mutex held. */

@@ -393,6 +393,7 @@ const srt_transport_t srt_transport_ucx = {
 	.may_report = srt_ucx_may_report,
 	.start = start_rounds,
 	.wait_readers = srt_host_step_wait_readers,
+	.await_start = srt_ucx_await_start,
 	.run_action = srt_ucx_run_action,
 	.is_idle = srt_ucx_is_idle,
 	.round_nbytes = srt_ucx_round_nbytes,

@@ -16,7 +16,8 @@
 /* The port is below those that systems give to connections. */
 #define FIRST_PORT 10000
 #define NPORTS 22768
-#define RSH "ssh -o BatchMode=yes"
+/* ssh alone never notices that a network is cut, and a firewall may drop an idle connection. */
+#define RSH "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15"
 #define MAX_LINE 65536 /* a pipe takes as much without a reader */
 
 extern char **environ;

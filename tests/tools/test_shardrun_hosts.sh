@@ -90,6 +90,12 @@ checks()
 	has err "rank 3 on $2 exited with status 7"
 	has err "the part on $2 exited with status 7"
 	ended
+	# An exit(-1) is not a signal: the first failure stays the exit status.
+	expect 7 "status 255" ./shardrun --keep-going --rsh "$rsh" --hosts "$1,$2" -n 2 sh -c '
+		. "$srcdir/tests/harness/wait.sh"
+		[ $SHARDRT_RANK = 1 ] || exit 7
+		await grep -q "the part on .* exited with status 7" "$dir/err" && exit 255'
+	has err "the part on $2 exited with status 255"
 	expect 127 "not found" ./shardrun --rsh "$rsh" --hosts "$1,$2" -n 2 ./no-such-program
 	has err "cannot run ./no-such-program: No such file or directory"
 	expect 0 "quiet" ./shardrun -q --rsh "$rsh" --hosts "$1,$2" -n 2 true
@@ -119,7 +125,7 @@ checks()
 		echo $$ > "$dir/new.$SHARDRT_RANK" && mv "$dir/new.$SHARDRT_RANK" "$dir/pid.$SHARDRT_RANK"
 		while :; do sleep 0.05; done'
 	await_ranks 3
-	[ -n "$(grep -l -e '--part=' /proc/[0-9]*/cmdline 2>/dev/null)" ] || fail "no command line has --part"
+	[ -n "$(grep -l -e '[-]-part=0' /proc/[0-9]*/cmdline 2>/dev/null)" ] || fail "no command line has --part"
 	[ -z "$(grep -l -F -f "$dir/token" /proc/[0-9]*/cmdline 2>/dev/null)" ] || fail "the token is in a command line"
 	kill -USR1 "$started"
 	for r in 0 1 2; do
@@ -169,6 +175,19 @@ exec sh -c "$*"
 END
 chmod +x "$dir/here"
 rsh=$dir/here
+
+# The default of --rsh: an ssh that notices a cut network.
+mkdir "$dir/bin"
+cat >"$dir/bin/ssh" <<END
+#!/bin/sh
+echo "\$*" >"$dir/ssh.words"
+while [ "\$1" = -o ]; do shift 2; done
+exec "$rsh" "\$@"
+END
+chmod +x "$dir/bin/ssh"
+expect 0 "default of --rsh" env PATH="$dir/bin:$PATH" ./shardrun --hosts localhost -n 1 true
+has ssh.words "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 localhost cd "
+
 checks localhost 127.0.0.1
 if grep -q '^#define HAVE_SODIUM 1' config.h; then
 	expect 0 "job" ./shardrun --rsh "$rsh" --hosts localhost,127.0.0.1 -n 3 tests/collectives/test_launchers job 3

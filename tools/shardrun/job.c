@@ -62,13 +62,26 @@ void srt_launch_end_all(srt_launch_job_t *l)
 	srt_launch_signal_all(l, SIGCONT); /* a stopped rank cannot end */
 }
 
+/* An exit(-1) gives 255. */
+static bool is_signal_code(int code)
+{
+	return code > 128 && code <= 128 + SIGRTMAX;
+}
+
 /* Whether a signal that shardrun did not send killed the rank, or a rank of the part. */
 static bool was_killed_by_others(const srt_launch_job_t *l, int status)
 {
 	const int code = srt_launch_child_code(status);
 
-	return (l->hosts.n > 0 ? code > 128 : WIFSIGNALED(status)) && l->interrupts == 0 &&
-	       !l->killing && !(l->ending && code == 128 + SIGTERM);
+	return (l->hosts.n > 0 ? is_signal_code(code) : WIFSIGNALED(status)) &&
+	       l->interrupts == 0 && !l->killing && !(l->ending && code == 128 + SIGTERM);
+}
+
+/* How much later than the first failure a killed rank can be reaped. A part ends after its other
+ * ranks, which get the grace time. */
+static double get_settle_s(const srt_launch_job_t *l)
+{
+	return SETTLE_S + (l->hosts.n > 0 ? l->options.grace_s : 0);
 }
 
 static void store_cause(srt_launch_job_t *l, int child, const char *how)
@@ -88,8 +101,8 @@ static void handle_failure(srt_launch_job_t *l, int child, const char *how)
 	if (l->code == 0) {
 		store_cause(l, child, how);
 		l->failed_at = srt_awake_s();
-	} else if (l->code < 128 && was_killed_by_others(l, status) &&
-		   srt_awake_s() - l->failed_at < SETTLE_S) {
+	} else if (!is_signal_code(l->code) && was_killed_by_others(l, status) &&
+		   srt_awake_s() - l->failed_at < get_settle_s(l)) {
 		store_cause(l, child, how);
 	} else if (l->ending) {
 		return; /* shardrun ended it */

@@ -157,7 +157,10 @@ checks()
 	cat >"$dir/apart" <<END
 #!/bin/sh
 echo \$\$ >"$dir/shell.\$1"
-cat | setsid "$rsh" "\$@"
+mkfifo "$dir/input.\$\$" && exec 3<&0 4<>"$dir/input.\$\$" 5<"$dir/input.\$\$" 6>"$dir/input.\$\$" 4<&-
+cat <&3 >&6 5<&- &
+exec 3<&- 6>&-
+setsid "$rsh" "\$@" <&5 5<&-
 END
 	chmod +x "$dir/apart"
 	begin "lost connection" ./shardrun --rsh "$dir/apart" --hosts "$1,$2" -n 3 sh -c "$waits"
@@ -166,6 +169,38 @@ END
 	reap "$started" && [ "$status" = 137 ] || fail "lost connection: status $status"
 	has err "the part on $2 was killed by signal 9"
 	ended
+	# The next start waits for the ranks there. A signal ends that wait.
+	begin "wait for a lost host" ./shardrun --restarts 1 --grace 1000 --rsh "$dir/apart" --hosts "$1,$2" -n 3 sh -c '
+		echo > "$dir/start.$SHARDRT_RESTART_COUNT"
+		'"$waits"
+	await_ranks 3
+	kill -KILL "$(cat "$dir/shell.$2")"
+	await_of "$started" grep -q "waiting for 1005 s" "$dir/err" || fail "wait for a lost host: no wait"
+	kill -TERM "$started"
+	reap "$started" && [ "$status" = 137 ] || fail "wait for a lost host: status $status"
+	[ ! -e "$dir/start.1" ] || fail "wait for a lost host: there was another start"
+	ended
+
+	# The third signal to end kills ranks of the other process groups, also after a failure has begun to end them.
+	for first in none 0; do
+		begin "third signal, failure of $first" ./shardrun --grace 1000 --rsh "$dir/apart" --hosts "$1,$2" -n 3 sh -c '
+			trap "" INT TERM HUP
+			. "$srcdir/tests/harness/wait.sh"
+			if [ $SHARDRT_RANK = "$1" ]; then
+				await test -e "$dir/pid.1" && await test -e "$dir/pid.2" && exit 7
+			fi
+			'"$waits" sh $first
+		if [ $first = none ]; then
+			await_ranks 3
+		else
+			await_of "$started" grep -q "ending the other" "$dir/err" || fail "$what: no failure"
+		fi
+		kill -INT "$started"
+		kill -TERM "$started"
+		kill -HUP "$started"
+		reap "$started" && [ "$status" != 0 ] || fail "$what: status $status"
+		ended
+	done
 }
 
 cat >"$dir/here" <<'END'

@@ -168,7 +168,7 @@ bool srt_launch_hosts_parse(srt_launch_options_t *o, srt_launch_hosts_t *hosts)
 void srt_launch_hosts_free(srt_launch_hosts_t *hosts)
 {
 	for (int i = 0; i < hosts->n; i++) {
-		srt_launch_host_end(&hosts->host[i]);
+		srt_launch_host_close(&hosts->host[i]);
 		free(hosts->host[i].argv[2]);
 		free(hosts->host[i].argv[5]);
 	}
@@ -257,7 +257,7 @@ void srt_launch_host_signal(const srt_launch_host_t *host, int signo)
 			       strerror(errno));
 }
 
-void srt_launch_host_end(srt_launch_host_t *host)
+void srt_launch_host_close(srt_launch_host_t *host)
 {
 	if (host->in >= 0)
 		close(host->in);

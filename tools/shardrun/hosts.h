@@ -5,7 +5,7 @@
  *
  *     NAME=VALUE lines, then an empty line    the ranks' environment, with the job's token
  *     bytes                                   numbers of signals, which the part passes on
- *     end                                     ends the ranks: TERM, and KILL after the grace time
+ *     byte 0, or end                          ends the ranks: TERM, and KILL after the grace time
  *
  * So the token is on no command line, and a part ends when its connection is lost. The ranks meet
  * by TCP at rank 0, on the first host. Used by tools/shardrun/job.c and shardrun.c.
@@ -20,6 +20,10 @@
 
 /* Longest name of a host in DNS, after the name of a user. */
 #define SRT_LAUNCH_HOST 300
+/* In the place of a signal: the part ends its ranks. */
+#define SRT_LAUNCH_HOST_END 0
+/* The exit status of ssh if it cannot connect, or loses the connection. */
+#define SRT_LAUNCH_RSH_FAILED 255
 
 typedef struct srt_launch_host {
 	char name[SRT_LAUNCH_HOST]; /* [USER@]HOST, as the remote shell takes it */
@@ -44,8 +48,8 @@ void srt_launch_hosts_free(srt_launch_hosts_t *hosts);
 /* Makes the pipe and writes the header to it. Returns the reading end, or -1 with errno set. */
 int srt_launch_host_open(const srt_launch_hosts_t *hosts, srt_launch_host_t *host);
 void srt_launch_host_signal(const srt_launch_host_t *host, int signo);
-/* Closes the pipe: the part ends its ranks. */
-void srt_launch_host_end(srt_launch_host_t *host);
+/* Closes the pipe: the part, if it still runs, ends its ranks. */
+void srt_launch_host_close(srt_launch_host_t *host);
 
 /* Of a part: reads the header into the environment. Prints an error. */
 bool srt_launch_part_open(void);

@@ -14,6 +14,8 @@
 #define SETTLE_S 10.0
 /* A part kills its ranks after the grace time. How much longer it may take to end. */
 #define PART_S 30.0
+/* The same for ranks that it kills at once. */
+#define PART_KILL_S 10.0
 
 const char *srt_launch_remedy(int err)
 {
@@ -38,11 +40,41 @@ void srt_launch_signal_all(srt_launch_job_t *l, int signo)
 	for (int i = 0; i < l->nchildren; i++) {
 		if (l->child[i].pid <= 0)
 			continue;
-		if (l->hosts.n > 0 && signo != SIGKILL)
+		if (l->hosts.n > 0)
 			srt_launch_host_signal(&l->hosts.host[i], signo);
 		else
 			kill(-l->child[i].pid, signo);
 	}
+}
+
+static void set_kill_time(srt_launch_job_t *l, double wait_s)
+{
+	l->kill_at = srt_awake_s() + wait_s;
+	l->kill_wait_s = wait_s;
+}
+
+void srt_launch_kill_all(srt_launch_job_t *l)
+{
+	char name[SRT_LAUNCH_HOST + 32];
+
+	l->kill_at = SRT_LAUNCH_NEVER;
+	l->killing = true;
+	for (int i = 0; i < l->nchildren; i++) {
+		if (l->child[i].pid <= 0)
+			continue;
+		if (!l->options.quiet)
+			srt_launch_say("%s did not end within %g s: killed",
+				       srt_launch_name_child(l, i, name, sizeof(name)),
+				       l->kill_wait_s);
+		kill(-l->child[i].pid, SIGKILL);
+	}
+}
+
+void srt_launch_kill_ranks(srt_launch_job_t *l)
+{
+	srt_launch_signal_all(l, SIGKILL);
+	if (l->hosts.n > 0)
+		set_kill_time(l, PART_KILL_S);
 }
 
 void srt_launch_end_all(srt_launch_job_t *l)
@@ -51,13 +83,12 @@ void srt_launch_end_all(srt_launch_job_t *l)
 		return;
 	l->ending = true;
 	l->term_at = SRT_LAUNCH_NEVER;
-	l->kill_at = srt_awake_s() + l->options.grace_s;
 	if (l->hosts.n > 0) {
-		l->kill_at += PART_S;
-		for (int i = 0; i < l->hosts.n; i++)
-			srt_launch_host_end(&l->hosts.host[i]);
+		set_kill_time(l, l->options.grace_s + PART_S);
+		srt_launch_signal_all(l, SRT_LAUNCH_HOST_END);
 		return;
 	}
+	set_kill_time(l, l->options.grace_s);
 	srt_launch_signal_all(l, SIGTERM);
 	srt_launch_signal_all(l, SIGCONT); /* a stopped rank cannot end */
 }
@@ -143,8 +174,11 @@ void srt_launch_reap(srt_launch_job_t *l)
 		srt_launch_child_describe(child->status, how, sizeof(how));
 		if (l->rendezvous != NULL)
 			srt_rendezvous_rank_ended(l->rendezvous, i, how);
-		if (l->hosts.n > 0)
-			srt_launch_host_end(&l->hosts.host[i]);
+		if (l->hosts.n > 0) {
+			srt_launch_host_close(&l->hosts.host[i]);
+			l->lost_part |= WIFSIGNALED(child->status) ||
+					WEXITSTATUS(child->status) == SRT_LAUNCH_RSH_FAILED;
+		}
 		if (child->status != 0)
 			handle_failure(l, i, how);
 	}

@@ -50,6 +50,8 @@ typedef struct srt_launch_job {
 	bool killing; /* KILL was sent */
 	double failed_at;
 	double term_at, kill_at;
+	double kill_wait_s; /* up to kill_at */
+	bool lost_part;     /* the remote shell of a part failed: ranks may still run there */
 } srt_launch_job_t;
 
 /* What to do about an error, or "". */
@@ -58,7 +60,12 @@ const char *srt_launch_remedy(int err);
 /* "rank 3", "rank 3 on HOST", "the part on HOST". */
 const char *srt_launch_name_child(const srt_launch_job_t *l, int child, char *text, size_t size);
 
+/* To the ranks; with hosts to the parts, which pass it on. */
 void srt_launch_signal_all(srt_launch_job_t *l, int signo);
+/* Kills the ranks; parts that have not ended soon after that are killed, too. */
+void srt_launch_kill_ranks(srt_launch_job_t *l);
+/* Kills the processes that have not ended in time. */
+void srt_launch_kill_all(srt_launch_job_t *l);
 /* TERM now, KILL after the grace time. */
 void srt_launch_end_all(srt_launch_job_t *l);
 /* Starts one process. Returns 0, or the exit status of shardrun after a message. */

@@ -27,6 +27,9 @@
 #include "tools/shardrun/job.h"
 #include "tools/shardrun/setup.h"
 
+/* How much longer than the grace time ranks of a lost connection may run. */
+#define LOST_S 5.0
+
 /* ---- the loop ------------------------------------------------------------------------- */
 
 static void stop_and_continue(srt_launch_job_t *l)
@@ -49,7 +52,7 @@ static void handle_signal(srt_launch_job_t *l, int signo)
 	case SIGHUP:
 	case SIGQUIT:
 		if (++l->interrupts >= 3)
-			srt_launch_signal_all(l, SIGKILL);
+			srt_launch_kill_ranks(l);
 		else
 			srt_launch_signal_all(l, signo);
 		/* A stopped rank cannot end, and the others wait for it. */
@@ -82,11 +85,12 @@ static void read_control(srt_launch_job_t *l)
 	unsigned char signo;
 
 	while (l->control >= 0 && poll(&ready, 1, 0) > 0) {
-		if (read(l->control, &signo, 1) == 1) {
+		if (read(l->control, &signo, 1) != 1) {
+			l->control = -1;
+		} else if (signo != SRT_LAUNCH_HOST_END) {
 			handle_signal(l, signo);
 			continue;
 		}
-		l->control = -1;
 		/* A rank that is killed by somebody else can still be the cause. */
 		if (l->code == 0) {
 			l->code = 1;
@@ -99,7 +103,6 @@ static void read_control(srt_launch_job_t *l)
 static void check_deadlines(srt_launch_job_t *l)
 {
 	double now = srt_awake_s();
-	char name[SRT_LAUNCH_HOST + 32];
 
 	if (now >= l->timeout_at) {
 		l->timeout_at = SRT_LAUNCH_NEVER;
@@ -112,17 +115,8 @@ static void check_deadlines(srt_launch_job_t *l)
 	}
 	if (now >= l->term_at)
 		srt_launch_end_all(l);
-	if (now >= l->kill_at) {
-		l->kill_at = SRT_LAUNCH_NEVER;
-		l->killing = true;
-		for (int i = 0; i < l->nchildren; i++) {
-			if (l->child[i].pid > 0 && !l->options.quiet)
-				srt_launch_say("%s did not end within %g s: killed",
-					       srt_launch_name_child(l, i, name, sizeof(name)),
-					       l->options.grace_s);
-		}
-		srt_launch_signal_all(l, SIGKILL);
-	}
+	if (now >= l->kill_at)
+		srt_launch_kill_all(l);
 }
 
 static int get_next_deadline_ms(const srt_launch_job_t *l)
@@ -202,9 +196,15 @@ static bool empty_pipes(srt_launch_job_t *l)
 	return more;
 }
 
+/* Whether output that nobody takes may be dropped. */
+static bool is_given_up(const srt_launch_job_t *l)
+{
+	return l->timed_out || l->interrupts > 0 || (l->options.part_of != NULL && l->control < 0);
+}
+
 /* Waits until the pipes are empty and, at the end, until the readers have taken everything. After
- * the timeout, or if the user ends the job, a reader that takes nothing for the grace time is given
- * up. */
+ * the timeout, if the user ends the job, or if the connection of a part is lost, a reader that
+ * takes nothing for the grace time is given up. */
 static void drain_output(srt_launch_job_t *l, bool at_end)
 {
 	static const char *const names[] = { "standard output", "standard error" };
@@ -212,7 +212,7 @@ static void drain_output(srt_launch_job_t *l, bool at_end)
 	double progress_at[2] = { srt_awake_s(), srt_awake_s() };
 
 	for (bool more = true; more;) {
-		bool give_up = l->timed_out || l->interrupts > 0;
+		const bool give_up = is_given_up(l);
 
 		more = empty_pipes(l);
 		for (int k = 0; k < 2; k++) {
@@ -261,7 +261,7 @@ static bool open_start(srt_launch_job_t *l, int nranks)
 	l->nranks = nranks;
 	l->nchildren = l->hosts.n > 0 ? l->hosts.n : nranks;
 	l->code = 0;
-	l->ending = l->killing = l->reported_late = false;
+	l->ending = l->killing = l->reported_late = l->lost_part = false;
 	sigemptyset(&l->reported);
 	l->term_at = l->kill_at = SRT_LAUNCH_NEVER;
 	if (l->stdin_at >= 0)
@@ -299,6 +299,24 @@ static int choose_next_ranks(srt_launch_job_t *l)
 	return next;
 }
 
+/* The ranks of a part whose remote shell failed get TERM and KILL there, out of sight of this
+ * shardrun: they must not meet those of the next start. */
+static void await_lost_parts(srt_launch_job_t *l)
+{
+	const double wait_s = l->options.grace_s + LOST_S, end = srt_awake_s() + wait_s;
+
+	if (!l->lost_part)
+		return;
+	if (!l->options.quiet)
+		srt_launch_say("waiting for %g s: ranks of a lost connection may still run",
+			       wait_s);
+	while (srt_awake_s() < end && !was_ended(l)) {
+		wait_for_events(l, SRT_AWAKE_SLICE_MS);
+		read_signals(l);
+		check_deadlines(l);
+	}
+}
+
 static void run_job(srt_launch_job_t *l)
 {
 	for (int i = 0; i < l->nchildren; i++) {
@@ -321,6 +339,9 @@ static int launch_job(srt_launch_job_t *l)
 		l->timeout_at = srt_awake_s() + l->options.timeout_s;
 	run_job(l);
 	while ((next = choose_next_ranks(l)) > 0) {
+		await_lost_parts(l);
+		if (was_ended(l))
+			break;
 		if (!open_start(l, next)) {
 			srt_launch_say("cannot start again: %s%s", strerror(errno),
 				       srt_launch_remedy(errno));

@@ -206,13 +206,21 @@ static void set_kind(srt_launch_job_t *l, int child, srt_launch_spec_t *spec)
 	}
 }
 
+size_t srt_launch_count_outputs(const srt_launch_job_t *l)
+{
+	const bool piped = l->options.prefix || l->hosts.n > 0 || l->options.part_of != NULL;
+
+	return piped ? 2 * (size_t)l->nchildren : 0;
+}
+
 static int open_output(srt_launch_job_t *l, int child, srt_launch_spec_t *spec)
 {
-	int width = snprintf(NULL, 0, "%d", spec->size - 1);
+	int width = l->options.prefix ? snprintf(NULL, 0, "%d", spec->size - 1) : 0;
+	int rank = l->options.prefix ? spec->rank : -1;
 	srt_launch_output_t *out = &l->output[2 * child];
 
-	spec->out_fd = srt_launch_output_open(&out[0], spec->rank, width, l->writer[0]);
-	spec->err_fd = srt_launch_output_open(&out[1], spec->rank, width, l->writer[1]);
+	spec->out_fd = srt_launch_output_open(&out[0], rank, width, l->writer[0]);
+	spec->err_fd = srt_launch_output_open(&out[1], rank, width, l->writer[1]);
 	return spec->out_fd < 0 || spec->err_fd < 0 ? errno : 0;
 }
 
@@ -230,7 +238,7 @@ int srt_launch_start_child(srt_launch_job_t *l, int child)
 	int err = 0;
 
 	set_kind(l, child, &spec);
-	if (l->options.prefix)
+	if (srt_launch_count_outputs(l) > 0)
 		err = open_output(l, child, &spec);
 	if (err == 0 && l->hosts.n > 0) {
 		spec.in_fd = srt_launch_host_open(&l->hosts, &l->hosts.host[child]);

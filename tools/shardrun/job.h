@@ -26,7 +26,7 @@ typedef struct srt_launch_job {
 	srt_launch_hosts_t hosts;     /* n = 0: all ranks are on this machine */
 	srt_rendezvous_t *rendezvous; /* NULL: the ranks meet at rank 0 */
 	srt_launch_child_t *child;    /* [nchildren] */
-	srt_launch_output_t *output;  /* [2 * nchildren] with --prefix */
+	srt_launch_output_t *output;  /* [2 * nchildren], see srt_launch_count_outputs() */
 	struct pollfd *pollfds;
 	srt_launch_writer_t *writer[2]; /* to standard output, to standard error; may be the same */
 	int signals;                    /* signalfd */
@@ -68,6 +68,9 @@ void srt_launch_kill_ranks(srt_launch_job_t *l);
 void srt_launch_kill_all(srt_launch_job_t *l);
 /* TERM now, KILL after the grace time. */
 void srt_launch_end_all(srt_launch_job_t *l);
+/* The number of pipes that the present start has. A rank of another host writes to one even without
+ * --prefix: it must not die of SIGPIPE when its connection is lost. */
+size_t srt_launch_count_outputs(const srt_launch_job_t *l);
 /* Starts one process. Returns 0, or the exit status of shardrun after a message. */
 int srt_launch_start_child(srt_launch_job_t *l, int child);
 /* Reaps the processes that have ended. The first failure ends the others. */

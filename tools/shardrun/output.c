@@ -30,6 +30,7 @@ int srt_launch_output_open(srt_launch_output_t *out, int rank, int width,
 	out->target = target;
 	out->n = 0;
 	out->mid_line = 0;
+	out->whole_lines = width > 0;
 	out->prefix[0] = '\0';
 	if (rank >= 0)
 		snprintf(out->prefix, sizeof(out->prefix), "[%*d] ", width, rank);
@@ -86,9 +87,10 @@ void srt_launch_output_close(srt_launch_output_t *out)
 	if (out->fd < 0)
 		return;
 	if (out->n > 0 || out->mid_line) {
-		/* The next rank's line starts on a new line. */
 		flush_line(out, 1);
-		srt_launch_writer_put(out->target, "\n", 1);
+		/* The next rank's line starts on a new line. */
+		if (out->whole_lines)
+			srt_launch_writer_put(out->target, "\n", 1);
 	}
 	close(out->fd);
 	out->fd = -1;

@@ -2,8 +2,8 @@
 /*
  * shardrun: runs a program as N ranks on this machine, or on several hosts (hosts.h).
  *
- * One loop waits in poll() for a signalfd, the bootstrap's sockets and, with --prefix, the ranks'
- * pipes. It never waits for readers of its output: threads write (writer.h). Each rank has its own
+ * One loop waits in poll() for a signalfd, the bootstrap's sockets and, with --prefix or --hosts, the
+ * ranks' pipes. It never waits for readers of its output: threads write (writer.h). Each rank has its own
  * process group: a Ctrl-C at the terminal reaches only shardrun, which passes it on once to each
  * group, so also to the children of wrappers. When a rank has ended, the rest of its group is
  * killed, so that nothing outlives the job. If shardrun itself is killed, a guard process kills all
@@ -133,11 +133,6 @@ static int get_next_deadline_ms(const srt_launch_job_t *l)
 	return ms < 0 ? 0 : ms > SRT_AWAKE_SLICE_MS ? SRT_AWAKE_SLICE_MS : (int)ms;
 }
 
-static size_t count_outputs(const srt_launch_job_t *l)
-{
-	return l->options.prefix ? 2 * (size_t)l->nchildren : 0;
-}
-
 static void wait_for_events(srt_launch_job_t *l, int timeout_ms)
 {
 	uint64_t count;
@@ -146,7 +141,7 @@ static void wait_for_events(srt_launch_job_t *l, int timeout_ms)
 	l->pollfds[n++] = (struct pollfd){ .fd = l->signals, .events = POLLIN };
 	l->pollfds[n++] = (struct pollfd){ .fd = l->wake, .events = POLLIN };
 	l->pollfds[n++] = (struct pollfd){ .fd = l->control, .events = POLLIN };
-	for (size_t i = 0; i < count_outputs(l); i++) {
+	for (size_t i = 0; i < srt_launch_count_outputs(l); i++) {
 		if (l->output[i].fd >= 0 && srt_launch_output_ready(&l->output[i]))
 			l->pollfds[n++] =
 				(struct pollfd){ .fd = l->output[i].fd, .events = POLLIN };
@@ -171,7 +166,7 @@ static void run_loop(srt_launch_job_t *l)
 		read_signals(l);
 		read_control(l);
 		/* One chunk of each: a rank that writes without pause must not keep the loop. */
-		for (size_t i = 0; i < count_outputs(l); i++)
+		for (size_t i = 0; i < srt_launch_count_outputs(l); i++)
 			srt_launch_output_read(&l->output[i]);
 		step_rendezvous(l);
 		srt_launch_reap(l);
@@ -186,7 +181,7 @@ static bool empty_pipes(srt_launch_job_t *l)
 {
 	bool more = false;
 
-	for (size_t i = 0; i < count_outputs(l); i++) {
+	for (size_t i = 0; i < srt_launch_count_outputs(l); i++) {
 		srt_launch_output_t *out = &l->output[i];
 
 		if (!srt_launch_output_read(out))

@@ -54,6 +54,8 @@ refused "have 3 ranks, but -n is 2" -n 2 --hosts a:2,b:1 true
 refused "each of the 2 hosts of --hosts needs a rank" -n 1 --hosts a,b true
 refused "each of the 2 hosts of --hosts needs a rank" --hosts a,b true
 refused "cannot be given with --hosts" -n 2 --hosts a,b -r 1 -m 1 true
+refused "b cannot reach the first host as \"me@localhost\".*SHARDRT_ADDRESS" -n 3 --hosts me@localhost,127.0.0.1,b true
+refused "b cannot reach the first host as \"127.0.1.1\".*SHARDRT_ADDRESS" -n 2 --hosts 127.0.1.1,b true
 refused "rsh needs --hosts" -n 2 --rsh ssh true
 refused "FIRST:WORLD:HOST" -n 2 --part 1:2 true
 refused "ranks 1 to 2 are not below 2" -n 2 --part 1:2:a true
@@ -79,6 +81,15 @@ checks()
 [2] to err" ] || fail "start: wrong standard errors"
 	expect 0 "counts" ./shardrun --rsh "$rsh" --hosts "$1:1,$2:3" sh -c 'echo $SHARDRT_RANK.$SHARDRT_LOCAL_RANK'
 	[ "$(sort "$dir/out" | tr '\n' ' ')" = "0.0 1.0 2.1 3.2 " ] || fail "counts: wrong ranks"
+
+	# Lines of two hosts are not torn, and the last one stays as it is.
+	expect 0 "lines" ./shardrun --rsh "$rsh" --hosts "$1,$2" -n 2 sh -c '. "$srcdir/tests/harness/wait.sh"
+		printf "one "
+		echo > "$dir/start.$SHARDRT_RANK"
+		await test -e "$dir/start.0" && await test -e "$dir/start.1" && echo two'
+	[ "$(grep -c -x "one two" "$dir/out")" = 2 ] || fail "lines: torn"
+	expect 0 "last line" ./shardrun --rsh "$rsh" --hosts "$2" -n 1 printf 'a\nb'
+	[ "$(od -An -c "$dir/out" | tr -d ' ')" = 'a\nb' ] || fail "last line: changed"
 
 	# A failure on the second host ends all; it is the exit status, and is reported with its rank and host.
 	expect 7 "failure" ./shardrun --rsh "$rsh" --hosts "$1,$2" -n 4 sh -c '. "$srcdir/tests/harness/wait.sh"
@@ -340,11 +351,17 @@ END
 	kill -KILL "$(cat "$dir/shell.two")"
 	reap "$started" && [ "$status" = 137 ] || fail "lost ssh: status $status"
 	ended
-	begin "killed with ssh" ./shardrun --rsh "$rsh" --hosts one,two -n 3 sh -c "$vars$waits" sh "$srcdir" "$dir"
+	# A rank that writes while it ends does not die of that, although nobody reads it any more.
+	rm -f "$dir"/bye.*
+	begin "killed with ssh" ./shardrun --grace 100 --rsh "$rsh" --hosts one,two -n 3 sh -c "$vars"'
+		trap "echo bye && echo bye > $dir/bye.$SHARDRT_RANK && exit" TERM
+		echo $$ > "$dir/new.$SHARDRT_RANK" && mv "$dir/new.$SHARDRT_RANK" "$dir/pid.$SHARDRT_RANK"
+		while :; do sleep 0.05; done' sh "$srcdir" "$dir"
 	await_ranks 3
 	kill -KILL "$started"
 	reap "$started"
 	ended
+	[ "$(cat "$dir"/bye.* | wc -l)" = 3 ] || fail "killed with ssh: ranks could not write"
 	if grep -q '^#define HAVE_SODIUM 1' config.h; then
 		expect 0 "ssh job" env SHARDRT_ADDRESS=localhost ./shardrun --rsh "$rsh" --hosts one,two -n 3 \
 			env "ASAN_OPTIONS=$ASAN_OPTIONS" "LSAN_OPTIONS=$LSAN_OPTIONS" "TSAN_OPTIONS=$TSAN_OPTIONS" \

@@ -146,6 +146,32 @@ static bool make_argv(const srt_launch_options_t *o, srt_launch_host_t *host)
 	return true;
 }
 
+/* Whether the name means another machine on each host. */
+static bool is_loopback(const srt_launch_host_t *host)
+{
+	const char *at = strrchr(host->name, '@'), *name = at != NULL ? at + 1 : host->name;
+
+	return strcmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0;
+}
+
+/* The ranks of other hosts must reach the first one: prints an error. */
+static bool check_first(const srt_launch_hosts_t *hosts)
+{
+	const char *address = getenv("SHARDRT_ADDRESS");
+
+	if (!is_loopback(&hosts->host[0]) || (address != NULL && address[0] != '\0'))
+		return true;
+	for (int i = 1; i < hosts->n; i++) {
+		if (is_loopback(&hosts->host[i]))
+			continue;
+		srt_launch_say("--hosts: %s cannot reach the first host as \"%s\": give the "
+			       "name that it has in the network, or set SHARDRT_ADDRESS to it",
+			       hosts->host[i].name, hosts->host[0].name);
+		return false;
+	}
+	return true;
+}
+
 bool srt_launch_hosts_parse(srt_launch_options_t *o, srt_launch_hosts_t *hosts)
 {
 	char *list = strdup(o->hosts), *rest = list, *text;
@@ -159,7 +185,7 @@ bool srt_launch_hosts_parse(srt_launch_options_t *o, srt_launch_hosts_t *hosts)
 	while (ok && (text = strsep(&rest, ",")) != NULL)
 		ok = parse_host(text, &hosts->host[hosts->n++]);
 	free(list);
-	ok = ok && split_ranks(o, hosts);
+	ok = ok && check_first(hosts) && split_ranks(o, hosts);
 	for (int i = 0; ok && i < hosts->n; i++)
 		ok = make_argv(o, &hosts->host[i]);
 	return ok;

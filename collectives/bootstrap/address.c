@@ -9,6 +9,7 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/base.h"
 
@@ -62,6 +63,21 @@ static bool is_loopback(const struct sockaddr_storage *where)
 	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)where)->sin6_addr);
 }
 
+/* Names of no host: RFC 6761, and those of /etc/hosts in Debian and Red Hat. */
+static bool is_loopback_name(const char *host)
+{
+	static const char *const names[] = { "localhost", "localhost.localdomain", "ip6-localhost",
+					     "ip6-loopback", "localhost6" };
+	static const char suffix[] = ".localhost";
+	size_t n = strlen(host);
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcasecmp(host, names[i]) == 0)
+			return true;
+	}
+	return n >= sizeof(suffix) && strcasecmp(host + n - (sizeof(suffix) - 1), suffix) == 0;
+}
+
 /* Whether the host is written as an address or as localhost, and is not a name of a host. */
 static bool is_fixed(const char *address)
 {
@@ -70,7 +86,7 @@ static bool is_fixed(const char *address)
 	const char *port;
 
 	return split_address(address, host, &port) == SRT_OK &&
-	       (strcmp(host, "localhost") == 0 || inet_pton(AF_INET, host, bytes) == 1 ||
+	       (is_loopback_name(host) || inet_pton(AF_INET, host, bytes) == 1 ||
 		inet_pton(AF_INET6, host, bytes) == 1);
 }
 

@@ -16,7 +16,7 @@ srt_status_t srt_address_resolve(const char *address, struct sockaddr_storage *o
  * can connect: a name of a host that leads to a loopback address means all addresses. */
 srt_status_t srt_address_resolve_own(const char *address, struct sockaddr_storage *out,
 				     socklen_t *length);
-/* Whether it is a loopback address that is written as one, or as localhost. */
+/* Whether it is a loopback address that is written as one, or as localhost or a name like it. */
 bool srt_address_is_local(const char *address, const struct sockaddr_storage *where);
 /* "tcp:ADDRESS:0" of this host that other hosts can reach: SHARDRT_ADDRESS, else that of the first
  * network interface that is up and is not the loopback. */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "collectives/bootstrap/address.h"
 #include "collectives/bootstrap/root.h"
 #include "tests/harness/check.h"
 
@@ -417,8 +418,30 @@ static void test_same_rank(void)
 	srt_root_close(root);
 }
 
+/* Only names that mean loopback on every host, with its addresses, need no token. */
+static void test_local_names(void)
+{
+	static const char *const local[] = { "localhost:1",     "localhost.localdomain:1",
+					     "a.localhost:1",   "LocalHost:1",
+					     "ip6-localhost:1", "127.0.0.1:1" };
+	static const char *const other[] = { "node1:1", ".localhost:1", "xlocalhost:1",
+					     "localhost.example.com:1" };
+	struct sockaddr_storage loopback, network;
+	socklen_t n;
+
+	CHECK_OK_OR_DIE(srt_address_resolve("127.0.1.1:1", &loopback, &n));
+	CHECK_OK_OR_DIE(srt_address_resolve("192.0.2.1:1", &network, &n));
+	for (size_t i = 0; i < SRT_ARRAY_LEN(local); i++) {
+		CHECK(srt_address_is_local(local[i], &loopback));
+		CHECK(!srt_address_is_local(local[i], &network));
+	}
+	for (size_t i = 0; i < SRT_ARRAY_LEN(other); i++)
+		CHECK(!srt_address_is_local(other[i], &loopback));
+}
+
 int main(void)
 {
+	test_local_names();
 	if (!srt_link_is_supported()) {
 		printf("SKIP: built without libsodium\n");
 		return 77;

@@ -2,12 +2,12 @@
 /*
  * shardrun: runs a program as N ranks on this machine, or on several hosts (hosts.h).
  *
- * One loop waits in poll() for a signalfd, the bootstrap's sockets and, with --prefix or --hosts, the
- * ranks' pipes. It never waits for readers of its output: threads write (writer.h). Each rank has its own
- * process group: a Ctrl-C at the terminal reaches only shardrun, which passes it on once to each
- * group, so also to the children of wrappers. When a rank has ended, the rest of its group is
- * killed, so that nothing outlives the job. If shardrun itself is killed, a guard process kills all
- * groups (guard.h).
+ * One loop waits in poll() for a signalfd, the bootstrap's sockets and, with --prefix or --hosts,
+ * the ranks' pipes. It never waits for readers of its output: threads write (writer.h). Each rank
+ * has its own process group: a Ctrl-C at the terminal reaches only shardrun, which passes it on
+ * once to each group, so also to the children of wrappers. When a rank has ended, the rest of its
+ * group is killed, so that nothing outlives the job. If shardrun itself is killed, a guard process
+ * kills all groups (guard.h).
  */
 #include <errno.h>
 #include <poll.h>

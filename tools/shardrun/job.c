@@ -73,7 +73,7 @@ void srt_launch_kill_all(srt_launch_job_t *l)
 void srt_launch_kill_ranks(srt_launch_job_t *l)
 {
 	srt_launch_signal_all(l, SIGKILL);
-	if (l->hosts.n > 0)
+	if (l->hosts.n > 0 && srt_awake_s() + PART_KILL_S < l->kill_at)
 		set_kill_time(l, PART_KILL_S);
 }
 

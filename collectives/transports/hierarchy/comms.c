@@ -61,6 +61,14 @@ static void destroy_hierarchy(srt_hierarchy_t *h)
 	free(h);
 }
 
+static size_t partial_nbytes(const srt_hierarchy_t *h)
+{
+	const size_t least = (size_t)h->nnodes * MIN_PIECE;
+	const size_t nbytes = srt_config_size("SHARDRT_STAGING_BYTES") / least * least;
+
+	return nbytes > least ? nbytes : least;
+}
+
 static srt_status_t alloc_hierarchy(srt_comm_t *comm)
 {
 	srt_hierarchy_t *h = srt_calloc(1, sizeof(*h), "a communicator");
@@ -75,6 +83,7 @@ static srt_status_t alloc_hierarchy(srt_comm_t *comm)
 	if (h->member == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	fill_members(comm, h);
+	h->partial_nbytes = partial_nbytes(h);
 	return SRT_OK;
 }
 
@@ -133,14 +142,6 @@ srt_status_t srt_hierarchy_create(srt_comm_t *comm)
 
 /* ---- memory of sums ------------------------------------------------------------------------- */
 
-size_t srt_hierarchy_partial_nbytes(const srt_hierarchy_t *h)
-{
-	const size_t least = (size_t)h->nnodes * MIN_PIECE;
-	const size_t nbytes = srt_config_size("SHARDRT_STAGING_BYTES") / least * least;
-
-	return nbytes > least ? nbytes : least;
-}
-
 static size_t scratch_nbytes(const srt_hierarchy_t *h)
 {
 	const size_t local = srt_step_reduce_scratch(h->nlocal);
@@ -169,7 +170,7 @@ void srt_hierarchy_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_
 		memory->maps_sources |= one.maps_sources;
 	}
 	if (of_stages.sums)
-		memory->scratch += srt_hierarchy_partial_nbytes(h) + scratch_nbytes(h);
+		memory->scratch += h->partial_nbytes + scratch_nbytes(h);
 }
 
 srt_status_t srt_hierarchy_acquire_sums(srt_comm_t *comm)
@@ -178,9 +179,8 @@ srt_status_t srt_hierarchy_acquire_sums(srt_comm_t *comm)
 
 	if (h->nusers++ > 0)
 		return SRT_OK;
-	SRT_TRY(srt_buffer_create(comm->device, srt_comm_mem_kind(h->across),
-				  srt_hierarchy_partial_nbytes(h), "sums of a node's ranks",
-				  &h->partial));
+	SRT_TRY(srt_buffer_create(comm->device, srt_comm_mem_kind(h->across), h->partial_nbytes,
+				  "sums of a node's ranks", &h->partial));
 	if (scratch_nbytes(h) > 0)
 		SRT_TRY(srt_buffer_create(comm->device, SRT_MEM_DEVICE, scratch_nbytes(h),
 					  "partial sums over ranks", &h->scratch));

@@ -38,6 +38,7 @@ struct srt_hierarchy {
 	void (*destroy)(srt_hierarchy_t *hierarchy);
 	/* Of the collectives that sum; NULL = there are none. */
 	int nusers;
+	size_t partial_nbytes; /* SHARDRT_STAGING_BYTES, or the least that the nodes need */
 	srt_buffer_t *partial; /* sums of the node's ranks */
 	srt_buffer_t *scratch; /* of stages: partial sums of more than 8 ranks; or NULL */
 	srt_event_t *done;     /* the last start has used both */
@@ -49,8 +50,6 @@ srt_status_t srt_hierarchy_create(srt_comm_t *comm);
 /* The memory of sums: for a collective that sums, until the matching release. */
 srt_status_t srt_hierarchy_acquire_sums(srt_comm_t *comm);
 void srt_hierarchy_release_sums(srt_hierarchy_t *hierarchy);
-/* Bytes of srt_hierarchy.partial: SHARDRT_STAGING_BYTES, or the least that the nodes need. */
-size_t srt_hierarchy_partial_nbytes(const srt_hierarchy_t *hierarchy);
 /* Slot of srt_transport_t. */
 void srt_hierarchy_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
 			srt_coll_memory_t *memory);

@@ -39,7 +39,7 @@ typedef struct part {
 /* Elements of each node in `partial`. */
 static size_t piece_nelem(const srt_hierarchy_t *h)
 {
-	return srt_hierarchy_partial_nbytes(h) / (size_t)h->nnodes / sizeof(float);
+	return h->partial_nbytes / (size_t)h->nnodes / sizeof(float);
 }
 
 /* Iterates over the parts of the elements [begin, end) of extents; start with {0}. */

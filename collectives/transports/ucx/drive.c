@@ -146,15 +146,37 @@ void srt_ucx_notify(srt_ucx_worker_t *w)
 		(void)w->ucx->ucp_worker_signal(w->worker);
 }
 
-/* Called with the mutex held: makes progress until there is none. */
-static void progress(srt_ucx_worker_t *w)
+/* Called with the mutex held: makes progress until there is none. Returns whether there was any. */
+static bool progress(srt_ucx_worker_t *w)
 {
 	const uint64_t before = w->nevents;
+	bool any = false;
 
 	while (w->ucx->ucp_worker_progress(w->worker) != 0)
-		continue;
+		any = true;
 	if (w->nevents != before && w->nwaiting > 1)
 		srt_ucx_notify(w);
+	return any;
+}
+
+/* Makes progress until done(arg), or as long as there is some: at least once. Called with the mutex
+ * held. */
+static bool spin_until(srt_ucx_worker_t *worker, bool spins, bool (*done)(const void *arg),
+		       const void *arg)
+{
+	for (int n = 0, idle = 0; idle < SPINS; n++) {
+		idle = progress(worker) ? 0 : idle + 1;
+		if (done(arg))
+			return true;
+		if (!spins)
+			return false;
+		if (n % 64 == 63) { /* for the other threads that wait */
+			srt_ucx_unlock(worker);
+			srt_wait_relax();
+			srt_ucx_lock(worker);
+		}
+	}
+	return false;
 }
 
 void srt_ucx_drive_for(srt_ucx_worker_t *w, const uint32_t *pending, double seconds)
@@ -245,8 +267,10 @@ static void check_failure(const message_wait_t *w)
 			comm->world_rank[seen.failed_rank], seen.failure);
 }
 
-static bool is_complete(const message_wait_t *w)
+static bool is_complete(const void *arg)
 {
+	const message_wait_t *w = arg;
+
 	return w->start->ucx.failure == NULL && !w->start->ucx.is_broken &&
 	       srt_ucx_happened(w->start, w->event, w->value);
 }
@@ -329,26 +353,6 @@ static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 	}
 }
 
-/* Called with the mutex held. */
-static bool spin_until_complete(const message_wait_t *w)
-{
-	srt_ucx_worker_t *worker = srt_ucx_worker_of(w->start->coll);
-
-	for (int i = 0; i < SPINS; i++) {
-		progress(worker);
-		if (is_complete(w))
-			return true;
-		if (!srt_comm_spins(w->start->coll->comm))
-			return false;
-		if (i % 64 == 63) { /* for the other threads that wait */
-			srt_ucx_unlock(worker);
-			srt_wait_relax();
-			srt_ucx_lock(worker);
-		}
-	}
-	return false;
-}
-
 srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32_t value)
 {
 	const message_wait_t w = { .start = start, .event = event, .value = value };
@@ -361,7 +365,8 @@ srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32
 		return srt_wait_fail(start, 0);
 	srt_ucx_lock(worker);
 	worker->nwaiting++;
-	complete = is_complete(&w) || spin_until_complete(&w);
+	complete = is_complete(&w) ||
+		   spin_until(worker, srt_comm_spins(start->coll->comm), is_complete, &w);
 	srt_ucx_unlock(worker);
 	if (!complete) {
 		status = sleep_until_complete(&w, &slot);
@@ -377,22 +382,21 @@ srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32
 	return status;
 }
 
+static bool has_ended(const void *arg)
+{
+	const srt_coll_start_t *start = arg;
+
+	return atomic_load_explicit(&((srt_coll_start_t *)(uintptr_t)start)->npending,
+				    memory_order_acquire) == 0;
+}
+
 void srt_ucx_await_start(srt_coll_start_t *start)
 {
 	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll);
-	const bool spins = srt_comm_spins(start->coll->comm);
 
 	srt_ucx_lock(w);
 	w->nwaiting++;
-	for (int i = 0; i < SPINS && spins && atomic_load(&start->npending) != 0; i++) {
-		progress(w);
-		if (i % 64 == 63) {
-			srt_ucx_unlock(w);
-			srt_wait_relax();
-			srt_ucx_lock(w);
-		}
-	}
-	if (atomic_load(&start->npending) != 0)
+	if (!spin_until(w, srt_comm_spins(start->coll->comm), has_ended, start))
 		sleep_in_wait(w, AWAIT_START_S);
 	w->nwaiting--;
 	srt_ucx_thread_wake(w);

@@ -93,6 +93,7 @@ struct srt_ucx_comm {
 	bool direct;     /* this rank's device memory is accessed by the host */
 	bool all_direct; /* every rank's is */
 	srt_ucx_slots_t *slots[SRT_NBOUNCE]; /* NULL = not in use */
+	size_t slot_nbytes;
 	double differs_since;  /* when this rank saw that starts differ; 0: it did not */
 	_Atomic uint64_t *log; /* [size][SRT_UCX_LOG_LENGTH]: start number << 32 | collective */
 };

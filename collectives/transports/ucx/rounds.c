@@ -22,7 +22,7 @@ static size_t place_of(int other, int rank)
 size_t srt_ucx_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 {
 	const srt_comm_t *comm = coll->comm;
-	const size_t slot = srt_staging_slot_nbytes(comm->size);
+	const size_t slot = comm->ucx->slot_nbytes;
 
 	if (phase == SRT_PHASE_SIGNAL || (phase != SRT_PHASE_SCATTER && comm->ucx->all_direct))
 		return SIZE_MAX;

@@ -102,7 +102,7 @@ srt_status_t srt_ucx_slots_acquire(srt_ucx_comm_t *comm, srt_bounce_kind_t kind,
 	slots->comm = comm;
 	slots->kind = kind;
 	slots->nusers = 1;
-	slots->slot_nbytes = srt_staging_slot_nbytes(comm->comm->size);
+	slots->slot_nbytes = comm->slot_nbytes;
 	status = create_memory(slots);
 	if (status != SRT_OK) {
 		srt_ucx_slots_release(slots);

@@ -102,6 +102,7 @@ static srt_status_t create_local(srt_ucx_comm_t *c)
 				"communicator \"%s\": UCX connects at most %d ranks, not %d",
 				comm->name, SRT_UCX_MAX_RANKS, comm->size);
 	c->direct = comm->device->caps.host_memory != 0;
+	c->slot_nbytes = srt_staging_slot_nbytes(comm->size);
 	c->log = srt_calloc((size_t)comm->size * SRT_UCX_LOG_LENGTH, sizeof(*c->log),
 			    "a communicator");
 	if (c->log == NULL)

@@ -222,7 +222,8 @@ static void check_order_error(job_t *job, const srt_coll_t *a, const srt_coll_t 
 }
 
 /* The last rank starts `odd_kind` where the others start `kind`: no hang, an error on all that
- * names both. Poisons, so it uses a separate group. A stream per case: a failed one stays failed. */
+ * names both. Poisons, so it uses a separate group. A stream per case: a failed one stays failed.
+ */
 static void check_order(job_t *job, srt_coll_kind_t kind, srt_coll_kind_t odd_kind, int late_ms)
 {
 	float *full, *shard;

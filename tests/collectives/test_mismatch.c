@@ -277,6 +277,21 @@ static void check_order(job_t *job, srt_coll_kind_t kind, srt_coll_kind_t odd_ki
 	srt_comm_destroy(comm);
 }
 
+/* A group of a split fails alone. */
+static void check_split(job_t *job)
+{
+	srt_comm_t *comm = NULL;
+
+	CHECK_OK_OR_DIE(srt_comm_split(job->world, job->rank % 2, "parity", &comm));
+	if (job->rank % 2 == 0)
+		srt_comm_abort(comm, "only this group");
+	/* It goes to all ranks before this exchange. */
+	check_alive(job);
+	CHECK(srt_comm_poisoned(comm) == (job->rank % 2 == 0));
+	CHECK(!srt_comm_poisoned(job->world));
+	srt_comm_destroy(comm);
+}
+
 /* Exchanges of different lengths. */
 static void check_exchange(job_t *job)
 {
@@ -312,6 +327,7 @@ int main(void)
 	check_order(&job, SRT_COLL_REDUCE_SCATTER, SRT_COLL_BARRIER, 0);
 	check_order(&job, SRT_COLL_BARRIER, SRT_COLL_ALL_REDUCE, 0);
 	check_exchange(&job);
+	check_split(&job);
 	check_alive(&job);
 	job_close(&job);
 	return check_done();

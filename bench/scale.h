@@ -53,7 +53,7 @@ void scale_rank_run(const srt_gpt_config_t *config, scale_record_t *record);
 /* ---- scale_nodes.c -------------------------------------------------------------------------- */
 
 /* Joins rank 0 at the port for all nodes but the first, and keeps their connections open until the
- * other end closes them. */
+ * ranks of the first node have left. */
 void scale_nodes_run(int world, int node, int port);
 
 #endif

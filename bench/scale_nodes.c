@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The nodes of a model that have no ranks: they join rank 0 over links, as collectives/bootstrap/
- * node.c does. */
+ * node.c does, and end when the ranks of the first node have left: rank 0 waits for them. */
 #include <arpa/inet.h>
 #include <poll.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "bench/scale.h"
+#include "collectives/bootstrap/control_channel_internal.h"
 #include "collectives/bootstrap/root.h"
 
 #define SLICE_MS 20
@@ -15,6 +16,7 @@
 typedef struct far_node {
 	srt_link_t *link;
 	int ntold; /* of its ranks; 0: nothing was sent */
+	int nleft; /* ranks of the first node that have said goodbye */
 	bool has_go, has_ended;
 } far_node_t;
 
@@ -36,6 +38,8 @@ static void report(far_node_t *node, int first, int nranks)
 static void read_messages(far_node_t *node)
 {
 	srt_root_message_t message;
+	const void *bytes;
+	srt_frame_t frame;
 	bool broken = false;
 	size_t nbytes;
 
@@ -46,11 +50,14 @@ static void read_messages(far_node_t *node)
 			exit(1);
 		}
 	}
-	while (node->has_go && srt_link_receive(node->link, &nbytes) != NULL)
-		continue;
+	while (node->has_go && (bytes = srt_link_receive(node->link, &nbytes)) != NULL)
+		node->nleft +=
+			srt_frame_parse(bytes, nbytes, &frame) && frame.type == SRT_FRAME_GOODBYE;
 }
 
-static void step(far_node_t *node, const struct sockaddr_in *address, int first, int nranks)
+/* nnear: ranks of the first node. */
+static void step(far_node_t *node, const struct sockaddr_in *address, int nnear, int first,
+		 int nranks)
 {
 	srt_link_state_t state;
 
@@ -63,9 +70,9 @@ static void step(far_node_t *node, const struct sockaddr_in *address, int first,
 	if (state == SRT_LINK_OPEN && node->ntold < nranks)
 		report(node, first, nranks);
 	read_messages(node);
-	if (state != SRT_LINK_CLOSED)
+	if (state != SRT_LINK_CLOSED && node->nleft < nnear)
 		return;
-	/* Rank 0 does not listen yet, or had too many connections at once. */
+	/* Or rank 0 does not listen yet, or had too many connections at once. */
 	srt_link_close(node->link);
 	node->link = NULL;
 	node->has_ended = node->has_go;
@@ -93,7 +100,7 @@ void scale_nodes_run(int world, int node, int port)
 			if (nodes[i].has_ended)
 				continue;
 			nopen++;
-			step(&nodes[i], &address, first,
+			step(&nodes[i], &address, node, first,
 			     world - first < node ? world - first : node);
 			if (nodes[i].link != NULL)
 				fds[nfds++] =

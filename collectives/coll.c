@@ -274,7 +274,7 @@ void srt_coll_close(srt_coll_t *coll, const char *what)
 	snprintf(coll->closing_text, sizeof(coll->closing_text), "rank %d destroyed %s",
 		 coll->comm->world_rank[coll->comm->rank], what);
 	atomic_store(&coll->is_closing, true);
-	for (uint32_t i = 0; i < coll->nstages && coll->stages != NULL; i++)
+	for (uint32_t i = 0; i < coll->nstages; i++)
 		srt_coll_close(coll->stages[i], what);
 }
 

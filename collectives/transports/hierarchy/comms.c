@@ -116,18 +116,26 @@ static srt_status_t connect(srt_comm_t *comm, const char *what, int first, int s
 	return status;
 }
 
+int srt_hierarchy_find(const srt_hierarchy_t *h, int rank)
+{
+	int at = 0;
+
+	while (h->member[at] != rank)
+		at++;
+	return at;
+}
+
 srt_status_t srt_hierarchy_create(srt_comm_t *comm)
 {
 	static const char what[] = "connecting the ranks of a node";
 	srt_hierarchy_t *h;
-	int at = 0;
+	int at;
 
 	if (!fits(comm))
 		return SRT_OK;
 	SRT_TRY(srt_comm_status_consensus(comm, what, alloc_hierarchy(comm)));
 	h = comm->hierarchy;
-	while (h->member[at] != comm->rank)
-		at++;
+	at = srt_hierarchy_find(h, comm->rank);
 	SRT_TRY(srt_comm_status_consensus(comm, what,
 					  connect(comm, "on a node", at / h->nlocal * h->nlocal, 1,
 						  h->nlocal, &h->local)));

@@ -47,6 +47,8 @@ struct srt_hierarchy {
 /* Collective: creates comm->hierarchy, which is destroyed with the communicator, if its ranks are
  * on several nodes as the transport needs them and all of them allow it. */
 srt_status_t srt_hierarchy_create(srt_comm_t *comm);
+/* Index of a rank of the communicator in `member`. */
+int srt_hierarchy_find(const srt_hierarchy_t *hierarchy, int rank);
 /* The memory of sums: for a collective that sums, until the matching release. */
 srt_status_t srt_hierarchy_acquire_sums(srt_comm_t *comm);
 void srt_hierarchy_release_sums(srt_hierarchy_t *hierarchy);

@@ -184,10 +184,8 @@ static stage_t copy_stage(const srt_coll_t *coll, bool is_local)
 {
 	const srt_hierarchy_t *h = coll->comm->hierarchy;
 	const bool in_place = is_local || coll->algorithm->source == SRT_SOURCE_FULL;
-	int root = 0;
+	const int root = coll->algorithm->has_root ? srt_hierarchy_find(h, coll->root) : 0;
 
-	while (coll->algorithm->has_root && h->member[root] != coll->root)
-		root++;
 	return (stage_t){
 		.desc = { .kind = coll->algorithm->has_root ? SRT_COLL_BROADCAST :
 							      SRT_COLL_ALL_GATHER,
@@ -211,13 +209,9 @@ static bool copies(const srt_coll_t *coll)
 static bool takes_part_across(const srt_coll_t *coll)
 {
 	const srt_hierarchy_t *h = coll->comm->hierarchy;
-	int at = 0;
 
-	if (!coll->algorithm->has_root)
-		return true;
-	while (h->member[at] != coll->root)
-		at++;
-	return at % h->nlocal == place_of(h);
+	return !coll->algorithm->has_root ||
+	       srt_hierarchy_find(h, coll->root) % h->nlocal == place_of(h);
 }
 
 /* The local stages, or those across nodes: so that all ranks of the communicator fail together if
@@ -251,12 +245,17 @@ static size_t count_pieces(const srt_coll_t *coll)
 /* Allocates the table of stages, and the memory of sums. */
 static srt_status_t alloc_stages(srt_coll_t *coll)
 {
+	uint32_t nstages;
+
 	coll->npieces = (uint32_t)count_pieces(coll);
 	if (coll->npieces > 0)
 		SRT_TRY(srt_hierarchy_acquire_sums(coll->comm));
-	coll->nstages = 2 * (coll->npieces + copies(coll));
-	coll->stages = srt_calloc(coll->nstages, sizeof(*coll->stages), "a collective");
-	return coll->stages != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	nstages = 2 * (coll->npieces + copies(coll));
+	coll->stages = srt_calloc(nstages, sizeof(*coll->stages), "a collective");
+	if (coll->stages == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	coll->nstages = nstages;
+	return SRT_OK;
 }
 
 /* What a rank tells the others of its description. */
@@ -314,7 +313,7 @@ static srt_status_t connect_stages(srt_coll_t *coll, const char *what, const uin
 
 static void disconnect_stages(srt_coll_t *coll)
 {
-	for (uint32_t i = 0; i < coll->nstages && coll->stages != NULL; i++)
+	for (uint32_t i = 0; i < coll->nstages; i++)
 		srt_coll_destroy(coll->stages[i]);
 	free(coll->stages);
 	if (coll->npieces > 0)

@@ -157,10 +157,10 @@ static void complete(srt_ucx_op_t *op, ucs_status_t status, size_t length)
 
 void srt_ucx_give_up(srt_coll_start_t *start)
 {
+	const srt_coll_t *coll = start->coll;
+
 	while (start->ucx.ops != NULL) {
 		srt_ucx_op_t *op = start->ucx.ops;
-
-		srt_coll_t *coll = start->coll;
 
 		op->kept =
 			(srt_ucx_kept_t){ coll->full.buffer, coll->shard.buffer, coll->ucx_slots };

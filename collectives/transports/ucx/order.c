@@ -64,8 +64,7 @@ static void tell(const srt_comm_t *comm, int to, int rank, uint32_t start)
 
 void srt_ucx_tell(srt_coll_start_t *start)
 {
-	srt_comm_t *comm = start->coll->comm;
-
+	const srt_comm_t *comm = start->coll->comm;
 	bool told[SRT_UCX_MAX_RANKS] = { false };
 
 	for (const srt_ucx_op_t *op = start->ucx.ops; op != NULL; op = op->next) {

@@ -178,7 +178,7 @@ static void bench_memcpy(bench_t *b, size_t nbytes)
 	free(other);
 }
 
-/* busbw is algbw times so many (n-1)/n. */
+/* busbw is algbw x factor x (n-1)/n. */
 static void bench_kind(bench_t *b, const srt_coll_desc_t *desc, const side_t *from,
 		       const side_t *to, const result_t *expected, double factor)
 {

@@ -13,7 +13,7 @@
 
 #define REPEATS 5
 
-/* A repeat is the mean over so many starts. */
+/* The number of starts of a repeat, whose result is their mean. */
 static inline int starts_of(size_t nbytes)
 {
 	return nbytes >= 16000000 ? 3 : nbytes >= 100000 ? 50 : 2000;

@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 
-from peers import run_torch_ranks, skip
+from peers import need_programs, run_torch_ranks, skip
 
 UNITS, TENSORS, ROWS, COLUMNS = 10, 5, 2000, 1000
 NBYTES = UNITS * TENSORS * ROWS * COLUMNS * 4
@@ -165,9 +165,7 @@ def main():
     probe = "import numpy, torch.distributed.checkpoint; from torch.distributed.fsdp import fully_shard"
     if subprocess.run([sys.executable, "-c", probe], stderr=subprocess.DEVNULL).returncode:
         skip("no PyTorch with fully_shard, or no numpy")
-    for program in ("shardrun", "bench/bench_checkpoint"):
-        if not os.access(os.path.join(args.build, program), os.X_OK):
-            skip(f"{program} is not in {args.build} (--build, make {program})")
+    need_programs(args.build, "shardrun", "bench/bench_checkpoint")
     print(f"{args.ranks} ranks x 1 thread, {NBYTES} bytes, seconds, medians of {args.rounds}")
     for name in args.folders:
         with tempfile.TemporaryDirectory(dir=name, prefix="peer_checkpoint-") as folder:

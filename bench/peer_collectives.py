@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 
-from peers import run_torch_ranks, skip
+from peers import need_programs, run_torch_ranks, skip
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUSES = {"all-gather": 1, "reduce-scatter": 1, "all-reduce": 2}  # of (n-1)/n
@@ -172,9 +172,7 @@ def main():
     if args.worker:
         worker(args)
         return
-    for program in ("shardrun", "bench/bench_coll"):
-        if not os.access(f"{args.build}/{program}", os.X_OK):
-            skip(f"{program} is not in {args.build} (--build, make {program})")
+    need_programs(args.build, "shardrun", "bench/bench_coll")
     with tempfile.TemporaryDirectory() as folder:
         sides = {side: lambda world, side=side: run_ours(args, world, side) for side in OURS}
         versions = []

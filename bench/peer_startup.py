@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 
-from peers import run_torch_ranks, skip
+from peers import need_programs, run_torch_ranks, skip
 
 LAYERS, WIDTH, CONTEXT, VOCAB = 12, 768, 1024, 50257
 
@@ -244,9 +244,7 @@ def main():
         return
     if not args.barrier and not has_torch("from torch.distributed.fsdp import fully_shard"):
         skip("no PyTorch with fully_shard")
-    for program in ("shardrun", "bench/bench_startup"):
-        if not os.access(os.path.join(args.build, program), os.X_OK):
-            skip(f"{program} is not in {args.build} (--build, make {program})")
+    need_programs(args.build, "shardrun", "bench/bench_startup")
     if args.barrier:
         compare_barriers(args)
         return

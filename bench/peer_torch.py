@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 
-from peers import run_torch_ranks, skip
+from peers import need_programs, run_torch_ranks, skip
 
 # name: layers, heads, width, context, sequences over all ranks at 2 ranks, steps of a run, warm-up
 PRESETS = {
@@ -263,9 +263,7 @@ def main():
         from torch.distributed.fsdp import fully_shard  # noqa: F401
     except ImportError as error:
         skip(f"no PyTorch with fully_shard: {error}")
-    for program in ("shardrun", "shardrt-train"):
-        if not os.access(os.path.join(args.build, program), os.X_OK):
-            skip(f"{program} is not in {args.build} (--build)")
+    need_programs(args.build, "shardrun", "shardrt-train")
     head = f"{'preset':10} {'context':>7} {'sequences':>9} {'ours/ms':>9} {'torch/ms':>9} {'ours/torch':>10}"
     print(f"{args.ranks} ranks x 1 thread, {args.dtype}, {args.strategy} {args.numerics} next to fully_shard, vocabulary "
           f"{args.vocab}, medians")

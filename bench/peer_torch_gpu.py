@@ -34,7 +34,7 @@ import tempfile
 import time
 
 from peer_torch import ATTN_BIAS, BETAS, CLIP, DECAY, LR, build_model
-from peers import skip
+from peers import need_programs, skip
 
 SHAPES = {"nano": (4, 4, 128), "char": (6, 6, 384), "gpt2-124m": (12, 12, 768)}
 # Options and variables of the trainer, and what PyTorch does; a mode whose option --help does not have is left out.
@@ -304,8 +304,7 @@ def main():
         return 0
     if not importlib.util.find_spec("torch"):
         skip("no PyTorch")
-    if not os.access(os.path.join(args.build, "shardrt-train"), os.X_OK):
-        skip(f"shardrt-train is not in {args.build} (--build)")
+    need_programs(args.build, "shardrt-train")
     modes = known_modes(args)
     if not modes:
         return 77

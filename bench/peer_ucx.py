@@ -28,7 +28,7 @@ import subprocess
 import sys
 import time
 
-from peers import free_port, skip
+from peers import free_port, need_programs, skip
 
 
 def perftest(tls, size, iterations):
@@ -87,8 +87,7 @@ def main():
     args = parser.parse_args()
     if not shutil.which("ucx_perftest"):
         skip("no ucx_perftest (Debian: ucx-utils)")
-    if not os.path.exists(f"{args.build}/bench/bench_coll"):
-        skip(f"no {args.build}/bench/bench_coll: make bench/bench_coll")
+    need_programs(args.build, "bench/bench_coll")
     their_way = perftest_both_ways if args.bidirectional else perftest_one_way
     print(f"{'UCX_TLS':10} {'bytes':>10} {'perftest':>9} {'ours':>9} {'ratio':>6}   GB/s, medians of "
           f"{args.rounds}")

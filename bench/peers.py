@@ -11,6 +11,12 @@ def skip(reason):
     sys.exit(77)
 
 
+def need_programs(build, *programs):
+    for program in programs:
+        if not os.access(os.path.join(build, program), os.X_OK):
+            skip(f"{program} is not in {build} (--build, make {program})")
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

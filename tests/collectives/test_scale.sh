@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # The model of docs/scaling.md: the messages, bytes, exchanges and connections of each rank of the first node are
-# those of a real run, whose ranks share this host and are told that they are on nodes of so many ranks.
+# those of a real run. Its ranks share this host and are told that they are on several nodes.
 grep -q '^#define HAVE_UCX 1' config.h || { echo "SKIP: built without UCX"; exit 77; }
 grep -q '^#define HAVE_SODIUM 1' config.h || { echo "SKIP: built without libsodium"; exit 77; }
 dir=$(mktemp -d) || exit 1

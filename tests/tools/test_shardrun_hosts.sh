@@ -32,7 +32,7 @@ begin()
 	started
 }
 ready() { [ "$(ls "$dir"/pid.* | wc -l)" = "$1" ]; }
-# await_ranks N: so many ranks wait
+# await_ranks N: until N ranks wait
 await_ranks() { await_of "$started" ready "$1" || fail "$what: the ranks do not start"; }
 # ended: the ranks that have waited do not run any more
 ended() { await gone $(cat "$dir"/pid.*) || fail "$what: ranks are left"; }

@@ -88,13 +88,6 @@ static inline bool srt_comm_poisoned(const srt_comm_t *comm)
 				    memory_order_acquire) != SRT_OK;
 }
 
-/* Whether a wait spins shortly before it sleeps. Without a core for each rank of the node, spinning
- * would take the core that a peer needs. */
-static inline bool srt_comm_spins(const srt_comm_t *comm)
-{
-	return comm->bootstrap->local_size <= comm->bootstrap->ncores;
-}
-
 /* The rank's number in the world. */
 static inline int srt_comm_world_rank(const srt_comm_t *comm, int rank)
 {

@@ -50,6 +50,13 @@ struct srt_bootstrap {
 	char cause_text[SRT_CONTROL_TEXT];
 };
 
+/* Whether a wait spins before it sleeps. Without a core for each rank of the node, spinning would
+ * take the core that a peer needs. */
+static inline bool srt_bootstrap_spins(const srt_bootstrap_t *bootstrap)
+{
+	return bootstrap->local_size <= bootstrap->ncores;
+}
+
 /* Keeps the object until the matching srt_bootstrap_release(). Thread-safe. */
 void srt_bootstrap_hold(srt_bootstrap_t *bootstrap);
 void srt_bootstrap_release(srt_bootstrap_t *bootstrap);

@@ -131,7 +131,7 @@ static srt_status_t wait_flag(const srt_flag_wait_t *w, int rank)
 		return srt_wait_fail(w->start, 0);
 	if (srt_shm_flag_reached(flag, w->value))
 		return SRT_OK;
-	for (int i = 0; srt_comm_spins(w->start->coll->comm) && i < SPINS; i++) {
+	for (int i = 0; srt_bootstrap_spins(w->start->coll->comm->bootstrap) && i < SPINS; i++) {
 		srt_wait_relax();
 		if (srt_shm_flag_reached(flag, w->value))
 			return SRT_OK;

@@ -339,7 +339,7 @@ static void test_one_core(void)
 	CPU_SET(cpu, &one);
 	CHECK_OR_DIE(sched_setaffinity(0, sizeof(one), &one) == 0);
 	job_open(&job);
-	CHECK(job.size == 1 || !srt_comm_spins(job.world));
+	CHECK(job.size == 1 || !srt_bootstrap_spins(job.world->bootstrap));
 	job_close(&job);
 	CHECK_OR_DIE(sched_setaffinity(0, sizeof(before), &before) == 0);
 }

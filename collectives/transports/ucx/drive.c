@@ -16,11 +16,12 @@
 #include "collectives/transports/ucx/internal.h"
 #include "collectives/wait.h"
 
-#define SPINS 2000
+/* How long a wait spins without progress: longer than a thread is off its core for another one. */
+#define SPIN_S 200e-6
 /* Longest sleep of the worker's thread while sends are pending. */
 #define THREAD_SLICE_S 0.01
-/* How long sends stay without progress before the worker's thread drives. */
-#define THREAD_DELAY_US 50
+/* How long sends stay without a wait before the worker's thread drives. */
+#define THREAD_DELAY_US 100
 /* Longest sleep for the end of an earlier start. */
 #define AWAIT_START_S 0.001
 /* Other threads need the mutex while the worker cannot be armed. */
@@ -159,24 +160,30 @@ static bool progress(srt_ucx_worker_t *w)
 	return any;
 }
 
-/* Makes progress until done(arg), or as long as there is some: at least once. Called with the mutex
- * held. */
-static bool spin_until(srt_ucx_worker_t *worker, bool spins, bool (*done)(const void *arg),
-		       const void *arg)
+/* Makes progress until done(arg), or until there was none for SPIN_S; once if the node has fewer
+ * cores than ranks. Called with the mutex held. */
+static bool spin_until(srt_ucx_worker_t *worker, bool (*done)(const void *arg), const void *arg)
 {
-	for (int n = 0, idle = 0; idle < SPINS; n++) {
-		idle = progress(worker) ? 0 : idle + 1;
+	double since = srt_now_s();
+	bool any = false;
+
+	for (int n = 1;; n++) {
+		any = progress(worker) || any;
 		if (done(arg))
 			return true;
-		if (!spins)
+		if (!srt_bootstrap_spins(worker->bootstrap))
 			return false;
-		if (n % 64 == 63) { /* for the other threads that wait */
-			srt_ucx_unlock(worker);
-			srt_wait_relax();
-			srt_ucx_lock(worker);
-		}
+		if (n % 64 != 0)
+			continue;
+		if (any)
+			since = srt_now_s();
+		else if (srt_now_s() - since > SPIN_S)
+			return false;
+		any = false;
+		srt_ucx_unlock(worker); /* for the other threads that wait */
+		srt_wait_relax();
+		srt_ucx_lock(worker);
 	}
-	return false;
 }
 
 void srt_ucx_drive_for(srt_ucx_worker_t *w, const uint32_t *pending, double seconds)
@@ -276,7 +283,8 @@ static bool is_complete(const void *arg)
 }
 
 /* Called with the mutex held. One of the threads that wait drives. */
-static void sleep_in_wait(srt_ucx_worker_t *worker, double slice_s)
+static void sleep_in_wait(srt_ucx_worker_t *worker, double slice_s, bool (*done)(const void *arg),
+			  const void *arg)
 {
 	if (worker->driving) {
 		srt_cond_wait_s(&worker->changed, &worker->mutex, slice_s);
@@ -285,7 +293,7 @@ static void sleep_in_wait(srt_ucx_worker_t *worker, double slice_s)
 	worker->driving = true;
 	sleep_on_worker(worker, slice_s);
 	worker->driving = false;
-	progress(worker);
+	spin_until(worker, done, arg);
 	if (worker->nwaiting > 1)
 		pthread_cond_broadcast(&worker->changed);
 }
@@ -343,7 +351,7 @@ static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 				tell_at = srt_awake_s() + SRT_WAIT_TELL_AGAIN_S;
 				srt_ucx_tell(w->start);
 			}
-			sleep_in_wait(worker, slice_s);
+			sleep_in_wait(worker, slice_s, is_complete, w);
 			complete = is_complete(w);
 		}
 		srt_ucx_unlock(worker);
@@ -365,8 +373,8 @@ srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32
 		return srt_wait_fail(start, 0);
 	srt_ucx_lock(worker);
 	worker->nwaiting++;
-	complete = is_complete(&w) ||
-		   spin_until(worker, srt_comm_spins(start->coll->comm), is_complete, &w);
+	worker->nwaits++;
+	complete = is_complete(&w) || spin_until(worker, is_complete, &w);
 	srt_ucx_unlock(worker);
 	if (!complete) {
 		status = sleep_until_complete(&w, &slot);
@@ -396,8 +404,9 @@ void srt_ucx_await_start(srt_coll_start_t *start)
 
 	srt_ucx_lock(w);
 	w->nwaiting++;
-	if (!spin_until(w, srt_comm_spins(start->coll->comm), has_ended, start))
-		sleep_in_wait(w, AWAIT_START_S);
+	w->nwaits++;
+	if (!spin_until(w, has_ended, start))
+		sleep_in_wait(w, AWAIT_START_S, has_ended, start);
 	w->nwaiting--;
 	srt_ucx_thread_wake(w);
 	srt_ucx_unlock(w);
@@ -416,28 +425,48 @@ void srt_ucx_thread_wake(srt_ucx_worker_t *w)
 		(void)w->ucx->ucp_worker_signal(w->worker);
 }
 
+/* Threads that send and wait by turns drive often enough: sleeps, without the mutex, until no wait
+ * has begun for the delay. */
+static void rest(srt_ucx_worker_t *w)
+{
+	uint32_t before;
+
+	srt_ucx_unlock(w);
+	do {
+		before = w->nwaits;
+		usleep(THREAD_DELAY_US);
+	} while (before != w->nwaits);
+	srt_ucx_lock(w);
+}
+
+/* Drives until nothing is pending or another thread does. */
+static void drive_alone(srt_ucx_worker_t *w)
+{
+	const uint32_t before = w->nwaits;
+
+	while (!w->stopping && w->nwaits == before) {
+		progress(w);
+		if (w->nsends == 0)
+			return;
+		w->thread_polls = true;
+		sleep_on_worker(w, THREAD_SLICE_S);
+		w->thread_polls = false;
+	}
+}
+
 static void *run_thread(void *arg)
 {
 	srt_ucx_worker_t *w = arg;
 
 	srt_ucx_lock(w);
-	while (!w->stopping) {
-		if (w->nsends == 0 || w->nwaiting > 0) {
-			w->thread_sleeps = true;
-			pthread_cond_wait(&w->thread_cond, &w->mutex);
-			w->thread_sleeps = false;
-			/* The thread that has sent may wait soon, and then drives itself. */
-			srt_ucx_unlock(w);
-			usleep(THREAD_DELAY_US);
-			srt_ucx_lock(w);
+	while (rest(w), !w->stopping) {
+		if (w->nsends > 0 && w->nwaiting == 0) {
+			drive_alone(w);
 			continue;
 		}
-		progress(w);
-		if (w->nsends == 0)
-			continue;
-		w->thread_polls = true;
-		sleep_on_worker(w, THREAD_SLICE_S);
-		w->thread_polls = false;
+		w->thread_sleeps = true;
+		pthread_cond_wait(&w->thread_cond, &w->mutex);
+		w->thread_sleeps = false;
 	}
 	srt_ucx_unlock(w);
 	return NULL;

@@ -60,6 +60,7 @@ typedef struct srt_ucx_worker {
 	const srt_ucx_library_t *ucx;
 	srt_bootstrap_t *bootstrap;
 	ucp_context_h context;
+	bool shares_memory; /* UCX_TLS allows it: the ranks of a node are connected by it */
 	ucp_address_t *address;
 	size_t address_nbytes;
 	int efd;
@@ -75,10 +76,11 @@ typedef struct srt_ucx_worker {
 	uint32_t nsends;        /* pending, of all communicators */
 	srt_ucx_told_t *told;   /* [told_length] a ring: UCX reads them until they are sent */
 	uint32_t told_length, ntold;
-	int nwaiting;     /* threads in waits */
-	bool driving;     /* one of them sleeps until the worker has events */
-	uint64_t nevents; /* messages completed, and other news for waits */
-	pthread_t thread; /* drives if none of them does */
+	int nwaiting;            /* threads in waits */
+	_Atomic uint32_t nwaits; /* waits begun so far */
+	bool driving;            /* one of them sleeps until the worker has events */
+	uint64_t nevents;        /* messages completed, and other news for waits */
+	pthread_t thread;        /* drives if none of them does */
 	bool has_thread, stopping;
 	bool thread_sleeps; /* on thread_cond */
 	bool thread_polls;  /* on efd */

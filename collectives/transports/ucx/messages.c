@@ -218,6 +218,10 @@ static ucs_status_ptr_t post_send(srt_ucx_op_t *op, bool sync, const void *buffe
 	if (status != UCS_OK)
 		return UCS_STATUS_PTR(status);
 	param->cb.send = handle_sent;
+	/* Over shared memory a copy is faster than a handshake; UCX has the limit, 256 KiB. Over
+	 * tcp the handshake is faster: it saves copies. */
+	if (w->shares_memory && srt_comm_same_node(comm, comm->rank, op->peer))
+		param->op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL;
 	return sync ? w->ucx->ucp_tag_send_sync_nbx(ep, buffer, count, tag, param) :
 		      w->ucx->ucp_tag_send_nbx(ep, buffer, count, tag, param);
 }

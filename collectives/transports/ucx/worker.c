@@ -13,6 +13,9 @@
 /* Longest wait for the messages of lost connections when the worker is destroyed. */
 #define CLOSE_S 0.2
 
+/* UCX's names of its transports over shared memory. */
+#define SHARED_MEMORY "posix sysv sm shm mm all"
+
 /* This library's defaults. What the user sets in the environment is not changed. */
 static const struct setting {
 	const char *name, *value;
@@ -24,7 +27,7 @@ static const struct setting {
 	{ "MM_ERROR_HANDLING",
 	  "y",
 	  { "UCX_MM_ERROR_HANDLING", "UCX_POSIX_ERROR_HANDLING", "" },
-	  "posix sysv sm shm mm all" },
+	  SHARED_MEMORY },
 };
 
 /* Whether the user's list of transports, NULL = none, has one of the words. */
@@ -83,6 +86,7 @@ static srt_status_t create_context(srt_ucx_worker_t *w)
 	status = w->ucx->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config,
 					  &w->context);
 	w->ucx->ucp_config_release(config);
+	w->shares_memory = has_transport(srt_config_foreign("UCX_TLS"), SHARED_MEMORY);
 	return status == UCS_OK ? SRT_OK : fail_ucx(w, "ucp_init", status);
 }
 

@@ -3,10 +3,14 @@
 """Messages of the ucx transport compared with ucx_perftest on one machine, in one run.
 
 For each transport of UCX (posix, tcp) and size: the bandwidth of messages from one process to another
-one, several in flight, by `ucx_perftest -t tag_bw` and by a send-recv of this library
-(bench/bench_coll -m, SHARDRT_COLLECTIVES=ucx). The two alternate (A B A B), and the program prints the
-medians over the rounds and their ratio. Both have UCX's defaults but for UCX_TLS; ours has also what the
-library sets (docs/architecture.md).
+one, by `ucx_perftest -t tag_bw` and by a send-recv of this library (bench/bench_coll -m,
+SHARDRT_COLLECTIVES=ucx). The program prints the medians over the rounds, in which they alternate, and the
+ratios to ucx_perftest's. Both have UCX's defaults but for UCX_TLS; ours has also what the library sets
+(docs/architecture.md). ucx_perftest runs in two ways:
+
+    perftest  its defaults: several messages in flight into one buffer, connections without error handling
+    same      as a training needs it: one message into the buffer at a time (-O 1), and connections that
+              survive the death of a peer (-e), over which UCX sends large messages in another way
 
 --bidirectional: bytes both ways at once. Ours is an all-gather of two ranks, which each send half of the
 size and receive the other half. ucx_perftest cannot do this in one run, so two runs of it with half of the size
@@ -31,11 +35,16 @@ import time
 from peers import free_port, need_programs, skip
 
 
-def perftest(tls, size, iterations):
+SAME_TERMS = ["-e", "-O", "1"]
+
+
+def perftest(tls, size, iterations, terms):
     """GB/s of the receiver's average."""
     port = str(free_port())
-    options = ["-t", "tag_bw", "-s", str(size), "-n", str(iterations), "-w", "10", "-p", port, "-f"]
+    options = ["-t", "tag_bw", "-s", str(size), "-n", str(iterations), "-w", "10", "-p", port, "-f"] + terms
     env = dict(os.environ, UCX_TLS=tls)
+    if terms and "posix" in tls:
+        env["UCX_MM_ERROR_HANDLING"] = "y"
     server = subprocess.Popen(["ucx_perftest"] + options, env=env, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL)
     try:
@@ -55,15 +64,15 @@ def perftest(tls, size, iterations):
     return float(numbers[-3]) * 1048576e-9
 
 
-def perftest_one_way(tls, size):
-    return perftest(tls, size, max(20, min(5000, (1 << 30) // size)))
+def perftest_one_way(tls, size, terms):
+    return perftest(tls, size, max(20, min(5000, (1 << 30) // size)), terms)
 
 
-def perftest_both_ways(tls, size):
+def perftest_both_ways(tls, size, terms):
     """So many bytes that the two mostly run at the same time."""
     half = size // 2
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        return sum(pool.map(lambda _: perftest(tls, half, max(20, (4 << 30) // half)), range(2)))
+        return sum(pool.map(lambda _: perftest(tls, half, max(20, (4 << 30) // half), terms), range(2)))
 
 
 def ours(build, tls, size, both_ways):
@@ -89,16 +98,16 @@ def main():
         skip("no ucx_perftest (Debian: ucx-utils)")
     need_programs(args.build, "bench/bench_coll")
     their_way = perftest_both_ways if args.bidirectional else perftest_one_way
-    print(f"{'UCX_TLS':10} {'bytes':>10} {'perftest':>9} {'ours':>9} {'ratio':>6}   GB/s, medians of "
-          f"{args.rounds}")
+    print(f"{'UCX_TLS':10} {'bytes':>10} {'perftest':>9} {'same':>9} {'ours':>9} {'ratio':>6} {'same':>6}"
+          f"   GB/s, medians of {args.rounds}")
     for tls in args.tls.split(","):
         for size in map(int, args.sizes.split(",")):
-            theirs, mine = [], []
-            for _ in range(args.rounds):
-                theirs.append(their_way(f"{tls},self", size))
-                mine.append(ours(args.build, f"{tls},self", size, args.bidirectional))
-            a, b = statistics.median(theirs), statistics.median(mine)
-            print(f"{tls + ',self':10} {size:10} {a:9.2f} {b:9.2f} {b / a:6.2f}", flush=True)
+            ways = [lambda t, n: their_way(t, n, []), lambda t, n: their_way(t, n, SAME_TERMS),
+                    lambda t, n: ours(args.build, t, n, args.bidirectional)]
+            rounds = [[way(f"{tls},self", size) for way in ways] for _ in range(args.rounds)]
+            plain, same, mine = (statistics.median(column) for column in zip(*rounds))
+            print(f"{tls + ',self':10} {size:10} {plain:9.2f} {same:9.2f} {mine:9.2f} {mine / plain:6.2f} "
+                  f"{mine / same:6.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -261,21 +261,18 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 	return good;
 }
 
-/* The ranks of other nodes, which the gateway was the way to. */
-static void lose_gateway(srt_control_channel_t *channel, srt_peer_state_t state,
-			 const srt_frame_reason_t *reason)
+/* The gateway was the way to the ranks of other nodes. */
+static void lose_gateway(srt_control_channel_t *channel)
 {
 	for (int r = 0; r < channel->world_size; r++) {
-		srt_frame_reason_t far = *reason;
+		srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD };
 
 		if (!srt_control_is_remote(channel, r))
 			continue;
-		if (state == SRT_PEER_DEAD)
-			snprintf(far.text, sizeof(far.text),
-				 "rank %d cannot be reached: rank %d, which carried its messages, "
-				 "is gone",
-				 r, channel->gateway);
-		set_state(channel, r, state, &far);
+		snprintf(reason.text, sizeof(reason.text),
+			 "rank %d cannot be reached: rank %d, which carried its messages, is gone",
+			 r, channel->gateway);
+		set_state(channel, r, SRT_PEER_DEAD, &reason);
 	}
 }
 
@@ -318,7 +315,7 @@ static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t
 	pthread_cond_broadcast(&peer->arrived);
 	pthread_mutex_unlock(&channel->mutex);
 	if (rank == channel->gateway && !still_relays(channel, rank, state))
-		lose_gateway(channel, state, reason);
+		lose_gateway(channel);
 }
 
 static void read_all(srt_control_channel_t *channel)
@@ -342,7 +339,7 @@ static void read_all(srt_control_channel_t *channel)
 
 		if (channel->pollfds[r].fd >= 0 && channel->peer[r].ended && has_left) {
 			channel->pollfds[r].fd = -1;
-			lose_gateway(channel, SRT_PEER_LEFT, &channel->peer[r].reason);
+			lose_gateway(channel);
 		}
 		if (channel->pollfds[r].fd >= 0 && channel->peer[r].goodbye)
 			set_state(channel, r, SRT_PEER_LEFT, &channel->peer[r].reason);

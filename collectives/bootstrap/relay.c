@@ -301,11 +301,10 @@ void srt_relay_tell_end(srt_control_channel_t *channel, int rank, bool has_died,
 
 /* Rank `rank`, of another node, cannot be reached any more: this node's ranks and, by rank 0, the
  * other nodes are told. */
-static void lose_rank(srt_control_channel_t *channel, const end_t *end, int rank, bool in_order,
-		      const char *text)
+static void lose_rank(srt_control_channel_t *channel, const end_t *end, int rank, const char *text)
 {
-	srt_frame_reason_t reason = { .status = in_order ? SRT_OK : SRT_ERR_PEER_DEAD };
-	const srt_frame_t frame = end_frame(rank, !in_order);
+	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD };
+	const srt_frame_t frame = end_frame(rank, true);
 
 	if (atomic_load(&channel->peer[rank].state) != SRT_PEER_ALIVE)
 		return;
@@ -316,7 +315,6 @@ static void lose_rank(srt_control_channel_t *channel, const end_t *end, int rank
 /* The link has ended, or is silent: `silent_s`. */
 static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_s)
 {
-	const bool in_order = atomic_load(&channel->peer[end->carrier].state) == SRT_PEER_LEFT;
 	char text[SRT_CONTROL_TEXT] = "";
 	srt_link_t *link;
 
@@ -331,7 +329,7 @@ static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_
 			 "rank %d has not answered for %.3g s (SHARDRT_HEARTBEAT): its host is "
 			 "down, its process is stopped, or the network is cut",
 			 end->carrier, silent_s);
-	lose_rank(channel, end, end->carrier, in_order, text);
+	lose_rank(channel, end, end->carrier, text);
 	for (int r = 0; r < channel->world_size; r++) {
 		if (channel->node_of[r] == channel->node_of[channel->rank] ||
 		    (channel->rank == 0 && channel->node_of[r] != end->node))
@@ -341,7 +339,7 @@ static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_
 				 "rank %d cannot be reached: rank %d, which carried its messages, "
 				 "is gone",
 				 r, end->carrier);
-		lose_rank(channel, end, r, in_order, text);
+		lose_rank(channel, end, r, text);
 	}
 }
 

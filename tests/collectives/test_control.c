@@ -8,12 +8,16 @@
  *                     and print which reason they were told; cut: the script cuts the network, and
  *                     each rank waits for a rank of the other node
  *     outlive A B     the ranks A and B leave in order; then the others exchange messages
+ *     abandon NODE    the rank that carries the node's messages leaves in order, and is killed from
+ *                     outside while it still does; the others print the reason for which they lose
+ *                     a rank of another node
  */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "collectives/bootstrap/control_channel_internal.h"
 #include "collectives/bootstrap/internal.h"
 #include "tests/harness/check.h"
 
@@ -72,27 +76,22 @@ static void exchange(srt_bootstrap_t *b)
 	exchange_without(b, -1, -1, TAG);
 }
 
-static void end(srt_bootstrap_t *b, int victim, const char *how)
+/* A rank of another node, not `other`. */
+static int far_rank(const srt_bootstrap_t *b, int other)
+{
+	int r = 0;
+
+	while (r == other || b->node_of[r] == b->node_of[b->rank])
+		r++;
+	return r;
+}
+
+/* Prints the reason for which the victim is lost. */
+static void await_end(srt_bootstrap_t *b, int victim)
 {
 	char text[SRT_CONTROL_TEXT], theirs[SRT_CONTROL_WHAT], byte;
-	double since;
+	const double since = srt_now_s();
 
-	exchange(b); /* all have joined, and the network works */
-	if (b->rank == victim && strcmp(how, "kill") == 0)
-		raise(SIGKILL);
-	if (b->rank == victim && strcmp(how, "exit") == 0)
-		_exit(0);
-	if (b->rank == victim && strcmp(how, "leave") == 0)
-		return;
-	if (b->rank == victim && strcmp(how, "stop") == 0) {
-		raise(SIGSTOP);
-		return;
-	}
-	for (int r = 0; strcmp(how, "cut") == 0 && r < b->world_size; r++) {
-		if (b->node_of[r] != b->node_of[b->rank])
-			victim = r;
-	}
-	since = srt_now_s();
 	printf("rank %d of %d: waits\n", b->rank, b->world_size);
 	fflush(stdout);
 	CHECK_INT(srt_control_recv(b->control, victim, TAG, 1000, "waiting", &byte, 1, NULL, &go_on,
@@ -104,6 +103,50 @@ static void end(srt_bootstrap_t *b, int victim, const char *how)
 	printf("rank %d of %d: after %.3f s: %s\n", b->rank, b->world_size, srt_now_s() - since,
 	       text[0] != '\0' ? text : "left in order");
 	fflush(stdout);
+}
+
+static void end(srt_bootstrap_t *b, int victim, const char *how)
+{
+	exchange(b); /* all have joined, and the network works */
+	if (b->rank == victim && strcmp(how, "kill") == 0)
+		raise(SIGKILL);
+	if (b->rank == victim && strcmp(how, "exit") == 0)
+		_exit(0);
+	if (b->rank == victim && strcmp(how, "leave") == 0)
+		return;
+	if (b->rank == victim && strcmp(how, "stop") == 0) {
+		raise(SIGSTOP);
+		return;
+	}
+	await_end(b, strcmp(how, "cut") == 0 ? far_rank(b, -1) : victim);
+}
+
+/* A rank that has left, or -1. */
+static int find_left(const srt_bootstrap_t *b)
+{
+	for (int r = 0; r < b->world_size; r++) {
+		if (!is_alive(b, r))
+			return r;
+	}
+	return -1;
+}
+
+static void abandon(srt_bootstrap_t *b, int node)
+{
+	const double end = srt_awake_s() + 60;
+	int carrier = -1;
+
+	exchange(b);
+	if (b->node_of[b->rank] == node && b->control->relay != NULL) {
+		printf("rank %d of %d: leaves\n", b->rank, b->world_size);
+		fflush(stdout);
+		return;
+	}
+	while ((carrier = find_left(b)) < 0 && srt_awake_s() < end)
+		usleep(1000);
+	CHECK_OR_DIE(carrier >= 0);
+	exchange_without(b, carrier, -1, TAG + 1);
+	await_end(b, far_rank(b, carrier));
 }
 
 static void outlive(srt_bootstrap_t *b, int first, int second)
@@ -124,10 +167,12 @@ int main(int argc, char **argv)
 {
 	const bool ends = argc == 4 && strcmp(argv[1], "end") == 0;
 	const bool outlives = argc == 4 && strcmp(argv[1], "outlive") == 0;
+	const bool abandons = argc == 3 && strcmp(argv[1], "abandon") == 0;
 	srt_bootstrap_t *b = NULL;
 
-	CHECK_OR_DIE(ends || outlives || (argc == 2 && strcmp(argv[1], "exchange") == 0));
-	for (int i = 0; i < (argc == 4 ? 1 : 2); i++) {
+	CHECK_OR_DIE(ends || outlives || abandons ||
+		     (argc == 2 && strcmp(argv[1], "exchange") == 0));
+	for (int i = 0; i < (argc > 2 ? 1 : 2); i++) {
 		srt_status_t status = srt_bootstrap_join(&(srt_context_options_t){ 0 }, &b);
 
 		if (status != SRT_OK) {
@@ -140,6 +185,8 @@ int main(int argc, char **argv)
 			end(b, atoi(argv[2]), argv[3]);
 		else if (outlives)
 			outlive(b, atoi(argv[2]), atoi(argv[3]));
+		else if (abandons)
+			abandon(b, atoi(argv[2]));
 		else
 			exchange(b);
 		srt_bootstrap_leave(b);

@@ -46,6 +46,21 @@ for second in 2 3; do
 	[ -z "$(echo "$statuses" | tr -d '0 ')" ] || fail "outlive 0 $second: statuses $statuses"
 done
 
+# A rank that has left and still carries messages is killed.
+#
+# Reliability: the end of a process that has left in order and still carries others' messages | the ranks of the other
+# node counted as left, and waits for them ended at the deadline | they are lost, with that reason, at once
+waiting() { [ "$(cat "$dir"/[0-3] | grep -c waits)" = 3 ]; }
+for node in 0 1; do
+	start_ranks "2 2" $program abandon $node
+	await waiting || fail "abandon $node: not all ranks wait"
+	carrier=$(sed -n 's/^rank \(.\) of 4: leaves$/\1/p' "$dir"/[0-3])
+	kill -KILL "$(echo $ranks | cut -d ' ' -f $((carrier + 1)))"
+	reap_ranks || fail "abandon $node: no end"
+	told "cannot be reached: rank $carrier, which carried its messages, is gone" $(echo 0 1 2 3 | tr -d $carrier) ||
+		fail "abandon $node: not all ranks were told"
+done
+
 # A rank that does not answer: its node is lost to the others after SHARDRT_HEARTBEAT.
 SHARDRT_HEARTBEAT=2
 export SHARDRT_HEARTBEAT

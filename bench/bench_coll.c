@@ -130,7 +130,7 @@ static void bench_message(bench_t *b, size_t nbytes)
 {
 	const size_t nelem = nbytes / sizeof(float);
 	const srt_coll_message_t message = { .from = 0, .to = b->size - 1, .nelem = nelem };
-	const int starts = nbytes >= 16000000 ? 20 : nbytes >= 1000000 ? 200 : 2000;
+	const int starts = nbytes >= 16000000 ? 20 : nbytes >= 1000000 ? 1000 : 10000;
 	const srt_mem_kind_t kind = srt_comm_mem_kind(b->world);
 	const bool receives = b->rank == message.to;
 	const result_t expected = { "send-recv", 0, b->size, nelem, 0, receives ? nelem : 0 };

@@ -15,7 +15,7 @@ ratios to ucx_perftest's. Both have UCX's defaults but for UCX_TLS; ours has als
 --bidirectional: bytes both ways at once. Ours is an all-gather of two ranks, which each send half of the
 size and receive the other half. ucx_perftest cannot do this in one run, so two runs of it with half of the size
 each go at the same time, and their bandwidths are added. These are four busy processes: compare only on four cores
-and more.
+and more. Without the column `same`: one message at a time is not both ways at once.
 
     python3 bench/peer_ucx.py [--build DIR] [--rounds 5] [--sizes 65536,1048576,16777216,67108864]
                               [--bidirectional]
@@ -98,16 +98,17 @@ def main():
         skip("no ucx_perftest (Debian: ucx-utils)")
     need_programs(args.build, "bench/bench_coll")
     their_way = perftest_both_ways if args.bidirectional else perftest_one_way
-    print(f"{'UCX_TLS':10} {'bytes':>10} {'perftest':>9} {'same':>9} {'ours':>9} {'ratio':>6} {'same':>6}"
-          f"   GB/s, medians of {args.rounds}")
+    terms = [[]] if args.bidirectional else [[], SAME_TERMS]
+    names = ["perftest", "same"][:len(terms)]
+    print(f"{'UCX_TLS':10} {'bytes':>10}" + "".join(f" {n:>9}" for n in names + ["ours"]) +
+          "".join(f" {'/' + n:>9}" for n in names) + f"   GB/s, medians of {args.rounds}")
     for tls in args.tls.split(","):
         for size in map(int, args.sizes.split(",")):
-            ways = [lambda t, n: their_way(t, n, []), lambda t, n: their_way(t, n, SAME_TERMS),
-                    lambda t, n: ours(args.build, t, n, args.bidirectional)]
-            rounds = [[way(f"{tls},self", size) for way in ways] for _ in range(args.rounds)]
-            plain, same, mine = (statistics.median(column) for column in zip(*rounds))
-            print(f"{tls + ',self':10} {size:10} {plain:9.2f} {same:9.2f} {mine:9.2f} {mine / plain:6.2f} "
-                  f"{mine / same:6.2f}", flush=True)
+            rounds = [[their_way(f"{tls},self", size, t) for t in terms] +
+                      [ours(args.build, f"{tls},self", size, args.bidirectional)] for _ in range(args.rounds)]
+            *theirs, mine = (statistics.median(column) for column in zip(*rounds))
+            print(f"{tls + ',self':10} {size:10}" + "".join(f" {x:9.2f}" for x in theirs + [mine]) +
+                  "".join(f" {mine / x:9.2f}" for x in theirs), flush=True)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/transports/ucx/order.c \
 	collectives/transports/ucx/rounds.c \
 	collectives/transports/ucx/slots.c \
+	collectives/transports/ucx/thread.c \
 	collectives/transports/ucx/transport.c \
 	collectives/transports/ucx/worker.c
 else

@@ -7,8 +7,9 @@
  */
 #include <sched.h>
 #include <stdbool.h>
+#include <unistd.h>
 
-#include "collectives/shm/control.h"
+#include "collectives/collective.h"
 #include "tests/harness/job.h"
 
 #define MAX_WORLD 8
@@ -325,6 +326,69 @@ static void test_order(job_t *job)
 	srt_comm_destroy(comm);
 }
 
+/* A rank that only sends is at most 1 MiB ahead of one that does not receive yet but takes what
+ * comes, whatever the number of collectives: the rest waits at the sender. Then all arrives. */
+static void test_ahead(job_t *job)
+{
+	enum { NCOLLS = 48, NELEM = 32768 };
+	static table_t t = { .name = "ahead", .nmessages = 1, .nelem = (size_t)NCOLLS * NELEM };
+	srt_coll_t *colls[NCOLLS], *barrier = NULL;
+	int ranks[MAX_WORLD], npending = 0;
+	srt_comm_t *apart = NULL;
+	sides_t s;
+
+	if (job->size == 1 || job->world->transport != &srt_transport_ucx ||
+	    strcmp(test_backend(), "cpu") != 0)
+		return;
+	make_sides(job, &t, sizeof(float), &s);
+	for (size_t i = 0; i < s.full_nbytes; i++)
+		s.full[i] = value(job->rank, 0, i);
+	memset(s.want, 0, s.shard_nbytes);
+	test_put(job->stream, s.full_buffer, 0, s.full, s.full_nbytes);
+	test_put(job->stream, s.shard_buffer, 0, s.want, s.shard_nbytes);
+	for (size_t i = 0; i < NCOLLS; i++) {
+		t.messages[0] = (srt_coll_message_t){
+			.to = job->size - 1,
+			.full_offset = i * NELEM,
+			.shard_offset = i * NELEM,
+			.nelem = NELEM,
+		};
+		expect(job, &t, sizeof(float), 0, s.want);
+		const srt_coll_desc_t desc = describe(&t, &s, SRT_COLL_SEND_RECV, SRT_F32);
+
+		CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &colls[i]));
+	}
+	for (int r = 0; r < job->size; r++)
+		ranks[r] = r;
+	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, job->size, "apart", &apart));
+	CHECK_OK_OR_DIE(
+		srt_coll_create(apart,
+				&(srt_coll_desc_t){ .kind = SRT_COLL_BARRIER, .name = "apart" },
+				&barrier));
+	for (int i = 0; job->rank == 0 && i < NCOLLS; i++)
+		CHECK_OK_OR_DIE(srt_coll_start(colls[i], NULL, job->stream));
+	if (job->rank == 0)
+		usleep(100000); /* the others are in the barrier */
+	for (int i = 0; job->rank == 0 && i < NCOLLS; i++) {
+		for (uint32_t k = 0; k < colls[i]->nstarts; k++)
+			npending += atomic_load(&colls[i]->starts[k].npending) != 0;
+	}
+	CHECK(job->rank != 0 || npending >= NCOLLS - (1 << 20) / (NELEM * (int)sizeof(float)));
+	CHECK_OK_OR_DIE(job_start_and_wait(barrier, job->stream));
+	for (int i = 0; i < NCOLLS; i++) {
+		if (job->rank != 0)
+			CHECK_OK_OR_DIE(srt_coll_start(colls[i], NULL, job->stream));
+		CHECK_OK_OR_DIE(srt_coll_wait_readers(colls[i], job->stream));
+	}
+	test_get(job->stream, s.shard, s.shard_buffer, 0, s.shard_nbytes);
+	CHECK(memcmp(s.shard, s.want, s.shard_nbytes) == 0);
+	for (int i = 0; i < NCOLLS; i++)
+		srt_coll_destroy(colls[i]);
+	srt_coll_destroy(barrier);
+	srt_comm_destroy(apart);
+	free_sides(&s);
+}
+
 /* Ranks that share one core do not spin: a spinning rank would keep its peer from the core. */
 static void test_one_core(void)
 {
@@ -356,6 +420,7 @@ int main(void)
 	test_send_recv(&job);
 	test_refused(&job);
 	test_order(&job);
+	test_ahead(&job);
 	job_close(&job);
 	return check_done();
 }

@@ -16,16 +16,18 @@
 #include "collectives/transports/ucx/internal.h"
 #include "collectives/wait.h"
 
-/* How long a wait spins without progress: longer than a thread is off its core for another one. */
+/* How long a wait spins without progress: longer than an interruption of the peer. */
 #define SPIN_S 200e-6
-/* Longest sleep of the worker's thread while sends are pending. */
-#define THREAD_SLICE_S 0.01
-/* How long sends stay without a wait before the worker's thread drives. */
-#define THREAD_DELAY_US 100
+/* And at most, before it checks the reasons to give up. */
+#define SPIN_MAX_S 0.01
 /* Longest sleep for the end of an earlier start. */
 #define AWAIT_START_S 0.001
-/* Other threads need the mutex while the worker cannot be armed. */
+/* The first sleep while the worker cannot be armed; it doubles BUSY_DOUBLINGS times. */
 #define BUSY_US 20
+#define BUSY_DOUBLINGS 6
+/* How often a thread that spins lets others take the mutex, and for how many pauses. */
+#define YIELD_EVERY 64
+#define YIELD_PAUSES 500
 
 /* A wait of srt_ucx_wait(). */
 typedef struct message_wait {
@@ -147,42 +149,53 @@ void srt_ucx_notify(srt_ucx_worker_t *w)
 		(void)w->ucx->ucp_worker_signal(w->worker);
 }
 
-/* Called with the mutex held: makes progress until there is none. Returns whether there was any. */
-static bool progress(srt_ucx_worker_t *w)
+bool srt_ucx_progress(srt_ucx_worker_t *w)
 {
 	const uint64_t before = w->nevents;
 	bool any = false;
 
 	while (w->ucx->ucp_worker_progress(w->worker) != 0)
 		any = true;
+	if (any)
+		w->nbusy = 0;
 	if (w->nevents != before && w->nwaiting > 1)
 		srt_ucx_notify(w);
 	return any;
 }
 
-/* Makes progress until done(arg), or until there was none for SPIN_S; once if the node has fewer
- * cores than ranks. Called with the mutex held. */
+/* Called with the mutex held, and without it while threads that wait for it take it. */
+static void yield_mutex(srt_ucx_worker_t *w)
+{
+	srt_ucx_unlock(w);
+	srt_wait_relax();
+	for (int n = 0; w->nlocking > 0 && n < YIELD_PAUSES; n++)
+		srt_wait_relax();
+	srt_ucx_lock(w);
+}
+
+/* Makes progress until done(arg), until there was none for SPIN_S, or for SPIN_MAX_S; once if the
+ * node has fewer cores than ranks. Called with the mutex held. */
 static bool spin_until(srt_ucx_worker_t *worker, bool (*done)(const void *arg), const void *arg)
 {
-	double since = srt_now_s();
+	const double begin = srt_now_s();
+	double since = begin, now;
 	bool any = false;
 
 	for (int n = 1;; n++) {
-		any = progress(worker) || any;
+		any = srt_ucx_progress(worker) || any;
 		if (done(arg))
 			return true;
 		if (!srt_bootstrap_spins(worker->bootstrap))
 			return false;
-		if (n % 64 != 0)
+		if (n % YIELD_EVERY != 0)
 			continue;
+		now = srt_now_s();
 		if (any)
-			since = srt_now_s();
-		else if (srt_now_s() - since > SPIN_S)
+			since = now;
+		if (now - since > SPIN_S || now - begin > SPIN_MAX_S)
 			return false;
 		any = false;
-		srt_ucx_unlock(worker); /* for the other threads that wait */
-		srt_wait_relax();
-		srt_ucx_lock(worker);
+		yield_mutex(worker);
 	}
 }
 
@@ -191,26 +204,29 @@ void srt_ucx_drive_for(srt_ucx_worker_t *w, const uint32_t *pending, double seco
 	const double since = srt_awake_s();
 
 	do {
-		progress(w);
+		srt_ucx_progress(w);
 	} while (pending != NULL && *pending != 0 && srt_awake_s() - since < seconds);
 }
 
-/* Sleeps until the worker has events, at most `seconds`. Called with the mutex held, and without it
- * while it sleeps. */
-static void sleep_on_worker(srt_ucx_worker_t *w, double seconds)
+bool srt_ucx_sleep(srt_ucx_worker_t *w, double seconds)
 {
 	struct pollfd events = { .fd = w->efd, .events = POLLIN };
+	int nready;
 
 	/* Busy: there are events already, or a peer's queue is full. */
 	if (w->ucx->ucp_worker_arm(w->worker) != UCS_OK) {
+		const uint32_t busy_us = BUSY_US << w->nbusy;
+
+		w->nbusy += w->nbusy < BUSY_DOUBLINGS;
 		srt_ucx_unlock(w);
-		usleep(BUSY_US);
+		usleep(busy_us);
 		srt_ucx_lock(w);
-		return;
+		return false;
 	}
 	srt_ucx_unlock(w);
-	(void)poll(&events, 1, (int)(seconds * 1000) + 1);
+	nready = poll(&events, 1, (int)(seconds * 1000) + 1);
 	srt_ucx_lock(w);
+	return nready > 0;
 }
 
 /* ---- waits --------------------------------------------------------------------------------- */
@@ -286,14 +302,17 @@ static bool is_complete(const void *arg)
 static void sleep_in_wait(srt_ucx_worker_t *worker, double slice_s, bool (*done)(const void *arg),
 			  const void *arg)
 {
+	bool woken;
+
 	if (worker->driving) {
 		srt_cond_wait_s(&worker->changed, &worker->mutex, slice_s);
 		return;
 	}
 	worker->driving = true;
-	sleep_on_worker(worker, slice_s);
+	woken = srt_ucx_sleep(worker, slice_s);
 	worker->driving = false;
-	spin_until(worker, done, arg);
+	if (srt_ucx_progress(worker) || woken)
+		spin_until(worker, done, arg);
 	if (worker->nwaiting > 1)
 		pthread_cond_broadcast(&worker->changed);
 }
@@ -343,7 +362,7 @@ static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 		SRT_TRY(srt_wait_check(&checks, &slice_s));
 		srt_ucx_lock(worker);
 		gone = find_gone(w); /* before the messages: a rank may send and then leave */
-		progress(worker);
+		srt_ucx_progress(worker);
 		complete = is_complete(w);
 		if (!complete) {
 			*slot = record_wait(w, *slot, recorded_since);
@@ -373,8 +392,11 @@ srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32
 		return srt_wait_fail(start, 0);
 	srt_ucx_lock(worker);
 	worker->nwaiting++;
-	worker->nwaits++;
-	complete = is_complete(&w) || spin_until(worker, is_complete, &w);
+	complete = is_complete(&w);
+	if (!complete) {
+		worker->nwaits++;
+		complete = spin_until(worker, is_complete, &w);
+	}
 	srt_ucx_unlock(worker);
 	if (!complete) {
 		status = sleep_until_complete(&w, &slot);
@@ -405,92 +427,10 @@ void srt_ucx_await_start(srt_coll_start_t *start)
 	srt_ucx_lock(w);
 	w->nwaiting++;
 	w->nwaits++;
-	if (!spin_until(w, has_ended, start))
+	/* One thread of a rank spins. */
+	if (w->nwaiting > 1 || !spin_until(w, has_ended, start))
 		sleep_in_wait(w, AWAIT_START_S, has_ended, start);
 	w->nwaiting--;
 	srt_ucx_thread_wake(w);
 	srt_ucx_unlock(w);
-}
-
-/* ---- the worker's thread ------------------------------------------------------------------- */
-
-void srt_ucx_thread_wake(srt_ucx_worker_t *w)
-{
-	if (w->nsends == 0 || w->nwaiting > 0)
-		return;
-	if (w->thread_sleeps)
-		pthread_cond_signal(&w->thread_cond);
-	/* The thread that waited has taken the events for which this one sleeps. */
-	else if (w->thread_polls)
-		(void)w->ucx->ucp_worker_signal(w->worker);
-}
-
-/* Threads that send and wait by turns drive often enough: sleeps, without the mutex, until no wait
- * has begun for the delay. */
-static void rest(srt_ucx_worker_t *w)
-{
-	uint32_t before;
-
-	srt_ucx_unlock(w);
-	do {
-		before = w->nwaits;
-		usleep(THREAD_DELAY_US);
-	} while (before != w->nwaits);
-	srt_ucx_lock(w);
-}
-
-/* Drives until nothing is pending or another thread does. */
-static void drive_alone(srt_ucx_worker_t *w)
-{
-	const uint32_t before = w->nwaits;
-
-	while (!w->stopping && w->nwaits == before) {
-		progress(w);
-		if (w->nsends == 0)
-			return;
-		w->thread_polls = true;
-		sleep_on_worker(w, THREAD_SLICE_S);
-		w->thread_polls = false;
-	}
-}
-
-static void *run_thread(void *arg)
-{
-	srt_ucx_worker_t *w = arg;
-
-	srt_ucx_lock(w);
-	while (rest(w), !w->stopping) {
-		if (w->nsends > 0 && w->nwaiting == 0) {
-			drive_alone(w);
-			continue;
-		}
-		w->thread_sleeps = true;
-		pthread_cond_wait(&w->thread_cond, &w->mutex);
-		w->thread_sleeps = false;
-	}
-	srt_ucx_unlock(w);
-	return NULL;
-}
-
-srt_status_t srt_ucx_thread_start(srt_ucx_worker_t *w)
-{
-	int err = pthread_create(&w->thread, NULL, run_thread, w);
-
-	w->has_thread = err == 0;
-	if (err != 0)
-		return srt_fail(SRT_ERR_SYSTEM, "rank %d cannot start a thread for UCX: %s",
-				w->bootstrap->rank, strerror(err));
-	return SRT_OK;
-}
-
-void srt_ucx_thread_stop(srt_ucx_worker_t *w)
-{
-	if (!w->has_thread)
-		return;
-	srt_ucx_lock(w);
-	w->stopping = true;
-	pthread_cond_signal(&w->thread_cond);
-	srt_ucx_unlock(w);
-	pthread_join(w->thread, NULL);
-	w->has_thread = false;
 }

@@ -11,7 +11,11 @@
 
 void srt_ucx_lock(srt_ucx_worker_t *w)
 {
-	pthread_mutex_lock(&w->mutex);
+	if (pthread_mutex_trylock(&w->mutex) != 0) {
+		w->nlocking++;
+		pthread_mutex_lock(&w->mutex);
+		w->nlocking--;
+	}
 	srt_ucx_nlocks++;
 }
 

@@ -24,6 +24,8 @@ typedef struct srt_ucx_endpoint {
 	size_t address_nbytes;
 	ucp_ep_h ep;          /* or NULL */
 	ucs_status_t failure; /* UCX has reported that it is lost, and why */
+	uint32_t nsyncing;    /* pending synchronous sends */
+	size_t ahead_nbytes;  /* of one-way sends that were not synchronous, since those */
 } srt_ucx_endpoint_t;
 
 /* What UCX may still use after a message was given up. */
@@ -40,10 +42,10 @@ typedef struct srt_ucx_op {
 	srt_ucx_kept_t kept;     /* of a message that was given up */
 	void *request;           /* UCX's; NULL while it is posted */
 	int peer;                /* in the communicator */
-	bool is_send;
+	bool is_send, is_sync;
 	uint32_t round;
-	int phase;        /* index */
-	size_t nbytes;    /* of a receive */
+	int phase; /* index */
+	size_t nbytes;
 	uint32_t *nusers; /* of its send slot, or NULL */
 	ucp_dt_iov_t *iov;
 	size_t niov, iov_capacity;
@@ -60,11 +62,12 @@ typedef struct srt_ucx_worker {
 	const srt_ucx_library_t *ucx;
 	srt_bootstrap_t *bootstrap;
 	ucp_context_h context;
-	bool shares_memory; /* UCX_TLS allows it: the ranks of a node are connected by it */
+	bool shares_memory; /* UCX_TLS allows that ranks of a node are connected by it */
 	ucp_address_t *address;
 	size_t address_nbytes;
 	int efd;
 
+	atomic_int nlocking;   /* threads that wait for the mutex */
 	pthread_mutex_t mutex; /* of all below, and of all calls of UCX */
 	pthread_cond_t changed;
 	ucp_worker_h worker;
@@ -77,10 +80,11 @@ typedef struct srt_ucx_worker {
 	srt_ucx_told_t *told;   /* [told_length] a ring: UCX reads them until they are sent */
 	uint32_t told_length, ntold;
 	int nwaiting;            /* threads in waits */
-	_Atomic uint32_t nwaits; /* waits begun so far */
+	_Atomic uint32_t nwaits; /* waits so far that did not end at once */
 	bool driving;            /* one of them sleeps until the worker has events */
 	uint64_t nevents;        /* messages completed, and other news for waits */
 	pthread_t thread;        /* drives if none of them does */
+	uint32_t nbusy;          /* times in a row that the worker could not be armed */
 	bool has_thread, stopping;
 	bool thread_sleeps; /* on thread_cond */
 	bool thread_polls;  /* on efd */
@@ -140,6 +144,14 @@ bool srt_ucx_happened(const srt_coll_start_t *start, srt_ucx_event_t event, uint
 void srt_ucx_drive_for(srt_ucx_worker_t *worker, const uint32_t *pending, double seconds);
 /* Something has changed that a wait may be for. Called with the mutex held. */
 void srt_ucx_notify(srt_ucx_worker_t *worker);
+/* Makes progress until there is none. Returns whether there was any. Called with the mutex held. */
+bool srt_ucx_progress(srt_ucx_worker_t *worker);
+/* Sleeps until the worker has events, at most `seconds`; returns whether it has. Called with the
+ * mutex held, and without it while it sleeps. */
+bool srt_ucx_sleep(srt_ucx_worker_t *worker, double seconds);
+
+/* ---- thread.c ------------------------------------------------------------------------------ */
+
 /* Starts and stops the worker's thread. */
 srt_status_t srt_ucx_thread_start(srt_ucx_worker_t *worker);
 void srt_ucx_thread_stop(srt_ucx_worker_t *worker);
@@ -157,8 +169,8 @@ typedef struct srt_ucx_part {
 /* A message of a round. All functions are called with the mutex held. */
 srt_ucx_op_t *srt_ucx_op_begin(srt_coll_start_t *start, uint32_t round, int peer, bool is_send);
 bool srt_ucx_op_add(srt_ucx_op_t *op, void *address, size_t nbytes);
-/* Posts it. Failures are those of the start. sync: the send completes when it is received. */
-void srt_ucx_op_post(srt_ucx_op_t *op, bool sync);
+/* Posts it. Failures are those of the start. one_way: a send to a rank that sends nothing back. */
+void srt_ucx_op_post(srt_ucx_op_t *op, bool one_way);
 /* Cancels what can be cancelled of a start's messages. */
 void srt_ucx_cancel(srt_coll_start_t *start);
 /* The start no longer waits for its messages. UCX may complete them only when the worker is

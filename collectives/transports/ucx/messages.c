@@ -15,6 +15,9 @@
 
 #include "collectives/transports/ucx/internal.h"
 
+/* Bytes of one-way messages that may wait in the memory of a rank of this node. */
+#define AHEAD_NBYTES ((size_t)1 << 20)
+
 #define SENDER_BITS 14
 #define START_BITS 16
 #define COLL_BITS 18
@@ -102,9 +105,17 @@ static void enlist(srt_ucx_op_t *op)
 	srt_coll_start_hold(op->start);
 }
 
+static srt_ucx_endpoint_t *endpoint_of(const srt_ucx_op_t *op)
+{
+	return &op->worker->endpoints[op->start->coll->comm->world_rank[op->peer]];
+}
+
 static void delist(srt_ucx_op_t *op)
 {
 	srt_ucx_start_t *s = &op->start->ucx;
+
+	if (op->is_sync && --endpoint_of(op)->nsyncing == 0)
+		endpoint_of(op)->ahead_nbytes = 0;
 
 	if (op->previous != NULL)
 		op->previous->next = op->next;
@@ -206,11 +217,27 @@ static void handle_received(void *request, ucs_status_t status, const ucp_tag_re
 
 /* ---- posting ------------------------------------------------------------------------------- */
 
-static ucs_status_ptr_t post_send(srt_ucx_op_t *op, bool sync, const void *buffer, size_t count,
+/* A rank that receives nothing from a peer could be ahead of it without limit. So its sends
+ * complete when they are received; those that are copied, only if too much is on the way. Over tcp
+ * always: a send that is complete may still need progress. */
+static void count_one_way(srt_ucx_op_t *op, bool is_copied)
+{
+	srt_ucx_endpoint_t *endpoint = endpoint_of(op);
+
+	op->is_sync = !is_copied || endpoint->nsyncing > 0 ||
+		      endpoint->ahead_nbytes + op->nbytes > AHEAD_NBYTES;
+	if (op->is_sync)
+		endpoint->nsyncing++;
+	else
+		endpoint->ahead_nbytes += op->nbytes;
+}
+
+static ucs_status_ptr_t post_send(srt_ucx_op_t *op, bool one_way, const void *buffer, size_t count,
 				  ucp_request_param_t *param)
 {
 	const srt_comm_t *comm = op->start->coll->comm;
 	srt_ucx_worker_t *w = comm->ucx->worker;
+	const bool is_copied = w->shares_memory && srt_comm_same_node(comm, comm->rank, op->peer);
 	uint64_t tag = make_tag(op->start, comm->rank);
 	ucp_ep_h ep = NULL;
 	ucs_status_t status = srt_ucx_endpoint(w, comm->world_rank[op->peer], &ep);
@@ -220,13 +247,15 @@ static ucs_status_ptr_t post_send(srt_ucx_op_t *op, bool sync, const void *buffe
 	param->cb.send = handle_sent;
 	/* Over shared memory a copy is faster than a handshake; UCX has the limit, 256 KiB. Over
 	 * tcp the handshake is faster: it saves copies. */
-	if (w->shares_memory && srt_comm_same_node(comm, comm->rank, op->peer))
+	if (is_copied)
 		param->op_attr_mask |= UCP_OP_ATTR_FLAG_FAST_CMPL;
-	return sync ? w->ucx->ucp_tag_send_sync_nbx(ep, buffer, count, tag, param) :
-		      w->ucx->ucp_tag_send_nbx(ep, buffer, count, tag, param);
+	if (one_way)
+		count_one_way(op, is_copied);
+	return op->is_sync ? w->ucx->ucp_tag_send_sync_nbx(ep, buffer, count, tag, param) :
+			     w->ucx->ucp_tag_send_nbx(ep, buffer, count, tag, param);
 }
 
-void srt_ucx_op_post(srt_ucx_op_t *op, bool sync)
+void srt_ucx_op_post(srt_ucx_op_t *op, bool one_way)
 {
 	srt_ucx_worker_t *w = op->worker;
 	const bool one = op->niov <= 1;
@@ -243,7 +272,7 @@ void srt_ucx_op_post(srt_ucx_op_t *op, bool sync)
 
 	enlist(op);
 	if (op->is_send) {
-		request = post_send(op, sync, buffer, count, &param);
+		request = post_send(op, one_way, buffer, count, &param);
 	} else {
 		/* Only the callback gets the length. It may be called at once. */
 		param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;

@@ -10,8 +10,6 @@
 #include "collectives/wait.h"
 
 #define PART_ALIGN ((size_t)64)
-/* Every so many rounds, a send to a rank that sends nothing back completes when it is received. */
-#define SYNC_EVERY 4
 
 /* Index of `other` among the ranks other than `rank`. */
 static size_t place_of(int other, int rank)
@@ -178,9 +176,7 @@ static srt_status_t post_send(srt_coll_start_t *start, uint32_t round, int peer)
 		drop(op);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
-	/* A rank that receives nothing from a peer could otherwise be ahead of it without limit. */
-	srt_ucx_op_post(op, !srt_coll_reads(coll, me, peer) &&
-				    (start->epoch + round) % SYNC_EVERY == 0);
+	srt_ucx_op_post(op, !srt_coll_reads(coll, me, peer));
 	return SRT_OK;
 }
 

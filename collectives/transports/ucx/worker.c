@@ -13,42 +13,46 @@
 /* Longest wait for the messages of lost connections when the worker is destroyed. */
 #define CLOSE_S 0.2
 
-/* UCX's names of its transports over shared memory. */
-#define SHARED_MEMORY "posix sysv sm shm mm all"
-
 /* This library's defaults. What the user sets in the environment is not changed. */
 static const struct setting {
 	const char *name, *value;
 	const char *variables[3]; /* the user's choice; "": no more */
-	const char *transports;   /* it is unknown to UCX without any of these in UCX_TLS; "" */
+	bool of_shared_memory;    /* it is unknown to UCX without that */
 } settings[] = {
 	/* Segments of sysv are open to the user's group. cma is slower than the copies of posix. */
-	{ "TLS", "^sysv,cma", { "UCX_TLS", "", "" }, "" },
+	{ "TLS", "^sysv,cma", { "UCX_TLS", "", "" }, false },
 	{ "MM_ERROR_HANDLING",
 	  "y",
 	  { "UCX_MM_ERROR_HANDLING", "UCX_POSIX_ERROR_HANDLING", "" },
-	  SHARED_MEMORY },
+	  true },
 };
 
-/* Whether the user's list of transports, NULL = none, has one of the words. */
-static bool has_transport(const char *list, const char *words)
+static bool has_word(const char *list, const char *word)
 {
-	char word[16];
+	for (const char *at = list;; at++) {
+		const size_t n = strcspn(at, ",");
 
-	if (list == NULL || list[0] == '^' || words[0] == '\0')
-		return true;
-	for (size_t n; *words != '\0'; words += n + (words[n] != '\0')) {
-		n = strcspn(words, " ");
-		snprintf(word, sizeof(word), "%.*s", (int)n, words);
-		for (const char *at = list; *at != '\0'; at += strspn(at, ",")) {
-			size_t length = strcspn(at, ",");
-
-			if (length == n && memcmp(at, word, n) == 0)
-				return true;
-			at += length;
-		}
+		if (n == strlen(word) && memcmp(at, word, n) == 0)
+			return true;
+		at += n;
+		if (*at == '\0')
+			return false;
 	}
-	return false;
+}
+
+/* Whether the user's list of transports, NULL = none, allows shared memory. */
+static bool allows_shared_memory(const char *list)
+{
+	static const char *const all[] = { "sm", "shm", "mm", "all" };
+	const bool refuses = list != NULL && list[0] == '^';
+
+	if (list == NULL)
+		return true;
+	for (size_t i = 0; i < SRT_ARRAY_LEN(all); i++) {
+		if (has_word(list + refuses, all[i]))
+			return !refuses;
+	}
+	return refuses || has_word(list, "posix") || has_word(list, "sysv");
 }
 
 static bool is_chosen(const struct setting *setting)
@@ -58,7 +62,7 @@ static bool is_chosen(const struct setting *setting)
 		    srt_config_foreign(setting->variables[i]) != NULL)
 			return true;
 	}
-	return !has_transport(srt_config_foreign("UCX_TLS"), setting->transports);
+	return setting->of_shared_memory && !allows_shared_memory(srt_config_foreign("UCX_TLS"));
 }
 
 static srt_status_t fail_ucx(const srt_ucx_worker_t *w, const char *call, ucs_status_t status)
@@ -86,7 +90,7 @@ static srt_status_t create_context(srt_ucx_worker_t *w)
 	status = w->ucx->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config,
 					  &w->context);
 	w->ucx->ucp_config_release(config);
-	w->shares_memory = has_transport(srt_config_foreign("UCX_TLS"), SHARED_MEMORY);
+	w->shares_memory = allows_shared_memory(srt_config_foreign("UCX_TLS"));
 	return status == UCS_OK ? SRT_OK : fail_ucx(w, "ucp_init", status);
 }
 

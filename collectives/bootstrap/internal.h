@@ -50,8 +50,8 @@ struct srt_bootstrap {
 	char cause_text[SRT_CONTROL_TEXT];
 };
 
-/* Whether a wait spins before it sleeps. Without a core for each rank of the node, spinning would
- * take the core that a peer needs. */
+/* Whether a wait may keep its core while it spins. Without a core for each rank of the node, a peer
+ * may need it. */
 static inline bool srt_bootstrap_spins(const srt_bootstrap_t *bootstrap)
 {
 	return bootstrap->local_size <= bootstrap->ncores;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waiting for flags. A wait spins shortly if there is a core for each rank, and then sleeps on the
- * flag in short slices. Before each slice it checks whether a peer has left and the other reasons
- * to give up (collectives/wait.h).
+ * Waiting for flags. A wait spins shortly, and yields its core meanwhile if ranks share cores. Then
+ * it sleeps on the flag in short slices. Before each slice it checks whether a peer has left and
+ * the other reasons to give up (collectives/wait.h).
  */
+#include <sched.h>
 #include <stdio.h>
 
 #include "collectives/shm/flags.h"
 #include "collectives/wait.h"
 
 #define SPINS 2000
+#define YIELDS 50 /* of ranks without a core each */
 
 static srt_shm_flag_t *flag_of(const srt_flag_wait_t *w, int rank)
 {
@@ -123,6 +125,7 @@ static srt_status_t sleep_until_set(const srt_flag_wait_t *w, int rank, int *slo
 
 static srt_status_t wait_flag(const srt_flag_wait_t *w, int rank)
 {
+	const bool spins = srt_bootstrap_spins(w->start->coll->comm->bootstrap);
 	const srt_shm_flag_t *flag = flag_of(w, rank);
 	srt_status_t status;
 	int slot = -1;
@@ -131,8 +134,11 @@ static srt_status_t wait_flag(const srt_flag_wait_t *w, int rank)
 		return srt_wait_fail(w->start, 0);
 	if (srt_shm_flag_reached(flag, w->value))
 		return SRT_OK;
-	for (int i = 0; srt_bootstrap_spins(w->start->coll->comm->bootstrap) && i < SPINS; i++) {
-		srt_wait_relax();
+	for (int i = 0; i < (spins ? SPINS : YIELDS); i++) {
+		if (spins)
+			srt_wait_relax();
+		else
+			sched_yield();
 		if (srt_shm_flag_reached(flag, w->value))
 			return SRT_OK;
 	}

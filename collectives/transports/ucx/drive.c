@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Driving the worker. A thread that waits drives it: it spins shortly if there is a core for each
- * rank, and then sleeps until the worker has events, in short slices before which it checks the
+ * Driving the worker. A thread that waits drives it: it spins while there is progress and a little
+ * longer, and then sleeps until the worker has events, in short slices before which it checks the
  * reasons to give up (collectives/wait.h). Of several threads that wait, one drives, and the others
  * sleep on a condition. If no thread waits while sends are pending, the worker's own thread drives;
  * else that thread sleeps.
  */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 
 /* How long a wait spins without progress: longer than an interruption of the peer. */
 #define SPIN_S 200e-6
+/* The same if ranks share cores. */
+#define YIELD_S 20e-6
 /* And at most, before it checks the reasons to give up. */
 #define SPIN_MAX_S 0.01
 /* Longest sleep for the end of an earlier start. */
@@ -163,21 +166,26 @@ bool srt_ucx_progress(srt_ucx_worker_t *w)
 	return any;
 }
 
-/* Called with the mutex held, and without it while threads that wait for it take it. */
-static void yield_mutex(srt_ucx_worker_t *w)
+/* Called with the mutex held, and without it while threads that wait for it take it; so does the
+ * core if ranks share it. */
+static void yield(srt_ucx_worker_t *w, bool core)
 {
 	srt_ucx_unlock(w);
-	srt_wait_relax();
+	if (core)
+		sched_yield();
+	else
+		srt_wait_relax();
 	for (int n = 0; w->nlocking > 0 && n < YIELD_PAUSES; n++)
 		srt_wait_relax();
 	srt_ucx_lock(w);
 }
 
-/* Makes progress until done(arg), until there was none for SPIN_S, or for SPIN_MAX_S; once if the
- * node has fewer cores than ranks. Called with the mutex held. */
+/* Makes progress until done(arg), until there was none for a while, or for SPIN_MAX_S. Called with the
+ * mutex held. */
 static bool spin_until(srt_ucx_worker_t *worker, bool (*done)(const void *arg), const void *arg)
 {
-	const double begin = srt_now_s();
+	const bool spins = srt_bootstrap_spins(worker->bootstrap);
+	const double begin = srt_now_s(), idle_s = spins ? SPIN_S : YIELD_S;
 	double since = begin, now;
 	bool any = false;
 
@@ -185,17 +193,15 @@ static bool spin_until(srt_ucx_worker_t *worker, bool (*done)(const void *arg), 
 		any = srt_ucx_progress(worker) || any;
 		if (done(arg))
 			return true;
-		if (!srt_bootstrap_spins(worker->bootstrap))
-			return false;
-		if (n % YIELD_EVERY != 0)
+		if (spins && n % YIELD_EVERY != 0)
 			continue;
 		now = srt_now_s();
 		if (any)
 			since = now;
-		if (now - since > SPIN_S || now - begin > SPIN_MAX_S)
+		if (now - since > idle_s || now - begin > SPIN_MAX_S)
 			return false;
 		any = false;
-		yield_mutex(worker);
+		yield(worker, !spins);
 	}
 }
 

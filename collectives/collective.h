@@ -168,9 +168,9 @@ struct srt_transport {
 	bool (*logged)(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
 	/* srt_start_order_compare() after receiving what other ranks tell of their starts. */
 	bool (*compare)(srt_comm_t *comm, uint32_t start);
-	/* Tells the ranks of `to`, a part of its hierarchy, in which start of the communicator this
-	 * rank waits. Only with `compare`. */
-	void (*tell)(const srt_coll_start_t *start, const srt_comm_t *to);
+	/* Tells other ranks that this rank waits in the start: the ranks of `part`, a part of the
+	 * communicator's hierarchy, or with NULL those with which the start still has messages. */
+	void (*tell)(const srt_coll_start_t *start, const srt_comm_t *part);
 	/* Two ranks started different collectives under the number `start`. Whether this rank
 	 * reports it: all ranks must report the same two. */
 	bool (*may_report)(srt_comm_t *comm, uint32_t start, int one, int other);

@@ -5,6 +5,9 @@
 #include <stdio.h>
 
 #define SLICE_S 0.01
+/* With ucx a wait tells other ranks what it waits in: when first, and how often again. */
+#define TELL_S 0.05
+#define TELL_AGAIN_S 1.0
 
 void srt_wait_begin(srt_wait_checks_t *checks, const srt_coll_start_t *start,
 		    srt_wait_late_fn *late, const void *arg, const char *verb)
@@ -15,7 +18,7 @@ void srt_wait_begin(srt_wait_checks_t *checks, const srt_coll_start_t *start,
 		.arg = arg,
 		.verb = verb,
 		.since = srt_awake_s(),
-		.tell_at_s = SRT_WAIT_TELL_S,
+		.tell_at_s = TELL_S,
 	};
 	snprintf(checks->what, sizeof(checks->what), "%s of \"%s\"", start->coll->algorithm->name,
 		 start->coll->name);
@@ -59,6 +62,25 @@ srt_status_t srt_wait_fail(const srt_coll_start_t *start, double since)
 			     start->coll->algorithm->name, start->coll->name);
 }
 
+/* The start that this rank has announced to the others: a stage's is that of the whole. */
+static const srt_coll_start_t *announced(const srt_coll_start_t *start)
+{
+	return start->whole != NULL ? start->whole : start;
+}
+
+/* Tells other ranks what this rank waits in, if they do not see it in shared memory. */
+static void tell(srt_wait_checks_t *checks, double waited_s)
+{
+	const srt_coll_start_t *start = announced(checks->start);
+	const srt_comm_t *part = checks->start->whole != NULL ? checks->start->coll->comm : NULL;
+	const srt_transport_t *transport = start->coll->comm->transport;
+
+	if (transport->tell == NULL || waited_s < checks->tell_at_s)
+		return;
+	checks->tell_at_s = waited_s + TELL_AGAIN_S;
+	transport->tell(start, part);
+}
+
 srt_status_t srt_wait_check(srt_wait_checks_t *checks, double *slice_s)
 {
 	const srt_coll_start_t *start = checks->start;
@@ -69,11 +91,8 @@ srt_status_t srt_wait_check(srt_wait_checks_t *checks, double *slice_s)
 	if (srt_comm_poisoned(comm))
 		return srt_wait_fail(start, checks->since);
 	waited_s = srt_awake_s() - checks->since;
-	if (start->whole != NULL && waited_s >= checks->tell_at_s) {
-		checks->tell_at_s = waited_s + SRT_WAIT_TELL_AGAIN_S;
-		comm->parent->transport->tell(start->whole, comm);
-	}
-	(void)srt_start_order_differs(start->whole != NULL ? start->whole : start);
+	tell(checks, waited_s);
+	(void)srt_start_order_differs(announced(start));
 	if (checks->closing_since == 0 && atomic_load(&start->coll->is_closing))
 		checks->closing_since = srt_awake_s();
 	if (checks->closing_since > 0 &&

@@ -14,10 +14,6 @@
 /* Lists the ranks that are late, "1, 3". Returns how many they are. */
 typedef int srt_wait_late_fn(const void *arg, char *list, size_t nbytes);
 
-/* With ucx a wait tells the late ranks what it waits in: when first, and how often again. */
-#define SRT_WAIT_TELL_S 0.05
-#define SRT_WAIT_TELL_AGAIN_S 1.0
-
 /* A wait that lasts. */
 typedef struct srt_wait_checks {
 	const srt_coll_start_t *start;
@@ -26,7 +22,7 @@ typedef struct srt_wait_checks {
 	const char *verb; /* what late ranks did not do: "reach", "finish" */
 	double since;
 	double closing_since; /* when its collective was seen to be closing; 0: it is not */
-	double tell_at_s;     /* of a stage: when it tells next, after `since` */
+	double tell_at_s;     /* with ucx: when it tells other ranks next, after `since` */
 	bool warned;
 	char what[160];
 } srt_wait_checks_t;

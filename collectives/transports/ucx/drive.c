@@ -354,7 +354,7 @@ static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 {
 	const double recorded_since = srt_now_s();
 	srt_ucx_worker_t *worker = srt_ucx_worker_of(w->start->coll);
-	double gone_since = 0, tell_at = srt_awake_s() + SRT_WAIT_TELL_S;
+	double gone_since = 0;
 	srt_wait_checks_t checks;
 
 	srt_wait_begin(&checks, w->start, list_late, w,
@@ -372,10 +372,6 @@ static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 		complete = is_complete(w);
 		if (!complete) {
 			*slot = record_wait(w, *slot, recorded_since);
-			if (w->start->whole == NULL && srt_awake_s() >= tell_at) {
-				tell_at = srt_awake_s() + SRT_WAIT_TELL_AGAIN_S;
-				srt_ucx_tell(w->start);
-			}
 			sleep_in_wait(worker, slice_s, is_complete, w);
 			complete = is_complete(w);
 		}

@@ -186,13 +186,10 @@ void srt_ucx_drop_messages(srt_ucx_worker_t *worker, const srt_ucx_comm_t *comm)
 
 /* Logs the start for the comparison with those of the other ranks. */
 srt_status_t srt_ucx_announce(const srt_coll_start_t *start);
-/* A start waits for long: tells the ranks that are late what it waits in. Called with the mutex
- * held. */
-void srt_ucx_tell(srt_coll_start_t *start);
 /* Slots of srt_transport_t. */
 bool srt_ucx_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
 bool srt_ucx_compare(srt_comm_t *comm, uint32_t start);
-void srt_ucx_tell_part(const srt_coll_start_t *start, const srt_comm_t *to);
+void srt_ucx_tell(const srt_coll_start_t *start, const srt_comm_t *part);
 bool srt_ucx_may_report(srt_comm_t *comm, uint32_t start, int one, int other);
 /* The handler of these messages; arg: the worker. */
 ucs_status_t srt_ucx_handle_told(void *arg, const void *header, size_t header_nbytes, void *data,

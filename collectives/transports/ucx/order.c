@@ -62,25 +62,17 @@ static void tell(const srt_comm_t *comm, int to, int rank, uint32_t start)
 		w->ucx->ucp_request_free(request);
 }
 
-void srt_ucx_tell(srt_coll_start_t *start)
+void srt_ucx_tell(const srt_coll_start_t *start, const srt_comm_t *part)
 {
 	const srt_comm_t *comm = start->coll->comm;
-	bool told[SRT_UCX_MAX_RANKS] = { false };
-
-	for (const srt_ucx_op_t *op = start->ucx.ops; op != NULL; op = op->next) {
-		if (!told[op->peer])
-			tell(comm, comm->world_rank[op->peer], comm->rank, start->number);
-		told[op->peer] = true;
-	}
-}
-
-void srt_ucx_tell_part(const srt_coll_start_t *start, const srt_comm_t *to)
-{
-	const srt_comm_t *comm = start->coll->comm;
+	const srt_comm_t *to = part != NULL ? part : comm;
+	bool is_late[SRT_UCX_MAX_RANKS] = { false };
 
 	srt_ucx_lock(comm->ucx->worker);
+	for (const srt_ucx_op_t *op = start->ucx.ops; op != NULL; op = op->next)
+		is_late[op->peer] = true;
 	for (int r = 0; r < to->size; r++) {
-		if (r != to->rank)
+		if (r != to->rank && (part != NULL || is_late[r]))
 			tell(comm, to->world_rank[r], comm->rank, start->number);
 	}
 	srt_ucx_unlock(comm->ucx->worker);

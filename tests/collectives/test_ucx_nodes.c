@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Which transport the ranks choose if they are on several nodes: ranks of even and of odd number
- * are told that they are. Run by test_ucx.sh on three ranks and more.
+ * are told that they are, and which placements make a hierarchy. Run by test_ucx.sh on three ranks
+ * and more.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "collectives/collective.h"
 #include "tests/harness/job.h"
@@ -64,6 +66,39 @@ static void check_transport(job_t *job, int step, const srt_transport_t *transpo
 	srt_comm_destroy(comm);
 }
 
+/* How ranks may be placed on nodes, and whether this makes a hierarchy. Four ranks. */
+static void check_hierarchy(job_t *job)
+{
+	static const struct {
+		uint16_t node_of[4];
+		bool fits, sums;
+		int member[4];
+	} cases[] = {
+		{ { 0, 0, 1, 1 }, true, true, { 0, 1, 2, 3 } },
+		{ { 1, 1, 0, 0 }, true, true, { 0, 1, 2, 3 } },
+		{ { 0, 1, 0, 1 }, true, false, { 0, 2, 1, 3 } },
+		{ { 0, 1, 1, 0 }, true, false, { 0, 3, 1, 2 } },
+		{ { 0, 0, 0, 1 }, .fits = false },
+		{ { 0, 0, 1, 2 }, .fits = false },
+		{ { 0, 1, 1, 1 }, .fits = false },
+		{ { 0, 1, 2, 2 }, .fits = false },
+		{ { 0, 1, 2, 3 }, .fits = false },
+	};
+	srt_comm_t *comm;
+
+	for (size_t c = 0; job->size == 4 && c < SRT_ARRAY_LEN(cases); c++) {
+		memcpy(job->bootstrap->node_of, cases[c].node_of, sizeof(cases[c].node_of));
+		CHECK_OK_OR_DIE(create(job, 1, &comm));
+		CHECK((comm->hierarchy != NULL) == cases[c].fits);
+		if (cases[c].fits && comm->hierarchy != NULL) {
+			CHECK(comm->hierarchy->sums == cases[c].sums);
+			CHECK(memcmp(comm->hierarchy->member, cases[c].member,
+				     sizeof(cases[c].member)) == 0);
+		}
+		srt_comm_destroy(comm);
+	}
+}
+
 int main(void)
 {
 	srt_bootstrap_t *b;
@@ -74,6 +109,7 @@ int main(void)
 	b = job.bootstrap;
 	b->node_of = calloc((size_t)job.size, sizeof(*b->node_of));
 	CHECK_OR_DIE(b->node_of != NULL);
+	check_hierarchy(&job);
 	for (int r = 0; r < job.size; r++)
 		b->node_of[r] = r % 2;
 	check_transport(&job, 1, &srt_transport_ucx);

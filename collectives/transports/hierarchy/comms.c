@@ -8,49 +8,35 @@
 /* Least bytes of a piece of a rank. */
 #define MIN_PIECE ((size_t)64)
 
-/* How many ranks before `rank`, or at all, are on its node. */
-static int count_near(const srt_comm_t *comm, int rank, int end)
+/* A node of the communicator. */
+typedef struct node {
+	int index;  /* nodes are in the order of their first ranks */
+	int nranks; /* found so far */
+} node_t;
+
+/* Fills the table of members, which has room for nodes of as many ranks as the first one has. False
+ * if nodes differ in their number of ranks, or have one rank each. nodes: [world_size] zeros. */
+static bool fill_members(const srt_comm_t *comm, srt_hierarchy_t *h, int *member, node_t *nodes)
 {
-	int n = 0;
+	int nfound = 0;
 
-	for (int r = 0; r < end; r++)
-		n += srt_comm_same_node(comm, r, rank);
-	return n;
-}
-
-/* Whether the ranks are on several nodes, with the same number of ranks, above 1, on each. */
-static bool fits(const srt_comm_t *comm)
-{
-	int nlocal;
-
-	if (!comm->may_stage_nodes)
-		return false;
-	nlocal = count_near(comm, 0, comm->size);
+	for (int r = 0; r < comm->size; r++)
+		h->nlocal += srt_comm_same_node(comm, 0, r);
+	h->nnodes = comm->size / h->nlocal;
+	h->sums = (h->nlocal & (h->nlocal - 1)) == 0;
 	for (int r = 0; r < comm->size; r++) {
-		if (count_near(comm, r, comm->size) != nlocal)
+		node_t *node = &nodes[comm->bootstrap->node_of[comm->world_rank[r]]];
+		int at;
+
+		if (node->nranks == 0)
+			node->index = nfound++;
+		if (node->index == h->nnodes || node->nranks == h->nlocal)
 			return false;
+		at = node->index * h->nlocal + node->nranks++;
+		member[at] = r;
+		h->sums = h->sums && at == r;
 	}
-	return nlocal > 1;
-}
-
-/* Fills the table of members, nodes in the order of their first ranks. */
-static void fill_members(const srt_comm_t *comm, srt_hierarchy_t *h)
-{
-	const int nlocal = h->nlocal;
-	int nnodes = 0;
-
-	h->sums = (nlocal & (nlocal - 1)) == 0;
-	for (int r = 0; r < comm->size; r++) {
-		const int place = count_near(comm, r, r);
-		int node = 0;
-
-		while (node < nnodes && !srt_comm_same_node(comm, h->member[node * nlocal], r))
-			node++;
-		nnodes += node == nnodes;
-		h->member[node * nlocal + place] = r;
-		h->sums = h->sums && node * nlocal + place == r;
-	}
-	h->nnodes = nnodes;
+	return h->nlocal > 1;
 }
 
 static void destroy_hierarchy(srt_hierarchy_t *h)
@@ -69,22 +55,27 @@ static size_t partial_nbytes(const srt_hierarchy_t *h)
 	return nbytes > least ? nbytes : least;
 }
 
-static srt_status_t alloc_hierarchy(srt_comm_t *comm)
+/* Sets comm->hierarchy if the ranks are placed as it needs them. */
+static srt_status_t alloc_hierarchy(srt_comm_t *comm, const char *what)
 {
-	srt_hierarchy_t *h = srt_calloc(1, sizeof(*h), "a communicator");
+	const size_t world_size = (size_t)comm->bootstrap->world_size;
+	srt_hierarchy_t *h = srt_comm_calloc(comm, 1, sizeof(*h), what);
+	int *member = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*member), what);
+	node_t *nodes = srt_comm_calloc(comm, world_size, sizeof(*nodes), what);
+	const bool have_memory = h != NULL && member != NULL && nodes != NULL;
 
-	if (h == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	comm->hierarchy = h;
-	h->transport = &srt_transport_hierarchical;
-	h->destroy = destroy_hierarchy;
-	h->nlocal = count_near(comm, 0, comm->size);
-	h->member = srt_calloc((size_t)comm->size, sizeof(*h->member), "a communicator");
-	if (h->member == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	fill_members(comm, h);
-	h->partial_nbytes = partial_nbytes(h);
-	return SRT_OK;
+	if (have_memory && fill_members(comm, h, member, nodes)) {
+		h->member = member;
+		h->transport = &srt_transport_hierarchical;
+		h->destroy = destroy_hierarchy;
+		h->partial_nbytes = partial_nbytes(h);
+		comm->hierarchy = h;
+	} else {
+		free(member);
+		free(h);
+	}
+	free(nodes);
+	return have_memory ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
 /* Creates the communicator of n ranks: the first, and then each `step` entries further. */
@@ -131,10 +122,12 @@ srt_status_t srt_hierarchy_create(srt_comm_t *comm)
 	srt_hierarchy_t *h;
 	int at;
 
-	if (!fits(comm))
+	if (!comm->may_stage_nodes)
 		return SRT_OK;
-	SRT_TRY(srt_comm_status_consensus(comm, what, alloc_hierarchy(comm)));
+	SRT_TRY(alloc_hierarchy(comm, what));
 	h = comm->hierarchy;
+	if (h == NULL)
+		return SRT_OK;
 	at = srt_hierarchy_find(h, comm->rank);
 	SRT_TRY(srt_comm_status_consensus(comm, what,
 					  connect(comm, "on a node", at / h->nlocal * h->nlocal, 1,

@@ -85,14 +85,13 @@ static bool waits_for_itself(const message_wait_t *w)
 static void mark_late(const message_wait_t *w, bool late[SRT_UCX_MAX_RANKS])
 {
 	const srt_comm_t *comm = w->start->coll->comm;
+	const bool receives = w->event == SRT_UCX_RECEIVED;
 
 	memset(late, 0, (size_t)comm->size * sizeof(*late));
-	if (waits_for_itself(w)) {
+	if (waits_for_itself(w))
 		late[comm->rank] = true;
-		return;
-	}
-	for (const srt_ucx_op_t *op = w->start->ucx.ops; op != NULL; op = op->next)
-		late[op->peer] = late[op->peer] || waits_for(w, op);
+	else
+		srt_ucx_mark_peers(w->start, !receives, receives, late);
 }
 
 /* Called without the mutex. */

@@ -171,6 +171,8 @@ srt_ucx_op_t *srt_ucx_op_begin(srt_coll_start_t *start, uint32_t round, int peer
 bool srt_ucx_op_add(srt_ucx_op_t *op, void *address, size_t nbytes);
 /* Posts it. Failures are those of the start. one_way: a send to a rank that sends nothing back. */
 void srt_ucx_op_post(srt_ucx_op_t *op, bool one_way);
+/* Marks the peers of a start's pending sends and receives, or of one of them. marked: [size] */
+void srt_ucx_mark_peers(const srt_coll_start_t *start, bool sends, bool receives, bool *marked);
 /* Cancels what can be cancelled of a start's messages. */
 void srt_ucx_cancel(srt_coll_start_t *start);
 /* The start no longer waits for its messages. UCX may complete them only when the worker is

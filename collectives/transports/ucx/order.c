@@ -69,8 +69,7 @@ void srt_ucx_tell(const srt_coll_start_t *start, const srt_comm_t *part)
 	bool is_late[SRT_UCX_MAX_RANKS] = { false };
 
 	srt_ucx_lock(comm->ucx->worker);
-	for (const srt_ucx_op_t *op = start->ucx.ops; op != NULL; op = op->next)
-		is_late[op->peer] = true;
+	srt_ucx_mark_peers(start, true, true, is_late);
 	for (int r = 0; r < to->size; r++) {
 		if (r != to->rank && (part != NULL || is_late[r]))
 			tell(comm, to->world_rank[r], comm->rank, start->number);

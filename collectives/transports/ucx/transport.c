@@ -226,27 +226,19 @@ static void await_messages(const srt_coll_t *coll, double seconds, bool in_order
 	}
 }
 
-static bool has_message_of(const srt_coll_t *coll, int peer)
-{
-	for (uint32_t i = 0; i < coll->nstarts; i++) {
-		for (const srt_ucx_op_t *op = coll->starts[i].ucx.ops; op != NULL; op = op->next) {
-			if (op->peer == peer)
-				return true;
-		}
-	}
-	return false;
-}
-
 /* Ends the messages of a collective. Called with the mutex held. */
 static void cancel_messages(const srt_coll_t *coll)
 {
 	const srt_comm_t *comm = coll->comm;
+	bool has_messages_of[SRT_UCX_MAX_RANKS] = { false };
 
 	for (uint32_t i = 0; i < coll->nstarts; i++)
 		srt_ucx_cancel(&coll->starts[i]);
 	srt_ucx_drive_for(comm->ucx->worker, NULL, 0);
+	for (uint32_t i = 0; i < coll->nstarts; i++)
+		srt_ucx_mark_peers(&coll->starts[i], true, true, has_messages_of);
 	for (int r = 0; r < comm->size; r++) {
-		if (has_message_of(coll, r))
+		if (has_messages_of[r])
 			srt_ucx_close_endpoint(comm->ucx->worker, comm->world_rank[r]);
 	}
 	await_messages(coll, CANCEL_S, false);

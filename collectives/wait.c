@@ -3,11 +3,22 @@
 #include "collectives/wait.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define SLICE_S 0.01
 /* With ucx a wait tells other ranks what it waits in: when first, and how often again. */
 #define TELL_S 0.05
 #define TELL_AGAIN_S 1.0
+
+void srt_late_ranks_add(srt_late_ranks_t *late, int world_rank)
+{
+	const size_t n = strlen(late->list);
+
+	if (n + 8 < sizeof(late->list))
+		snprintf(late->list + n, sizeof(late->list) - n, "%s%d", late->n > 0 ? ", " : "",
+			 world_rank);
+	late->n++;
+}
 
 void srt_wait_begin(srt_wait_checks_t *checks, const srt_coll_start_t *start,
 		    srt_wait_late_fn *late, const void *arg, const char *verb)
@@ -28,11 +39,12 @@ void srt_wait_begin(srt_wait_checks_t *checks, const srt_coll_start_t *start,
 static void poison_destroyed(const srt_wait_checks_t *checks)
 {
 	const srt_coll_t *coll = checks->start->coll;
-	char list[128];
-	int late = checks->late(checks->arg, list, sizeof(list));
+	srt_late_ranks_t late = { 0 };
 
+	checks->late(checks->arg, &late);
 	srt_comm_poison(coll->comm, SRT_ERR_ABORTED, true, "%s while %s waited for rank%s %s",
-			coll->closing_text, checks->what, late == 1 ? "" : "s", late ? list : "?");
+			coll->closing_text, checks->what, late.n == 1 ? "" : "s",
+			late.n > 0 ? late.list : "?");
 }
 
 /* The deadline has passed. */
@@ -40,9 +52,10 @@ static void poison_late(const srt_wait_checks_t *checks, double waited_s)
 {
 	srt_comm_t *comm = checks->start->coll->comm;
 	const char *in_stage = "";
-	char list[128], stopped[160];
-	int late = checks->late(checks->arg, list, sizeof(list));
+	char stopped[160];
+	srt_late_ranks_t late = { 0 };
 
+	checks->late(checks->arg, &late);
 	/* The rank may be in an earlier stage, where this rank had not to wait. */
 	if (comm->parent != NULL)
 		in_stage = ", or waits in it for other ranks";
@@ -50,8 +63,8 @@ static void poison_late(const srt_wait_checks_t *checks, double waited_s)
 	srt_comm_poison(
 		comm, SRT_ERR_TIMEOUT, true,
 		"%s: rank %d gave up after %.3g s (SHARDRT_TIMEOUT): rank%s %s did not %s it%s%s",
-		checks->what, comm->world_rank[comm->rank], waited_s, late == 1 ? "" : "s",
-		late ? list : "?", checks->verb, in_stage, stopped);
+		checks->what, comm->world_rank[comm->rank], waited_s, late.n == 1 ? "" : "s",
+		late.n > 0 ? late.list : "?", checks->verb, in_stage, stopped);
 }
 
 srt_status_t srt_wait_fail(const srt_coll_start_t *start, double since)

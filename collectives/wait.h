@@ -11,8 +11,16 @@
 
 #include "collectives/collective.h"
 
-/* Lists the ranks that are late, "1, 3". Returns how many they are. */
-typedef int srt_wait_late_fn(const void *arg, char *list, size_t nbytes);
+/* The ranks that are late, for a message. */
+typedef struct srt_late_ranks {
+	int n;
+	char list[128]; /* "1, 3"; the first ones if there is no room for all */
+} srt_late_ranks_t;
+
+void srt_late_ranks_add(srt_late_ranks_t *late, int world_rank);
+
+/* Adds the ranks that a wait is for. */
+typedef void srt_wait_late_fn(const void *arg, srt_late_ranks_t *late);
 
 /* A wait that lasts. */
 typedef struct srt_wait_checks {

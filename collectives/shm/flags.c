@@ -5,7 +5,6 @@
  * the other reasons to give up (collectives/wait.h).
  */
 #include <sched.h>
-#include <stdio.h>
 
 #include "collectives/shm/flags.h"
 #include "collectives/wait.h"
@@ -32,33 +31,29 @@ static bool waits_for(const srt_flag_wait_t *w, int rank)
 	return w->who == SRT_WAIT_ALL || srt_coll_reads(coll, rank, me);
 }
 
+static bool is_late(const srt_flag_wait_t *w, int rank)
+{
+	return waits_for(w, rank) && !srt_shm_flag_reached(flag_of(w, rank), w->value);
+}
+
 bool srt_flag_wait_is_complete(const srt_flag_wait_t *w)
 {
 	for (int r = 0; r < w->start->coll->comm->size; r++) {
-		if (waits_for(w, r) && !srt_shm_flag_reached(flag_of(w, r), w->value))
+		if (is_late(w, r))
 			return false;
 	}
 	return true;
 }
 
-/* The ranks that have not set their flag. */
-static int list_late(const void *arg, char *list, size_t nbytes)
+static void add_late(const void *arg, srt_late_ranks_t *late)
 {
 	const srt_flag_wait_t *w = arg;
 	const srt_comm_t *comm = w->start->coll->comm;
-	size_t n = 0;
-	int late = 0;
 
-	list[0] = '\0';
 	for (int r = 0; r < comm->size; r++) {
-		if (!waits_for(w, r) || srt_shm_flag_reached(flag_of(w, r), w->value))
-			continue;
-		if (n + 8 < nbytes)
-			n += (size_t)snprintf(list + n, nbytes - n, "%s%d", late ? ", " : "",
-					      comm->world_rank[r]);
-		late++;
+		if (is_late(w, r))
+			srt_late_ranks_add(late, comm->world_rank[r]);
 	}
-	return late;
 }
 
 /* The round of the flag's value, unless the flags count something else. */
@@ -87,7 +82,7 @@ static int record_wait(const srt_flag_wait_t *w, int slot, double since)
 	};
 
 	for (int r = 0; r < comm->size; r++) {
-		if (waits_for(w, r) && !srt_shm_flag_reached(flag_of(w, r), w->value))
+		if (is_late(w, r))
 			srt_flight_wait_add(&record, comm->world_rank[r]);
 	}
 	return srt_flight_wait(comm->flight, slot, &record, w->start->coll->name);
@@ -101,7 +96,7 @@ static srt_status_t sleep_until_set(const srt_flag_wait_t *w, int rank, int *slo
 	const double recorded_since = srt_now_s();
 	srt_wait_checks_t checks;
 
-	srt_wait_begin(&checks, w->start, list_late, w,
+	srt_wait_begin(&checks, w->start, add_late, w,
 		       w->id == SRT_SHM_RELEASE ? "finish" : "reach");
 	for (;;) {
 		double slice_s = 0;

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "collectives/collective.h"
+#include "collectives/wait.h"
 
 #define SLICE_S 0.005
 #define IDLE_S 0.1 /* between checks of the poison while no start is in flight */
@@ -76,31 +77,25 @@ void srt_nccl_detach(srt_nccl_t *v, const srt_coll_t *coll)
 
 /* ---- the watchdog: called with the mutex held ---------------------------------------------- */
 
-/* Lists the ranks whose flag has not reached the number, "1, 3". Returns how many they are. */
-static int list_late_ranks(const srt_nccl_t *v, srt_shm_flag_id_t id, uint32_t number, char *list,
-			   size_t n)
+/* The ranks whose flag has not reached the number of the oldest start. */
+static srt_late_ranks_t find_late(const srt_nccl_t *v, srt_shm_flag_id_t id)
 {
-	int count = 0;
-	size_t used = 0;
+	srt_late_ranks_t late = { 0 };
 
-	list[0] = '\0';
 	for (int r = 0; r < v->comm->size; r++) {
-		if (srt_shm_flag_reached(&v->progress[(size_t)r * SRT_SHM_NFLAGS + id], number))
-			continue;
-		if (used + 8 < n)
-			used += (size_t)snprintf(list + used, n - used, "%s%d", count ? ", " : "",
-						 v->comm->world_rank[r]);
-		count++;
+		const srt_shm_flag_t *flag = &v->progress[(size_t)r * SRT_SHM_NFLAGS + id];
+
+		if (!srt_shm_flag_reached(flag, v->nended + 1))
+			srt_late_ranks_add(&late, v->comm->world_rank[r]);
 	}
-	return count;
+	return late;
 }
 
 /* The oldest start takes longer than a wait may take without a warning. */
 static void warn_late_start(srt_nccl_t *v, double waited_s)
 {
 	const srt_coll_t *coll = v->in_flight[v->nended % SRT_NCCL_MAX_IN_FLIGHT].coll;
-	char list[128];
-	int n = list_late_ranks(v, SRT_SHM_PUBLISH, v->nended + 1, list, sizeof(list));
+	const srt_late_ranks_t late = find_late(v, SRT_SHM_PUBLISH);
 
 	if (v->warned || coll == NULL)
 		return;
@@ -110,13 +105,13 @@ static void warn_late_start(srt_nccl_t *v, double waited_s)
 		"all ranks must call the same functions in the same order",
 		v->comm->world_rank[v->comm->rank], waited_s, coll->algorithm->name, coll->name,
 		v->comm->name,
-		n == 0 ? "all ranks have" :
-		n == 1 ? "rank " :
-			 "ranks ",
-		list,
-		n == 0 ? "" :
-		n == 1 ? " has not" :
-			 " have not");
+		late.n == 0 ? "all ranks have" :
+		late.n == 1 ? "rank " :
+			      "ranks ",
+		late.list,
+		late.n == 0 ? "" :
+		late.n == 1 ? " has not" :
+			      " have not");
 }
 
 /* Poisons: the oldest start is past the deadline. */
@@ -125,23 +120,23 @@ static void poison_late_start(srt_nccl_t *v, double waited_s)
 	const srt_coll_t *coll = v->in_flight[v->nended % SRT_NCCL_MAX_IN_FLIGHT].coll;
 	const char *kind = coll != NULL ? coll->algorithm->name : "a start";
 	const char *name = coll != NULL ? coll->name : "?";
-	char list[128];
-	int n = list_late_ranks(v, SRT_SHM_PUBLISH, v->nended + 1, list, sizeof(list));
+	srt_late_ranks_t late = find_late(v, SRT_SHM_PUBLISH);
 
-	if (n > 0)
+	if (late.n > 0)
 		srt_comm_poison(v->comm, SRT_ERR_TIMEOUT, true,
 				"%s of \"%s\": rank %d gave up after %.3g s (SHARDRT_TIMEOUT): "
 				"rank%s %s did not reach it",
 				kind, name, v->comm->world_rank[v->comm->rank], waited_s,
-				n == 1 ? "" : "s", list);
-	if (n > 0)
+				late.n == 1 ? "" : "s", late.list);
+	if (late.n > 0)
 		return;
-	n = list_late_ranks(v, SRT_SHM_RELEASE, v->nended + 1, list, sizeof(list));
+	late = find_late(v, SRT_SHM_RELEASE);
 	srt_comm_poison(
 		v->comm, SRT_ERR_TIMEOUT, true,
 		"%s of \"%s\": rank %d gave up after %.3g s (SHARDRT_TIMEOUT): all ranks started "
 		"it, but rank%s %s did not finish it",
-		kind, name, v->comm->world_rank[v->comm->rank], waited_s, n == 1 ? "" : "s", list);
+		kind, name, v->comm->world_rank[v->comm->rank], waited_s, late.n == 1 ? "" : "s",
+		late.list);
 }
 
 /* Poisons if a rank has left in order without its part of the oldest start. A rank that never

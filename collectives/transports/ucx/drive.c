@@ -10,7 +10,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -95,28 +94,20 @@ static void mark_late(const message_wait_t *w, bool late[SRT_UCX_MAX_RANKS])
 }
 
 /* Called without the mutex. */
-static int list_late(const void *arg, char *list, size_t nbytes)
+static void add_late(const void *arg, srt_late_ranks_t *late)
 {
 	const message_wait_t *w = arg;
 	const srt_comm_t *comm = w->start->coll->comm;
 	srt_ucx_worker_t *worker = comm->ucx->worker;
 	bool is_late[SRT_UCX_MAX_RANKS];
-	size_t n = 0;
-	int late = 0;
 
-	list[0] = '\0';
 	srt_ucx_lock(worker);
 	mark_late(w, is_late);
 	srt_ucx_unlock(worker);
 	for (int r = 0; r < comm->size; r++) {
-		if (!is_late[r])
-			continue;
-		if (n + 8 < nbytes)
-			n += (size_t)snprintf(list + n, nbytes - n, "%s%d", late ? ", " : "",
-					      comm->world_rank[r]);
-		late++;
+		if (is_late[r])
+			srt_late_ranks_add(late, comm->world_rank[r]);
 	}
-	return late;
 }
 
 /* Records the wait, or the ranks that it is still for. Called with the mutex held. */
@@ -356,7 +347,7 @@ static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 	double gone_since = 0;
 	srt_wait_checks_t checks;
 
-	srt_wait_begin(&checks, w->start, list_late, w,
+	srt_wait_begin(&checks, w->start, add_late, w,
 		       w->event == SRT_UCX_RECEIVED ? "reach" : "finish");
 	for (;;) {
 		double slice_s = 0;

@@ -125,48 +125,20 @@ static srt_status_t say_hello(const srt_join_t *b, int fd)
 	return SRT_OK;
 }
 
-/* The descriptor of a message, or -1. Further descriptors are closed. */
-static int extract_fd(struct msghdr *msg)
-{
-	int fd = -1;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			if (fd >= 0)
-				close(fd);
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-		}
-	}
-	return fd;
-}
-
 /* Waits for one reply. *fd = the descriptor that came with it or -1. */
 static srt_status_t read_reply(const srt_join_t *b, int launcher, double deadline,
 			       srt_wire_reply_t *reply, int *fd)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(4 * sizeof(int))];
-	} control;
 	unsigned char message[sizeof(*reply)];
-	struct iovec iov = { message, sizeof(message) };
 	ssize_t n;
 
 	for (;;) {
-		struct msghdr msg = {
-			.msg_iov = &iov,
-			.msg_iovlen = 1,
-			.msg_control = control.bytes,
-			.msg_controllen = sizeof(control.bytes),
-		};
+		srt_wire_attached_t attached;
 		double left_s = deadline - srt_awake_s();
-		n = recvmsg(launcher, &msg, MSG_CMSG_CLOEXEC);
+		n = srt_wire_receive(launcher, message, sizeof(message), &attached);
 		if (n >= 0) {
-			*fd = extract_fd(&msg);
-			if (msg.msg_flags & MSG_CTRUNC)
+			*fd = attached.fd;
+			if (attached.flags & MSG_CTRUNC)
 				return srt_fail(SRT_ERR_SYSTEM,
 						"rank %d: cannot receive the sockets of %d ranks; "
 						"raise the limit of open files (ulimit -n)",

@@ -14,43 +14,13 @@
 
 #include "collectives/bootstrap/control_channel_internal.h"
 #include "collectives/bootstrap/relay.h"
+#include "collectives/bootstrap/wire.h"
 
 #define READS_PER_ROUND 32
 /* More messages than the socket of a dead rank holds: one that is alive may go on sending. */
 #define DRAIN_READS 4096
 /* Until the next attempt. */
 #define NO_MEMORY_MS 10
-
-/* The descriptor of a received message: -1 = none, or SRT_FD_LOST. More than one violates the
- * protocol. */
-static int extract_fd(struct msghdr *msg, bool *is_broken)
-{
-	int fd = -1;
-	bool broken = (msg->msg_flags & MSG_TRUNC) != 0;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			int got;
-			memcpy(&got, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-			if (fd >= 0 || broken) {
-				close(got);
-				broken = true;
-			} else {
-				fd = got;
-			}
-		}
-	}
-	if (broken && fd >= 0)
-		close(fd);
-	*is_broken = broken;
-	if (broken)
-		return -1;
-	/* The control buffer has room for more descriptors than peers send. */
-	return fd < 0 && (msg->msg_flags & MSG_CTRUNC) != 0 ? SRT_FD_LOST : fd;
-}
 
 /*
  * The message that the next data are received into. It is allocated before they are taken from the
@@ -214,25 +184,17 @@ static bool route_frame(srt_control_channel_t *channel, int from, const srt_fram
 static bool read_one(srt_control_channel_t *channel, int rank)
 {
 	srt_control_peer_t *peer = &channel->peer[rank];
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(4 * sizeof(int))];
-	} control;
-	struct iovec iov = { channel->scratch, sizeof(srt_frame_t) + SRT_CONTROL_MAX_PAYLOAD };
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
-	};
+	srt_wire_attached_t attached;
 	srt_frame_t frame;
 	ssize_t n;
+	bool good;
 
 	if (!have_message(channel)) {
 		poll(NULL, 0, NO_MEMORY_MS);
 		return false;
 	}
-	n = recvmsg(peer->fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	n = srt_wire_receive(peer->fd, channel->scratch,
+			     sizeof(srt_frame_t) + SRT_CONTROL_MAX_PAYLOAD, &attached);
 	if (n < 0) {
 		/* A reset is reported once, before the messages that the peer had sent:
 		 * continue. */
@@ -249,13 +211,14 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 		peer->ended = true;
 		return false;
 	}
-	bool broken;
-	int fd = extract_fd(&msg, &broken);
-	bool good = !broken && srt_frame_parse(channel->scratch, (size_t)n, &frame);
+	if (attached.nfds == 0 && (attached.flags & MSG_CTRUNC) != 0)
+		attached.fd = SRT_FD_LOST;
+	good = attached.nfds <= 1 && (attached.flags & MSG_TRUNC) == 0 &&
+	       srt_frame_parse(channel->scratch, (size_t)n, &frame);
 	if (good)
-		good = route_frame(channel, rank, &frame, fd);
-	else if (fd >= 0)
-		close(fd);
+		good = route_frame(channel, rank, &frame, attached.fd);
+	else if (attached.fd >= 0)
+		close(attached.fd);
 	if (!good)
 		peer->ended = true; /* it violates the protocol: treated as dead */
 	return good;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Parses messages of the bootstrap (wire.h). Pure: reads the message and writes the results. */
+/* Receives and parses messages of the bootstrap (wire.h). */
 #include "collectives/bootstrap/wire.h"
 
 #include <stdio.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 const char *srt_wire_parse_hello(const void *message, size_t nbytes, int world_size,
 				 srt_wire_hello_t *hello, char *text, size_t text_size)
@@ -42,6 +43,48 @@ bool srt_wire_is_peer(const srt_wire_reply_t *reply, int rank, int world_size)
 {
 	return reply->type == SRT_WIRE_PEER && reply->rank != (uint32_t)rank &&
 	       reply->rank < (uint32_t)world_size;
+}
+
+/* Takes the descriptors of a message. */
+static void extract_fds(struct msghdr *msg, srt_wire_attached_t *attached)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c != NULL; c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < n; i++) {
+			int fd;
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			if (attached->nfds++ == 0)
+				attached->fd = fd;
+			else
+				close(fd);
+		}
+	}
+}
+
+ssize_t srt_wire_receive(int from, void *message, size_t nbytes, srt_wire_attached_t *attached)
+{
+	/* Room for more descriptors than peers send. */
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(4 * sizeof(int))];
+	} control;
+	struct iovec iov = { message, nbytes };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	const ssize_t n = recvmsg(from, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	*attached = (srt_wire_attached_t){ .fd = -1 };
+	if (n < 0)
+		return n;
+	attached->flags = msg.msg_flags;
+	extract_fds(&msg, attached);
+	return n;
 }
 
 bool srt_wire_random(char *digits, size_t nbytes)

@@ -101,4 +101,14 @@ static inline void srt_wire_attach(struct msghdr *msg, srt_wire_control_t *contr
 	memcpy(CMSG_DATA(c), &fd, sizeof(int));
 }
 
+/* What a message came with. */
+typedef struct srt_wire_attached {
+	int fd; /* its descriptor, or -1; further ones have been closed */
+	int nfds;
+	int flags; /* MSG_TRUNC: the message is longer; MSG_CTRUNC: a descriptor is lost */
+} srt_wire_attached_t;
+
+/* Receives a message as recvmsg() does, without blocking. */
+ssize_t srt_wire_receive(int from, void *message, size_t nbytes, srt_wire_attached_t *attached);
+
 #endif

@@ -207,7 +207,7 @@ static bool store_nodes(srt_join_t *b, const srt_wire_reply_t *reply)
 /* Whether all that the server announces has come. */
 static bool is_complete(const srt_join_t *b, const srt_wire_reply_t *ready)
 {
-	if (ready->status != (uint32_t)b->nlocal || ready->rank >= (uint32_t)b->world_size)
+	if (ready->local_size != (uint32_t)b->nlocal || ready->rank >= (uint32_t)b->world_size)
 		return false;
 	return b->node_of == NULL ? b->nlocal == b->world_size : b->nodes_until == b->world_size;
 }
@@ -233,7 +233,7 @@ static srt_status_t receive_all(srt_join_t *b, double deadline)
 		if (status == SRT_OK && srt_wire_is_peer(&reply, b->rank, b->world_size) &&
 		    fd >= 0 && b->fds[reply.rank] < 0) {
 			b->fds[reply.rank] = fd;
-			b->pid_of[reply.rank] = (int32_t)reply.status;
+			b->pid_of[reply.rank] = (int32_t)reply.pid;
 			b->nlocal++;
 			good = true;
 		}

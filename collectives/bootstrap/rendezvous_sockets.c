@@ -62,7 +62,7 @@ static bool hand_pair(srt_rendezvous_t *rdv)
 		srt_wire_reply_t reply =
 			srt_rendezvous_reply(SRT_WIRE_PEER, rdv->member[member[1 - k]]);
 
-		reply.status = (uint32_t)connection_of(rdv, member[1 - k])->pid;
+		reply.pid = (uint32_t)connection_of(rdv, member[1 - k])->pid;
 		if (!srt_rendezvous_send(connection_of(rdv, member[k])->fd, &reply, rdv->pair[k]))
 			return false;
 		close(rdv->pair[k]);
@@ -93,7 +93,7 @@ void srt_rendezvous_hand_out(srt_rendezvous_t *rdv)
 {
 	srt_wire_reply_t ready = srt_rendezvous_reply(SRT_WIRE_READY, rdv->gateway);
 
-	ready.status = (uint32_t)rdv->nmembers;
+	ready.local_size = (uint32_t)rdv->nmembers;
 	while (rdv->right < rdv->nmembers) {
 		if (!hand_pair(rdv))
 			return;

@@ -55,7 +55,11 @@ typedef struct srt_wire_reply {
 	uint32_t magic, version, type;
 	uint32_t rank; /* PEER: the rank whose socket is attached; NODES: the first rank; READY: the
 			* rank that carries messages to other nodes */
-	uint32_t status; /* FAIL: an srt_status_t; READY: ranks of this node; PEER: its process */
+	union {
+		uint32_t status;     /* FAIL: an srt_status_t */
+		uint32_t local_size; /* READY: ranks of this node */
+		uint32_t pid;        /* PEER: the process of `rank` */
+	};
 	union {
 		char text[236];                      /* FAIL: the message, ends with 0 */
 		uint16_t node[SRT_WIRE_NODES_NELEM]; /* NODES: of the ranks from `rank` */

@@ -337,7 +337,10 @@ static void run_false_launcher(launcher_mode_t mode)
 	struct {
 		srt_wire_reply_t reply;
 		char more[100];
-	} out = { .reply = { SRT_WIRE_MAGIC, SRT_WIRE_VERSION, SRT_WIRE_PEER, 1, 0, { "" } } };
+	} out = { .reply = { .magic = SRT_WIRE_MAGIC,
+			     .version = SRT_WIRE_VERSION,
+			     .type = SRT_WIRE_PEER,
+			     .rank = 1 } };
 	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), fd, status;
 	srt_wire_hello_t hello;
 	pid_t pid;

@@ -127,6 +127,10 @@ bool srt_cache_folder(const char *name, char *path, size_t path_nbytes);
 uint64_t srt_mix64(uint64_t a, uint64_t b);
 uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes);
 
+/* pthread_create() of a thread that handles no signals: they are for the program's own threads.
+ * Returns an errno, or 0. */
+int srt_thread_create(pthread_t *thread, void *(*run)(void *arg), void *arg);
+
 /* Zeroed host memory; NULL on failure, with the last error set (what = for the message). */
 void *srt_calloc(size_t n, size_t size, const char *what);
 void *srt_realloc(void *p, size_t n, size_t size, const char *what);

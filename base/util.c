@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cache folder, host memory, distances of words, and UTF-8. Memory is freed with free(); an
- * error names its use. Called by all layers.
+ * The cache folder, threads, host memory, distances of words, and UTF-8. Memory is freed with
+ * free(); an error names its use. Called by all layers.
  */
 #include "base/base.h"
 #include "base/bytes.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,18 @@ bool srt_cache_folder(const char *name, char *path, size_t path_nbytes)
 		return false;
 	}
 	return true;
+}
+
+int srt_thread_create(pthread_t *thread, void *(*run)(void *arg), void *arg)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(thread, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return err;
 }
 
 static void fail_memory(size_t n, size_t size, const char *what)

@@ -298,7 +298,6 @@ static void *run_recorder(void *arg)
 static int start_recorder(void)
 {
 	struct sigaction action = { .sa_handler = handle_signal, .sa_flags = SA_RESTART }, present;
-	sigset_t all, old;
 	int err;
 
 	if (recorder.pid != getpid()) {
@@ -309,11 +308,7 @@ static int start_recorder(void)
 		recorder.pid = getpid();
 	}
 	atomic_store(&recorder.stopping, false);
-	/* Signals are for the program's own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&recorder.thread, NULL, run_recorder, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = srt_thread_create(&recorder.thread, run_recorder, NULL);
 	if (err != 0)
 		return err;
 	sigemptyset(&action.sa_mask);

@@ -9,7 +9,6 @@
  */
 #include "device/stream_queue.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,7 +230,6 @@ static srt_status_t start_worker(srt_stream_t *stream)
 {
 	srt_command_t *ring;
 	char thread_name[16];
-	sigset_t all, old;
 	int error;
 
 	/* Each command of the ring and the running one may hold a generation. */
@@ -241,11 +239,7 @@ static srt_status_t start_worker(srt_stream_t *stream)
 		srt_event_gens_release(stream->device, NSLOTS + 1);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
-	/* Only the program's threads handle signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	error = pthread_create(&stream->worker, NULL, worker_main, stream);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	error = srt_thread_create(&stream->worker, worker_main, stream);
 	if (error) {
 		srt_event_gens_release(stream->device, NSLOTS + 1);
 		free(ring);

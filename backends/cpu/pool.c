@@ -13,7 +13,6 @@
  * for threads that do not get a core.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,19 +120,15 @@ static void *helper_main(void *arg)
 
 static srt_status_t start_helpers(srt_cpu_pool_t *pool)
 {
-	sigset_t all, old;
 	srt_status_t status = SRT_OK;
 
-	/* Only the program's threads handle signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	for (int i = 0; i < pool->threads - 1; i++) {
 		helper_t *h = &pool->helpers[i];
 		char name[32]; /* the kernel keeps 15 characters */
 
 		h->pool = pool;
 		h->index = i + 1;
-		if (pthread_create(&h->thread, NULL, helper_main, h)) {
+		if (srt_thread_create(&h->thread, helper_main, h)) {
 			status = srt_fail(SRT_ERR_SYSTEM,
 					  "cannot start compute thread %d of %d; set "
 					  "SHARDRT_THREADS lower or raise the limit of processes",
@@ -144,7 +139,6 @@ static srt_status_t start_helpers(srt_cpu_pool_t *pool)
 		pthread_setname_np(h->thread, name);
 		pool->nhelpers++;
 	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return status;
 }
 

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -22,14 +21,8 @@
 
 static srt_status_t start_thread(srt_control_channel_t *channel)
 {
-	sigset_t all, old;
-	int err;
+	int err = srt_thread_create(&channel->thread, srt_control_progress, channel);
 
-	/* Signals are for the program's own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&channel->thread, NULL, srt_control_progress, channel);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err != 0)
 		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot start the progress thread: %s",
 				channel->rank, strerror(err));

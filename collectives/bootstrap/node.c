@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,16 +228,12 @@ static srt_status_t start_thread(srt_node_t *node)
 {
 	size_t n = 1 + (node->rdv != NULL ? srt_rendezvous_max_pollfds(node->rdv) : 0) +
 		   (node->root != NULL ? srt_root_max_pollfds(node->root) : 0);
-	sigset_t all, old;
 	int err;
 
 	node->fds = srt_calloc(n, sizeof(*node->fds), "the server of a node");
 	if (node->fds == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&node->thread, NULL, run, node);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	err = srt_thread_create(&node->thread, run, node);
 	if (err != 0)
 		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot start the thread of its node: %s",
 				node->desc.rank, strerror(err));

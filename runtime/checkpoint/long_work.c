@@ -5,7 +5,6 @@
  */
 #include "runtime/checkpoint/long_work.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -84,7 +83,6 @@ static void *run_thread(void *arg)
 void srt_long_work_begin(srt_long_work_t *w, srt_comm_t *comm, srt_doing_t doing)
 {
 	pthread_condattr_t attr;
-	sigset_t all, old;
 
 	*w = (srt_long_work_t){ .comm = comm, .doing = doing };
 	if (comm->size == 1)
@@ -94,11 +92,7 @@ void srt_long_work_begin(srt_long_work_t *w, srt_comm_t *comm, srt_doing_t doing
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&w->changed, &attr);
 	pthread_condattr_destroy(&attr);
-	/* Only the program's threads handle signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	w->has_thread = pthread_create(&w->thread, NULL, run_thread, w) == 0;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	w->has_thread = srt_thread_create(&w->thread, run_thread, w) == 0;
 }
 
 srt_status_t srt_long_work_end(srt_long_work_t *w, srt_status_t status)

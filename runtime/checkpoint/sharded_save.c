@@ -3,7 +3,6 @@
  * Engine -> folder (sharded.h). Every rank makes the list of all boxes of all ranks, writes its
  * files, and shares their hashes; rank 0 writes the manifest and renames the folder.
  */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -284,13 +283,7 @@ static void *run_thread(void *arg)
 
 static void start_thread(srt_checkpoint_write_t *s)
 {
-	sigset_t all, old;
-
-	/* Only the program's threads handle signals. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	s->has_thread = pthread_create(&s->thread, NULL, run_thread, s) == 0;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	s->has_thread = srt_thread_create(&s->thread, run_thread, s) == 0;
 	if (!s->has_thread) /* the same result, later */
 		run_thread(s);
 }

@@ -17,7 +17,6 @@
  * earlier work on the stream has ended. So every rank's watchdog aborts its own communicator, even
  * if no start is in flight, and holds no lock meanwhile.
  */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -271,18 +270,12 @@ static void *run_poller(void *arg)
 
 srt_status_t srt_nccl_watchdog_start(srt_nccl_t *v)
 {
-	sigset_t all, old;
-	int err;
+	int err = srt_thread_create(&v->watchdog, run_watchdog, v);
 
-	/* Signals are for the program's own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&v->watchdog, NULL, run_watchdog, v);
 	v->nthreads += err == 0;
 	if (err == 0)
-		err = pthread_create(&v->poller, NULL, run_poller, v);
+		err = srt_thread_create(&v->poller, run_poller, v);
 	v->nthreads += err == 0;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err != 0)
 		return srt_fail(SRT_ERR_SYSTEM,
 				"communicator \"%s\": cannot start its watchdog: %s", v->comm->name,

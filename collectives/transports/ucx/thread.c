@@ -3,7 +3,6 @@
  * The worker's own thread, which drives it while sends are pending and no thread waits: a rank that
  * computes answers the ranks that receive from it.
  */
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -30,6 +30,16 @@ double srt_awake_s(void)
 	return result;
 }
 
+void srt_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 void srt_cond_wait_s(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds)
 {
 	const double until_s = srt_now_s() + seconds;

@@ -17,7 +17,8 @@ double srt_now_s(void);
 #define SRT_AWAKE_STEP_S 0.1
 #define SRT_AWAKE_SLICE_MS 50 /* longest sleep between two calls */
 double srt_awake_s(void);
-/* pthread_cond_wait() with a time limit; the condition must use the monotonic clock. */
+/* A condition on the monotonic clock; and pthread_cond_wait() on it with a time limit. */
+void srt_cond_init(pthread_cond_t *cond);
 void srt_cond_wait_s(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds);
 
 #endif

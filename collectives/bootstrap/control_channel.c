@@ -31,14 +31,9 @@ static srt_status_t start_thread(srt_control_channel_t *channel)
 
 static void init_sync(srt_control_channel_t *channel)
 {
-	pthread_condattr_t attr;
-
 	pthread_mutex_init(&channel->mutex, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	for (int r = 0; r < channel->world_size; r++)
-		pthread_cond_init(&channel->peer[r].arrived, &attr);
-	pthread_condattr_destroy(&attr);
+		srt_cond_init(&channel->peer[r].arrived);
 }
 
 static void destroy_sync(srt_control_channel_t *channel)

@@ -170,16 +170,12 @@ static void end_fence(pmix_status_t status, void *arg)
 static fence_t *make_fence(void)
 {
 	fence_t *fence = srt_calloc(1, sizeof(*fence), "a fence");
-	pthread_condattr_t attr;
 
 	if (fence == NULL)
 		return NULL;
 	fence->nholders = 2;
 	pthread_mutex_init(&fence->mutex, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&fence->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	srt_cond_init(&fence->changed);
 	return fence;
 }
 

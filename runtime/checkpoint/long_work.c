@@ -6,7 +6,6 @@
 #include "runtime/checkpoint/long_work.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* Of two exchanges; a rank may be late by the rest of SHARDRT_TIMEOUT. */
 #define MOST_S 1.0
@@ -15,18 +14,13 @@
 /* Waits until the work is over, for at most the time between two exchanges. */
 static bool wait_for_work(srt_long_work_t *w)
 {
-	double s = w->comm->bootstrap->timeout_s / PER_TIMEOUT;
-	struct timespec until;
+	const double s = w->comm->bootstrap->timeout_s / PER_TIMEOUT;
+	const double until_s = srt_now_s() + (s < MOST_S ? s : MOST_S);
 	bool is_done;
 
-	s = s < MOST_S ? s : MOST_S;
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)(s * 1e9);
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&w->mutex);
-	while (!w->is_done && pthread_cond_timedwait(&w->changed, &w->mutex, &until) == 0)
-		;
+	for (double now_s; !w->is_done && (now_s = srt_now_s()) < until_s;)
+		srt_cond_wait_s(&w->changed, &w->mutex, until_s - now_s);
 	is_done = w->is_done;
 	pthread_mutex_unlock(&w->mutex);
 	return is_done;
@@ -82,16 +76,11 @@ static void *run_thread(void *arg)
 
 void srt_long_work_begin(srt_long_work_t *w, srt_comm_t *comm, srt_doing_t doing)
 {
-	pthread_condattr_t attr;
-
 	*w = (srt_long_work_t){ .comm = comm, .doing = doing };
 	if (comm->size == 1)
 		return;
 	pthread_mutex_init(&w->mutex, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	srt_cond_init(&w->changed);
 	w->has_thread = srt_thread_create(&w->thread, run_thread, w) == 0;
 }
 

@@ -176,17 +176,6 @@ static srt_status_t join_comm(srt_nccl_t *v, const char *what)
 	return reach_consensus(v, what, status);
 }
 
-static void init_sync(srt_nccl_t *v)
-{
-	pthread_condattr_t attr;
-
-	pthread_mutex_init(&v->mutex, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&v->changed, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
 /* Creates the stream and the events. */
 static srt_status_t create_objects(srt_nccl_t *v)
 {
@@ -220,7 +209,8 @@ static srt_status_t create_comm(srt_comm_t *comm, const char *what)
 		return SRT_ERR_OUT_OF_MEMORY;
 	v->comm = comm;
 	v->ops = comm->device->backend->comm;
-	init_sync(v);
+	pthread_mutex_init(&v->mutex, NULL);
+	srt_cond_init(&v->changed);
 	comm->nccl = v; /* destroyed with comm, also after a failure */
 	SRT_TRY(srt_shm_alloc_flags(comm, what, &v->announced_memory, &v->announced));
 	SRT_TRY(srt_shm_alloc_flags(comm, what, &v->progress_memory, &v->progress));

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "collectives/transports/ucx/internal.h"
 
@@ -136,16 +135,6 @@ static srt_status_t create_objects(srt_ucx_worker_t *w)
 	return srt_ucx_thread_start(w);
 }
 
-static void init_cond(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
 srt_status_t srt_ucx_worker_acquire(srt_bootstrap_t *bootstrap, srt_ucx_worker_t **out)
 {
 	srt_ucx_worker_t *w = bootstrap->ucx;
@@ -161,8 +150,8 @@ srt_status_t srt_ucx_worker_acquire(srt_bootstrap_t *bootstrap, srt_ucx_worker_t
 		return SRT_ERR_OUT_OF_MEMORY;
 	w->bootstrap = bootstrap;
 	pthread_mutex_init(&w->mutex, NULL);
-	init_cond(&w->changed);
-	init_cond(&w->thread_cond);
+	srt_cond_init(&w->changed);
+	srt_cond_init(&w->thread_cond);
 	/* UCX creates threads. Signals are for the program's own. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);

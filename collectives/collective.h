@@ -160,13 +160,10 @@ struct srt_transport {
 
 	/* ---- of a start */
 	/* Announces the start to the other ranks, also a start that moves no bytes. NULL: the entry
-	 * in the shared log is sufficient. */
+	 * in the log is sufficient. */
 	srt_status_t (*announce)(const srt_coll_start_t *start);
-	/* The log of starts; NULL: it is in shared memory. */
-	/* The collective that a rank started under the number `start`, as far as this rank knows.
-	 * */
-	bool (*logged)(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
-	/* srt_start_order_compare() after receiving what other ranks tell of their starts. */
+	/* srt_start_order_compare() after receiving what other ranks tell of their starts. NULL, as
+	 * the two below: the log of starts is in shared memory. */
 	bool (*compare)(srt_comm_t *comm, uint32_t start);
 	/* Tells other ranks that this rank waits in the start: the ranks of `part`, a part of the
 	 * communicator's hierarchy, or with NULL those with which the start still has messages. */
@@ -363,6 +360,11 @@ srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 
 /* ---- start_order.c ------------------------------------------------------------------------ */
 
+/* Logs that a rank has started collective `coll` as its start number `start`. */
+void srt_start_log_write(const srt_comm_t *comm, int rank, uint32_t start, uint32_t coll);
+/* The collective that a rank started under the number `start`. False if it did not start one as far
+ * as this rank knows, or the log no longer has it. */
+bool srt_start_log_read(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
 /* Whether the log shows that a rank started another collective under the number of this start.
  * Poisons the communicator. */
 bool srt_start_order_differs(const srt_coll_start_t *start);

@@ -19,6 +19,9 @@
 #include "base/base.h"
 #include "collectives/bootstrap/internal.h"
 
+/* Starts in the log. The order of older starts is not compared. */
+#define SRT_START_LOG_LENGTH 256u
+
 /* A buffer of this rank that peers have mapped. Freed with the last collective that uses it. */
 typedef struct srt_export {
 	struct srt_export *next;
@@ -67,7 +70,10 @@ struct srt_comm {
 	srt_export_t *exports;
 	srt_import_t *imports;
 	const srt_transport_t *transport;
-	srt_shm_t *shm;          /* NULL for a single rank, and with ucx */
+	srt_shm_t *shm; /* NULL for a single rank, and with ucx */
+	/* [size][SRT_START_LOG_LENGTH]: start number << 32 | collective. In shared memory, or with
+	 * ucx what this rank knows. NULL for a single rank. */
+	_Atomic uint64_t *start_log;
 	srt_bounce_t *bounce[2]; /* staged: by srt_bounce_kind_t; NULL = not in use */
 	uint32_t nbounce;        /* bounce buffers created so far */
 	srt_flight_t *flight;    /* the last calls and the waits */

@@ -97,7 +97,7 @@ static srt_status_t announce_start(const srt_coll_start_t *start)
 		return SRT_OK;
 	if (comm->transport->announce != NULL)
 		return comm->transport->announce(start);
-	srt_shm_log_start(comm, start->number, start->coll->id);
+	srt_start_log_write(comm, comm->rank, start->number, start->coll->id);
 	return SRT_OK;
 }
 

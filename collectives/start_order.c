@@ -1,12 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Verifies that all ranks start the same collectives in the same order. Each rank writes its starts
- * to a shared log (shm/control.h), or with ucx tells them to the ranks that it waits for. A rank
- * compares the log while it waits, or when it announces a start.
+ * to a log, which is shared (shm/control.h), or with ucx is told to the ranks that it waits for. A
+ * rank compares the log while it waits, or when it announces a start.
  */
 #include <stdio.h>
 
 #include "collectives/collective.h"
+
+static _Atomic uint64_t *entry_of(const srt_comm_t *comm, int rank, uint32_t start)
+{
+	return &comm->start_log[(size_t)rank * SRT_START_LOG_LENGTH + start % SRT_START_LOG_LENGTH];
+}
+
+void srt_start_log_write(const srt_comm_t *comm, int rank, uint32_t start, uint32_t coll)
+{
+	atomic_store_explicit(entry_of(comm, rank, start), (uint64_t)start << 32 | coll,
+			      memory_order_release);
+}
+
+bool srt_start_log_read(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll)
+{
+	uint64_t entry = atomic_load_explicit(entry_of(comm, rank, start), memory_order_acquire);
+
+	*coll = (uint32_t)entry;
+	return entry >> 32 == start;
+}
 
 /* Describes the collective with that number: "all-gather of \"block3\"". */
 static void describe_coll(srt_comm_t *comm, uint32_t id, char *text, size_t n)
@@ -18,12 +37,6 @@ static void describe_coll(srt_comm_t *comm, uint32_t id, char *text, size_t n)
 			snprintf(text, n, "%s of \"%s\"", c->algorithm->name, c->name);
 	}
 	pthread_mutex_unlock(&comm->bootstrap->mutex);
-}
-
-static bool read_log(const srt_comm_t *comm, int rank, uint32_t number, uint32_t *id)
-{
-	return comm->transport->logged == NULL ? srt_shm_logged(comm, rank, number, id) :
-						 comm->transport->logged(comm, rank, number, id);
 }
 
 /*
@@ -38,7 +51,7 @@ bool srt_start_order_compare(srt_comm_t *comm, uint32_t number)
 	char a[160], b[160], text[SRT_CONTROL_TEXT] = "";
 
 	for (int r = 0; r < comm->size; r++) {
-		if (!read_log(comm, r, number, &id))
+		if (!srt_start_log_read(comm, r, number, &id))
 			continue;
 		if (first < 0) {
 			first = r;

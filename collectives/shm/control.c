@@ -14,7 +14,7 @@
 
 srt_status_t srt_shm_create(srt_comm_t *comm)
 {
-	size_t log_nbytes = (size_t)comm->size * SRT_SHM_LOG_LENGTH * sizeof(uint64_t);
+	size_t log_nbytes = (size_t)comm->size * SRT_START_LOG_LENGTH * sizeof(uint64_t);
 	size_t waits_nbytes = comm->is_world ? (size_t)comm->size * sizeof(srt_wait_t) : 0;
 	size_t nbytes = log_nbytes + waits_nbytes + sizeof(srt_shm_mismatch_t);
 	srt_shm_t *shm;
@@ -30,7 +30,7 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 		free(shm);
 		return status;
 	}
-	shm->log = (_Atomic uint64_t *)(void *)shm->log_memory->base;
+	comm->start_log = (_Atomic uint64_t *)(void *)shm->log_memory->base;
 	if (comm->is_world)
 		comm->bootstrap->waits = (srt_wait_t *)(void *)(shm->log_memory->base + log_nbytes);
 	shm->mismatch =
@@ -103,23 +103,6 @@ void srt_shm_wait_flag(srt_shm_flag_t *flag, uint32_t value, double seconds)
 	if ((int32_t)(seen - value) < 0)
 		call_futex(&flag->value, FUTEX_WAIT, seen, &timeout);
 	atomic_fetch_sub(&flag->nsleepers, 1);
-}
-
-void srt_shm_log_start(srt_comm_t *comm, uint32_t start, uint32_t coll)
-{
-	size_t i = (size_t)comm->rank * SRT_SHM_LOG_LENGTH + start % SRT_SHM_LOG_LENGTH;
-
-	atomic_store_explicit(&comm->shm->log[i], (uint64_t)start << 32 | coll,
-			      memory_order_release);
-}
-
-bool srt_shm_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll)
-{
-	size_t i = (size_t)rank * SRT_SHM_LOG_LENGTH + start % SRT_SHM_LOG_LENGTH;
-	uint64_t entry = atomic_load_explicit(&comm->shm->log[i], memory_order_acquire);
-
-	*coll = (uint32_t)entry;
-	return entry >> 32 == start;
 }
 
 bool srt_shm_set_mismatch(srt_comm_t *comm, char text[SRT_CONTROL_TEXT])

@@ -30,9 +30,6 @@ typedef struct srt_shm_flag {
 	_Atomic uint32_t nsleepers; /* threads to wake when the value changes */
 } srt_shm_flag_t;
 
-/* Starts in the log. The order of older starts is not compared. */
-#define SRT_SHM_LOG_LENGTH 256u
-
 /* Shared memory: created by one rank, mapped by all, unmapped here with its last user. */
 typedef struct srt_shm_memory {
 	unsigned char *base;
@@ -47,9 +44,8 @@ typedef struct srt_shm_mismatch {
 
 struct srt_shm {
 	srt_shm_mismatch_t *mismatch;
-	_Atomic uint64_t *log; /* [size][SRT_SHM_LOG_LENGTH]: start number << 32 | collective */
-	srt_shm_memory_t *log_memory;
-	srt_shm_memory_t *slots; /* flags of the next collectives, or NULL */
+	srt_shm_memory_t *log_memory; /* has comm->start_log */
+	srt_shm_memory_t *slots;      /* flags of the next collectives, or NULL */
 	size_t next_slot, nslots;
 };
 
@@ -87,12 +83,6 @@ static inline bool srt_shm_flag_reached(const srt_shm_flag_t *flag, uint32_t val
 }
 /* Sleeps until the flag has reached the value, at most `seconds`. May return earlier. */
 void srt_shm_wait_flag(srt_shm_flag_t *flag, uint32_t value, double seconds);
-
-/* Logs that this rank starts collective `coll` as its start number `start`. */
-void srt_shm_log_start(srt_comm_t *comm, uint32_t start, uint32_t coll);
-/* The collective that a rank started under the number `start`. False if it did not start one, or
- * the log no longer has it. */
-bool srt_shm_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
 
 /* Stores `text` as the communicator's mismatch message, or replaces `text` by the message that
  * another rank stored first. False while that rank still writes: call again. */

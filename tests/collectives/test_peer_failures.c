@@ -80,7 +80,7 @@ static void await_rank(const srt_coll_t *coll, int rank)
 	uint32_t id;
 
 	/* With ucx a rank that waits for long tells the late ranks. */
-	while (flags == NULL && !coll->comm->transport->logged(coll->comm, rank, 1, &id)) {
+	while (flags == NULL && !srt_start_log_read(coll->comm, rank, 1, &id)) {
 		(void)coll->comm->transport->compare(coll->comm, 1);
 		sleep_ms(1);
 	}

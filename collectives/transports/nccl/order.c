@@ -4,8 +4,8 @@
  * ranks must agree before calling it. A rank announces a start in the log that all ranks see, and
  * then reads the other ranks' entries under the same number. Of two ranks, at least the later one
  * sees the other's entry; if it differs, it submits nothing. So two ranks never submit different
- * starts under one number, and no rank waits for another. The log has SRT_SHM_LOG_LENGTH entries: a
- * rank that is half of them ahead of another waits for it. The end of a start is an event. The
+ * starts under one number, and no rank waits for another. The log has SRT_START_LOG_LENGTH entries:
+ * a rank that is half of them ahead of another waits for it. The end of a start is an event. The
  * poller (watchdog.c) polls the event of the oldest start, and so does the caller when
  * SRT_NCCL_MAX_IN_FLIGHT starts are in flight.
  */
@@ -14,7 +14,7 @@
 #include "collectives/collective.h"
 #include "collectives/shm/flags.h"
 
-#define MAX_AHEAD (SRT_SHM_LOG_LENGTH / 2)
+#define MAX_AHEAD (SRT_START_LOG_LENGTH / 2)
 
 static void sleep_briefly(void)
 {
@@ -37,7 +37,7 @@ srt_status_t srt_nccl_announce(const srt_coll_start_t *start)
 	srt_nccl_t *v = comm->nccl;
 
 	SRT_TRY(srt_flag_wait_all(start, v->announced, SRT_SHM_PUBLISH, start->number - MAX_AHEAD));
-	srt_shm_log_start(comm, start->number, start->coll->id);
+	srt_start_log_write(comm, comm->rank, start->number, start->coll->id);
 	srt_shm_set_flag(own_flag(v, v->announced, SRT_SHM_PUBLISH), start->number);
 	/* This rank's entry is written before the others' are read: one of two ranks sees the
 	 * other's entry. */

@@ -13,8 +13,6 @@
 #define SRT_UCX_GRACE_S 1.0
 /* Most ranks of a communicator: tags have 14 bits for the sender. */
 #define SRT_UCX_MAX_RANKS (1 << 14)
-/* Starts in the log of each rank's starts. */
-#define SRT_UCX_LOG_LENGTH 256u
 
 /* ---- objects ------------------------------------------------------------------------------ */
 
@@ -100,8 +98,7 @@ struct srt_ucx_comm {
 	bool all_direct; /* every rank's is */
 	srt_ucx_slots_t *slots[SRT_NBOUNCE]; /* NULL = not in use */
 	size_t slot_nbytes;
-	double differs_since;  /* when this rank saw that starts differ; 0: it did not */
-	_Atomic uint64_t *log; /* [size][SRT_UCX_LOG_LENGTH]: start number << 32 | collective */
+	double differs_since; /* when this rank saw that starts differ; 0: it did not */
 };
 
 /* ---- endpoints.c --------------------------------------------------------------------------- */
@@ -186,10 +183,7 @@ void srt_ucx_drop_messages(srt_ucx_worker_t *worker, const srt_ucx_comm_t *comm)
 
 /* ---- order.c ------------------------------------------------------------------------------- */
 
-/* Logs the start for the comparison with those of the other ranks. */
-srt_status_t srt_ucx_announce(const srt_coll_start_t *start);
 /* Slots of srt_transport_t. */
-bool srt_ucx_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll);
 bool srt_ucx_compare(srt_comm_t *comm, uint32_t start);
 void srt_ucx_tell(const srt_coll_start_t *start, const srt_comm_t *part);
 bool srt_ucx_may_report(srt_comm_t *comm, uint32_t start, int one, int other);

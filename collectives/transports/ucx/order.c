@@ -13,30 +13,6 @@
 #define TURN_S 0.25
 #define MAX_TURNS 16
 
-static void write_log(srt_ucx_comm_t *c, int rank, uint32_t start, uint32_t coll)
-{
-	size_t i = (size_t)rank * SRT_UCX_LOG_LENGTH + start % SRT_UCX_LOG_LENGTH;
-
-	atomic_store_explicit(&c->log[i], (uint64_t)start << 32 | coll, memory_order_release);
-}
-
-bool srt_ucx_logged(const srt_comm_t *comm, int rank, uint32_t start, uint32_t *coll)
-{
-	size_t i = (size_t)rank * SRT_UCX_LOG_LENGTH + start % SRT_UCX_LOG_LENGTH;
-	uint64_t entry = atomic_load_explicit(&comm->ucx->log[i], memory_order_acquire);
-
-	*coll = (uint32_t)entry;
-	return entry >> 32 == start;
-}
-
-srt_status_t srt_ucx_announce(const srt_coll_start_t *start)
-{
-	const srt_comm_t *comm = start->coll->comm;
-
-	write_log(comm->ucx, comm->rank, start->number, start->coll->id);
-	return SRT_OK;
-}
-
 /* Tells the world rank `to` what `rank` has started, if that is known here. */
 static void tell(const srt_comm_t *comm, int to, int rank, uint32_t start)
 {
@@ -54,7 +30,7 @@ static void tell(const srt_comm_t *comm, int to, int rank, uint32_t start)
 		.rank = (uint32_t)rank,
 		.start = start,
 	};
-	if (!srt_ucx_logged(comm, rank, start, &told->coll) ||
+	if (!srt_start_log_read(comm, rank, start, &told->coll) ||
 	    srt_ucx_endpoint(w, to, &ep) != UCS_OK)
 		return;
 	request = w->ucx->ucp_am_send_nbx(ep, 0, told, sizeof(*told), NULL, 0, &param);
@@ -121,7 +97,7 @@ ucs_status_t srt_ucx_handle_told(void *arg, const void *header, size_t header_nb
 		c = c->next;
 	if (c == NULL || told.rank >= (uint32_t)c->comm->size)
 		return UCS_OK;
-	write_log(c, (int)told.rank, told.start, told.coll);
+	srt_start_log_write(c->comm, (int)told.rank, told.start, told.coll);
 	(void)srt_start_order_compare(c->comm, told.start);
 	w->nevents++;
 	return UCS_OK;

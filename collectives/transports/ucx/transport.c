@@ -103,9 +103,9 @@ static srt_status_t create_local(srt_ucx_comm_t *c)
 				comm->name, SRT_UCX_MAX_RANKS, comm->size);
 	c->direct = comm->device->caps.host_memory != 0;
 	c->slot_nbytes = srt_staging_slot_nbytes(comm->size);
-	c->log = srt_calloc((size_t)comm->size * SRT_UCX_LOG_LENGTH, sizeof(*c->log),
-			    "a communicator");
-	if (c->log == NULL)
+	comm->start_log = srt_calloc((size_t)comm->size * SRT_START_LOG_LENGTH,
+				     sizeof(*comm->start_log), "a communicator");
+	if (comm->start_log == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	return srt_ucx_worker_acquire(comm->bootstrap, &c->worker);
 }
@@ -175,7 +175,7 @@ static void destroy_comm(srt_comm_t *comm)
 		srt_ucx_drop_messages(c->worker, c);
 		srt_ucx_unlock(c->worker);
 	}
-	free(c->log);
+	free(comm->start_log);
 	free(c);
 	comm->ucx = NULL;
 }
@@ -379,8 +379,6 @@ const srt_transport_t srt_transport_ucx = {
 	.plan = plan_memory,
 	.connect = connect_coll,
 	.disconnect = disconnect_coll,
-	.announce = srt_ucx_announce,
-	.logged = srt_ucx_logged,
 	.compare = srt_ucx_compare,
 	.tell = srt_ucx_tell,
 	.may_report = srt_ucx_may_report,

@@ -266,11 +266,6 @@ static inline bool srt_coll_counts_rounds(const srt_coll_t *coll)
 	return coll->bounce != NULL || coll->ucx_slots != NULL;
 }
 
-static inline srt_shm_flag_t *srt_coll_flag(const srt_coll_t *coll, int rank, srt_shm_flag_id_t id)
-{
-	return &coll->flags[(size_t)rank * SRT_SHM_NFLAGS + id];
-}
-
 /* Whether `reader` reads what `owner` offers in the phase (two different ranks). */
 static inline bool srt_phase_reads(const srt_coll_t *coll, srt_phase_t phase, int reader, int owner)
 {

@@ -71,6 +71,11 @@ void srt_shm_destroy(srt_shm_t *shm);
  * [size][SRT_SHM_NFLAGS], zero. Freed by srt_shm_release(). */
 srt_status_t srt_shm_alloc_flags(srt_comm_t *comm, const char *what, srt_shm_memory_t **memory,
 				 srt_shm_flag_t **flags);
+/* The flag `id` of a rank. */
+static inline srt_shm_flag_t *srt_shm_flag_of(srt_shm_flag_t *flags, int rank, srt_shm_flag_id_t id)
+{
+	return &flags[(size_t)rank * SRT_SHM_NFLAGS + id];
+}
 /* Sets a flag of this rank and wakes the threads that sleep on it. */
 void srt_shm_set_flag(srt_shm_flag_t *flag, uint32_t value);
 /* Whether the flag has reached the value. */

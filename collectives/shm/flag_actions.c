@@ -76,9 +76,9 @@ static void set_flags(const srt_coll_start_t *start, uint32_t round, srt_shm_fla
 	int me = coll->comm->rank;
 
 	if (coll->bounce != NULL)
-		srt_shm_set_flag(&coll->bounce->flags[(size_t)me * SRT_SHM_NFLAGS + id],
+		srt_shm_set_flag(srt_shm_flag_of(coll->bounce->flags, me, id),
 				 bounce_seqno(start, round));
-	srt_shm_set_flag(srt_coll_flag(coll, me, id), round_seqno(start, round));
+	srt_shm_set_flag(srt_shm_flag_of(coll->flags, me, id), round_seqno(start, round));
 }
 
 srt_status_t srt_flag_run_action(srt_coll_start_t *start, srt_action_t action, uint32_t round)

@@ -14,7 +14,7 @@
 
 static srt_shm_flag_t *flag_of(const srt_flag_wait_t *w, int rank)
 {
-	return &w->flags[(size_t)rank * SRT_SHM_NFLAGS + w->id];
+	return srt_shm_flag_of(w->flags, rank, w->id);
 }
 
 static bool waits_for(const srt_flag_wait_t *w, int rank)

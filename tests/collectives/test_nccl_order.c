@@ -88,8 +88,7 @@ static srt_comm_t *make_group(job_t *job, const int *ranks, int n, const char *n
 /* Waits until the rank has announced its start of this number. */
 static void wait_announced(const srt_comm_t *comm, int rank, uint32_t number)
 {
-	while (!srt_shm_flag_reached(&comm->nccl->announced[(size_t)rank * SRT_SHM_NFLAGS +
-							    SRT_SHM_PUBLISH],
+	while (!srt_shm_flag_reached(srt_shm_flag_of(comm->nccl->announced, rank, SRT_SHM_PUBLISH),
 				     number))
 		sleep_ms(1);
 }

@@ -76,7 +76,7 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
  * well does not name it. */
 static void await_rank(const srt_coll_t *coll, int rank)
 {
-	const srt_shm_flag_t *flags = coll->nccl ? coll->comm->nccl->progress : coll->flags;
+	srt_shm_flag_t *flags = coll->nccl ? coll->comm->nccl->progress : coll->flags;
 	uint32_t id;
 
 	/* With ucx a rank that waits for long tells the late ranks. */
@@ -86,7 +86,7 @@ static void await_rank(const srt_coll_t *coll, int rank)
 	}
 	if (flags == NULL)
 		return;
-	while (!srt_shm_flag_reached(&flags[(size_t)rank * SRT_SHM_NFLAGS + SRT_SHM_PUBLISH], 1))
+	while (!srt_shm_flag_reached(srt_shm_flag_of(flags, rank, SRT_SHM_PUBLISH), 1))
 		sleep_ms(1);
 }
 

@@ -31,14 +31,12 @@ static void pause_since(double since)
 /* See srt_nccl.announced. */
 static void set_done(srt_nccl_t *v)
 {
-	srt_shm_set_flag(&v->announced[(size_t)v->comm->rank * SRT_SHM_NFLAGS + SRT_SHM_RELEASE],
-			 1);
+	srt_shm_set_flag(srt_shm_flag_of(v->announced, v->comm->rank, SRT_SHM_RELEASE), 1);
 }
 
 static bool is_done(const srt_nccl_t *v, int rank)
 {
-	return srt_shm_flag_reached(&v->announced[(size_t)rank * SRT_SHM_NFLAGS + SRT_SHM_RELEASE],
-				    1);
+	return srt_shm_flag_reached(srt_shm_flag_of(v->announced, rank, SRT_SHM_RELEASE), 1);
 }
 
 static bool any_done(const srt_nccl_t *v)
@@ -264,7 +262,7 @@ static bool all_leave(const srt_nccl_t *v)
 		       srt_control_peer_state(comm->bootstrap->control, comm->world_rank[r]) ==
 			       SRT_PEER_ALIVE) {
 			const srt_shm_flag_t *announced =
-				&v->announced[(size_t)r * SRT_SHM_NFLAGS + SRT_SHM_PUBLISH];
+				srt_shm_flag_of(v->announced, r, SRT_SHM_PUBLISH);
 
 			if (srt_comm_poisoned(comm) || srt_awake_s() - since > LINGER_S ||
 			    srt_shm_flag_reached(announced, comm->nstarts + 1))

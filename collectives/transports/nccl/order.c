@@ -21,11 +21,6 @@ static void sleep_briefly(void)
 	nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
 
-static srt_shm_flag_t *own_flag(const srt_nccl_t *v, srt_shm_flag_t *flags, srt_shm_flag_id_t id)
-{
-	return &flags[(size_t)v->comm->rank * SRT_SHM_NFLAGS + id];
-}
-
 static srt_status_t fail_poisoned(const srt_coll_t *coll)
 {
 	return srt_comm_fail(coll->comm, 0, "%s of \"%s\"", coll->algorithm->name, coll->name);
@@ -38,7 +33,8 @@ srt_status_t srt_nccl_announce(const srt_coll_start_t *start)
 
 	SRT_TRY(srt_flag_wait_all(start, v->announced, SRT_SHM_PUBLISH, start->number - MAX_AHEAD));
 	srt_start_log_write(comm, comm->rank, start->number, start->coll->id);
-	srt_shm_set_flag(own_flag(v, v->announced, SRT_SHM_PUBLISH), start->number);
+	srt_shm_set_flag(srt_shm_flag_of(v->announced, v->comm->rank, SRT_SHM_PUBLISH),
+			 start->number);
 	/* This rank's entry is written before the others' are read: one of two ranks sees the
 	 * other's entry. */
 	atomic_thread_fence(memory_order_seq_cst);
@@ -74,14 +70,16 @@ static void record_progress(srt_nccl_t *v, uint32_t number, int began, int ended
 {
 	pthread_mutex_lock(&v->mutex);
 	if (v->nended + 1 == number && (began || ended))
-		srt_shm_set_flag(own_flag(v, v->progress, SRT_SHM_PUBLISH), number);
+		srt_shm_set_flag(srt_shm_flag_of(v->progress, v->comm->rank, SRT_SHM_PUBLISH),
+				 number);
 	if (v->nended + 1 == number && ended) {
 		v->began_at = 0;
 		v->warned = false;
 		v->nended = number;
 		srt_flight_end(v->comm->flight, in_flight_of(v, number)->flight,
 			       SRT_FLIGHT_COMPLETE);
-		srt_shm_set_flag(own_flag(v, v->progress, SRT_SHM_RELEASE), number);
+		srt_shm_set_flag(srt_shm_flag_of(v->progress, v->comm->rank, SRT_SHM_RELEASE),
+				 number);
 	} else if (v->nended + 1 == number && began && v->began_at == 0) {
 		v->began_at = srt_awake_s();
 	}

@@ -82,9 +82,7 @@ static srt_late_ranks_t find_late(const srt_nccl_t *v, srt_shm_flag_id_t id)
 	srt_late_ranks_t late = { 0 };
 
 	for (int r = 0; r < v->comm->size; r++) {
-		const srt_shm_flag_t *flag = &v->progress[(size_t)r * SRT_SHM_NFLAGS + id];
-
-		if (!srt_shm_flag_reached(flag, v->nended + 1))
+		if (!srt_shm_flag_reached(srt_shm_flag_of(v->progress, r, id), v->nended + 1))
 			srt_late_ranks_add(&late, v->comm->world_rank[r]);
 	}
 	return late;
@@ -147,15 +145,15 @@ static void poison_left(const srt_nccl_t *v, double *left_since)
 	int culprit = -1;
 
 	for (int r = 0; v->nended != v->nstarts && r < comm->size; r++) {
-		size_t flag = (size_t)r * SRT_SHM_NFLAGS;
-
 		/* Read the state before the flags. */
 		if (r == comm->rank ||
 		    srt_control_peer_state(comm->bootstrap->control, comm->world_rank[r]) !=
 			    SRT_PEER_LEFT ||
-		    srt_shm_flag_reached(&v->progress[flag + SRT_SHM_RELEASE], v->nended + 1))
+		    srt_shm_flag_reached(srt_shm_flag_of(v->progress, r, SRT_SHM_RELEASE),
+					 v->nended + 1))
 			continue;
-		if (!srt_shm_flag_reached(&v->announced[flag + SRT_SHM_PUBLISH], v->nended + 1)) {
+		if (!srt_shm_flag_reached(srt_shm_flag_of(v->announced, r, SRT_SHM_PUBLISH),
+					  v->nended + 1)) {
 			srt_comm_poison_left(v->comm, r);
 			return;
 		}

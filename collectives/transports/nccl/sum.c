@@ -19,7 +19,6 @@
 /* Size of the scratch in slots of bounce buffers. An NCCL launch costs more than a copy through
  * host memory, so it moves more bytes. */
 #define SCRATCH_SLOTS 8u
-#define PART_ALIGN ((size_t)64)
 
 size_t srt_nccl_scratch_nbytes(int nranks)
 {
@@ -28,12 +27,12 @@ size_t srt_nccl_scratch_nbytes(int nranks)
 
 size_t srt_nccl_part_nbytes(int nranks)
 {
-	return srt_nccl_scratch_nbytes(nranks) / (size_t)(nranks - 1) / PART_ALIGN * PART_ALIGN;
+	return srt_staging_part_nbytes(srt_nccl_scratch_nbytes(nranks), nranks);
 }
 
 srt_view_t srt_nccl_part(const srt_coll_t *coll, int peer)
 {
-	size_t index = (size_t)(peer < coll->comm->rank ? peer : peer - 1);
+	size_t index = srt_staging_part(peer, coll->comm->rank);
 
 	return srt_view(coll->nccl->scratch, index * srt_nccl_part_nbytes(coll->comm->size),
 			coll->dtype);

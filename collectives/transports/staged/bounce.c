@@ -4,15 +4,20 @@
 
 #include "collectives/transports/staged/bounce.h"
 
-/* The least that a rank's part of a slot needs, see transport.c. */
-#define MIN_PART ((size_t)64)
+/* Alignment of a rank's part of a slot, and the least that it needs. */
+#define PART_ALIGN ((size_t)64)
 
 size_t srt_staging_slot_nbytes(int nranks)
 {
-	size_t nbytes = srt_align_up(srt_config_size("SHARDRT_STAGING_BYTES"), MIN_PART);
-	size_t least = (size_t)(nranks > 1 ? nranks - 1 : 1) * MIN_PART;
+	size_t nbytes = srt_align_up(srt_config_size("SHARDRT_STAGING_BYTES"), PART_ALIGN);
+	size_t least = (size_t)(nranks > 1 ? nranks - 1 : 1) * PART_ALIGN;
 
 	return nbytes > least ? nbytes : least;
+}
+
+size_t srt_staging_part_nbytes(size_t nbytes, int nranks)
+{
+	return nbytes / (size_t)(nranks - 1) / PART_ALIGN * PART_ALIGN;
 }
 
 size_t srt_staging_nbytes(int nranks, srt_bounce_kind_t kind)

@@ -49,6 +49,13 @@ uint32_t srt_bounce_id(const srt_comm_t *comm, srt_bounce_kind_t kind);
 
 /* Bytes of a slot with `nranks` ranks: SHARDRT_STAGING_BYTES, or the least that they need. */
 size_t srt_staging_slot_nbytes(int nranks);
+/* Bytes of each part, if `nbytes` have a part for each other rank. */
+size_t srt_staging_part_nbytes(size_t nbytes, int nranks);
+/* Index of the part of `other` among those of the ranks other than `rank`. */
+static inline size_t srt_staging_part(int other, int rank)
+{
+	return (size_t)(other < rank ? other : other - 1);
+}
 /* Bytes that a rank allocates for a set: its slots, and the scratch. */
 size_t srt_staging_nbytes(int nranks, srt_bounce_kind_t kind);
 /* Bytes of other ranks' slots that it maps. */

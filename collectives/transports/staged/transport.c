@@ -15,8 +15,6 @@
 #include "collectives/collective.h"
 #include "collectives/shm/flags.h"
 
-#define PART_ALIGN ((size_t)64)
-
 static srt_bounce_kind_t bounce_kind(const srt_coll_algorithm_t *algorithm)
 {
 	return algorithm->reduces ? SRT_BOUNCE_SUM : SRT_BOUNCE_COPY;
@@ -63,19 +61,13 @@ static srt_status_t start_rounds(srt_coll_start_t *start, const srt_coll_epilogu
 	return srt_step_submit_phases(start, epilogue, stream);
 }
 
-/* Index of `other` among the ranks other than `rank`. */
-static size_t place_of(int other, int rank)
-{
-	return (size_t)(other < rank ? other : other - 1);
-}
-
 static size_t get_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 {
 	size_t slot = coll->bounce->slot_nbytes;
 
 	if (phase == SRT_PHASE_GATHER)
 		return slot;
-	return slot / (size_t)(coll->comm->size - 1) / PART_ALIGN * PART_ALIGN;
+	return srt_staging_part_nbytes(slot, coll->comm->size);
 }
 
 /* The round's slot in the segment of a rank. */
@@ -101,7 +93,8 @@ static srt_status_t offer_chunks(srt_coll_start_t *start, uint32_t round, srt_st
 	for (int r = 0; r < coll->comm->size; r++) {
 		if (r != me)
 			SRT_TRY(srt_step_copy_out(start, round, srt_coll_outgoing(coll, phase, r),
-						  srt_view_at(&slot, place_of(r, me) * each),
+						  srt_view_at(&slot,
+							      srt_staging_part(r, me) * each),
 						  stream));
 	}
 	return SRT_OK;
@@ -112,7 +105,7 @@ static srt_view_t scratch_of(const srt_coll_t *coll, int peer)
 {
 	size_t each = get_round_nbytes(coll, SRT_PHASE_SCATTER);
 
-	return srt_view(coll->bounce->scratch, place_of(peer, coll->comm->rank) * each,
+	return srt_view(coll->bounce->scratch, srt_staging_part(peer, coll->comm->rank) * each,
 			coll->dtype);
 }
 
@@ -121,7 +114,7 @@ static srt_status_t acquire_chunk(srt_coll_start_t *start, uint32_t round, int p
 {
 	srt_coll_t *coll = start->coll;
 	int me = coll->comm->rank;
-	size_t part = place_of(me, peer) * get_round_nbytes(coll, SRT_PHASE_SCATTER);
+	size_t part = srt_staging_part(me, peer) * get_round_nbytes(coll, SRT_PHASE_SCATTER);
 	srt_view_t slot = slot_of(start, round, peer);
 	srt_step_copies_t copies = { 0 };
 
@@ -142,7 +135,7 @@ static srt_view_t locate_slot_chunk(const srt_coll_start_t *start, uint32_t roun
 	if (phase == SRT_PHASE_SCATTER)
 		slot = scratch_of(coll, peer);
 	if (phase == SRT_PHASE_PAIRS)
-		slot = srt_view_at(&slot, place_of(coll->comm->rank, peer) *
+		slot = srt_view_at(&slot, srt_staging_part(coll->comm->rank, peer) *
 						  get_round_nbytes(coll, phase));
 	return srt_view_at(&slot, chunk->at);
 }

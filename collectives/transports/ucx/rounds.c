@@ -9,14 +9,6 @@
 #include "collectives/transports/ucx/internal.h"
 #include "collectives/wait.h"
 
-#define PART_ALIGN ((size_t)64)
-
-/* Index of `other` among the ranks other than `rank`. */
-static size_t place_of(int other, int rank)
-{
-	return (size_t)(other < rank ? other : other - 1);
-}
-
 /* A receive slot has a part for each peer, except in a broadcast. Direct messages have no limit,
  * but all ranks must have the same rounds. */
 size_t srt_ucx_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
@@ -28,7 +20,7 @@ size_t srt_ucx_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 		return SIZE_MAX;
 	if (coll->algorithm->has_root)
 		return slot;
-	return slot / (size_t)(comm->size - 1) / PART_ALIGN * PART_ALIGN;
+	return srt_staging_part_nbytes(slot, comm->size);
 }
 
 /* ---- where parts are ----------------------------------------------------------------------- */
@@ -51,7 +43,7 @@ size_t srt_ucx_received_at(const srt_coll_start_t *start, uint32_t round, int pe
 	if (coll->algorithm->has_root)
 		return slot_at(start, round);
 	return slot_at(start, round) +
-	       place_of(peer, coll->comm->rank) *
+	       srt_staging_part(peer, coll->comm->rank) *
 		       srt_ucx_round_nbytes(coll, srt_coll_phase(coll, round));
 }
 
@@ -63,7 +55,7 @@ size_t srt_ucx_sent_at(const srt_coll_start_t *start, uint32_t round, int peer)
 	if (phase == SRT_PHASE_GATHER)
 		return slot_at(start, round);
 	return slot_at(start, round) +
-	       place_of(peer, coll->comm->rank) * srt_ucx_round_nbytes(coll, phase);
+	       srt_staging_part(peer, coll->comm->rank) * srt_ucx_round_nbytes(coll, phase);
 }
 
 /* Whether the round's messages are received in a slot. */

@@ -169,8 +169,8 @@ static void yield(srt_ucx_worker_t *w, bool core)
 	srt_ucx_lock(w);
 }
 
-/* Makes progress until done(arg), until there was none for a while, or for SPIN_MAX_S. Called with the
- * mutex held. */
+/* Makes progress until done(arg), until there was none for a while, or for SPIN_MAX_S. Called with
+ * the mutex held. */
 static bool spin_until(srt_ucx_worker_t *worker, bool (*done)(const void *arg), const void *arg)
 {
 	const bool spins = srt_bootstrap_spins(worker->bootstrap);

@@ -28,8 +28,9 @@ static bool has_arena(const srt_engine_t *engine, int arena)
 static srt_mem_kind_t shared_kind(const srt_engine_t *engine,
 				  srt_mem_kind_t (*kind_of)(const srt_comm_t *comm))
 {
-	const srt_comm_t *const comms[] = { engine->comm, engine->shard_comm, engine->replica_comm,
-					    engine->group_comm };
+	const srt_comm_t *const comms[] = { engine->comm,         engine->shard_comm,
+					    engine->replica_comm, engine->copy_comm,
+					    engine->data_comm,    engine->group_comm };
 
 	for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
 		if (kind_of(comms[i]) == SRT_MEM_PEER)

@@ -34,6 +34,9 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 	comm->rank = rank;
 	comm->size = size;
 	comm->is_world = id == SRT_COMM_WORLD_ID;
+	/* Of a single rank; and until one is chosen. */
+	comm->transport =
+		device->caps.peer_memory ? &srt_transport_zero_copy : &srt_transport_staged;
 	comm->name = srt_strdup(name);
 	comm->world_rank = srt_calloc((size_t)size, sizeof(*comm->world_rank), "a communicator");
 	comm->flight = srt_flight_create();
@@ -63,7 +66,10 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 /* Collective: chooses the transport and creates the shared memory. */
 static srt_status_t connect_ranks(srt_comm_t *comm)
 {
+	if (comm->is_world)
+		SRT_TRY(srt_comm_gather_capabilities(comm));
 	SRT_TRY(srt_comm_choose_transport(comm));
+	srt_comm_log_transport(comm);
 	if (!comm->transport->spans_nodes)
 		SRT_TRY(srt_shm_create(comm));
 	return comm->transport->create != NULL ? comm->transport->create(comm) : SRT_OK;

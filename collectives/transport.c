@@ -2,6 +2,9 @@
 /*
  * Chooses the transport of a communicator. All its ranks make the same choice, from the
  * capabilities of all their devices. Ranks may run on devices of different kinds.
+ *
+ * The capabilities are gathered once, when the world is created. So the choice for a group of its
+ * ranks is a function of these ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +13,7 @@
 #include "collectives/collective.h"
 
 /* A rank's device and configuration, as all ranks see it. */
-typedef struct capabilities {
+typedef struct srt_capabilities {
 	int32_t peer_memory;
 	int32_t wraps_host;
 	int32_t host_memory;
@@ -41,22 +44,26 @@ typedef enum preference {
 
 static const char *const preference_names[] = { "auto", "shm", "staged", "nccl", "ucx" };
 
+static const capabilities_t *of_rank(const srt_comm_t *comm, int rank)
+{
+	return &comm->bootstrap->capabilities[comm->world_rank[rank]];
+}
+
 /* The lowest rank whose preference is in the set of bits, or -1. */
-static int find_preference(const srt_comm_t *comm, const capabilities_t *all, unsigned set)
+static int find_preference(const srt_comm_t *comm, unsigned set)
 {
 	for (int r = 0; r < comm->size; r++) {
-		if ((set >> all[r].preference & 1) != 0)
+		if ((set >> of_rank(comm, r)->preference & 1) != 0)
 			return r;
 	}
 	return -1;
 }
 
 /* Fails if a rank prefers `preference` and another one something in the set of bits. */
-static srt_status_t check_preferences(const srt_comm_t *comm, const capabilities_t *all,
-				      preference_t preference, unsigned set)
+static srt_status_t check_preferences(const srt_comm_t *comm, preference_t preference, unsigned set)
 {
-	const int requested_by = find_preference(comm, all, 1u << preference);
-	const int refused_by = find_preference(comm, all, set);
+	const int requested_by = find_preference(comm, 1u << preference);
+	const int refused_by = find_preference(comm, set);
 
 	if (requested_by < 0 || refused_by < 0)
 		return SRT_OK;
@@ -64,17 +71,18 @@ static srt_status_t check_preferences(const srt_comm_t *comm, const capabilities
 			"communicator \"%s\": SHARDRT_COLLECTIVES is %s on rank %d and %s on rank "
 			"%d; set the same everywhere",
 			comm->name, preference_names[preference], comm->world_rank[requested_by],
-			preference_names[all[refused_by].preference], comm->world_rank[refused_by]);
+			preference_names[of_rank(comm, refused_by)->preference],
+			comm->world_rank[refused_by]);
 }
 
 /* ---- nccl ---------------------------------------------------------------------------------- */
 
 /* Why the ranks cannot use NCCL together; "": they can. */
-static void explain_not_nccl(const srt_comm_t *comm, const capabilities_t *all, char *why, size_t n)
+static void explain_not_nccl(const srt_comm_t *comm, char *why, size_t n)
 {
 	why[0] = '\0';
 	for (int r = 0; r < comm->size; r++) {
-		const capabilities_t *a = &all[0], *b = &all[r];
+		const capabilities_t *a = of_rank(comm, 0), *b = of_rank(comm, r);
 		int rank = comm->world_rank[r];
 
 		if (!b->has_library)
@@ -87,7 +95,8 @@ static void explain_not_nccl(const srt_comm_t *comm, const capabilities_t *all, 
 		for (int q = 0; q < r && why[0] == '\0'; q++) {
 			/* With SHARDRT_COLLECTIVES=nccl, NCCL decides whether this works. */
 			if (b->preference != PREFER_NCCL &&
-			    memcmp(all[q].device_id, b->device_id, sizeof(b->device_id)) == 0)
+			    memcmp(of_rank(comm, q)->device_id, b->device_id,
+				   sizeof(b->device_id)) == 0)
 				snprintf(why, n, "ranks %d and %d share device %s",
 					 comm->world_rank[q], rank, b->device);
 		}
@@ -96,17 +105,17 @@ static void explain_not_nccl(const srt_comm_t *comm, const capabilities_t *all, 
 	}
 }
 
-static srt_status_t choose_nccl(srt_comm_t *comm, const capabilities_t *all)
+static srt_status_t choose_nccl(srt_comm_t *comm)
 {
 	char why[320];
 	const unsigned others = 1u << PREFER_SHM | 1u << PREFER_STAGED;
-	const int requested_by = find_preference(comm, all, 1u << PREFER_NCCL);
-	const int refused_by = find_preference(comm, all, others);
+	const int requested_by = find_preference(comm, 1u << PREFER_NCCL);
+	const int refused_by = find_preference(comm, others);
 
-	SRT_TRY(check_preferences(comm, all, PREFER_NCCL, others));
+	SRT_TRY(check_preferences(comm, PREFER_NCCL, others));
 	if (refused_by >= 0 || !comm->is_world)
 		return SRT_OK;
-	explain_not_nccl(comm, all, why, sizeof(why));
+	explain_not_nccl(comm, why, sizeof(why));
 	if (why[0] != '\0' && requested_by >= 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"communicator \"%s\": SHARDRT_COLLECTIVES=nccl cannot be used: %s",
@@ -119,10 +128,10 @@ static srt_status_t choose_nccl(srt_comm_t *comm, const capabilities_t *all)
 	comm->transport = &srt_transport_nccl;
 	comm->fast = true;
 	comm->may_stage = requested_by < 0;
-	comm->driver_overhead = (size_t)all[comm->rank].driver_overhead;
+	comm->driver_overhead = (size_t)of_rank(comm, comm->rank)->driver_overhead;
 	for (int r = 0; r < comm->size; r++) {
-		comm->fast = comm->fast && all[r].fast;
-		comm->may_stage = comm->may_stage && all[r].wraps_host;
+		comm->fast = comm->fast && of_rank(comm, r)->fast;
+		comm->may_stage = comm->may_stage && of_rank(comm, r)->wraps_host;
 	}
 	return SRT_OK;
 }
@@ -130,55 +139,56 @@ static srt_status_t choose_nccl(srt_comm_t *comm, const capabilities_t *all)
 /* ---- staged, zero copy ----------------------------------------------------------------------- */
 
 /* Why collectives must be staged; "": they need not be. */
-static void explain_staged(const srt_comm_t *comm, const capabilities_t *all, char *why, size_t n)
+static void explain_staged(const srt_comm_t *comm, char *why, size_t n)
 {
 	why[0] = '\0';
 	for (int r = 0; r < comm->size && why[0] == '\0'; r++) {
-		if (!comm->is_world && all[r].has_table && all[r].preference != PREFER_SHM)
+		const capabilities_t *a = of_rank(comm, 0), *b = of_rank(comm, r);
+		const int rank = comm->world_rank[r];
+
+		if (!comm->is_world && b->has_table && b->preference != PREFER_SHM)
 			snprintf(why, n,
 				 "device %s of rank %d uses NCCL, which serves only the world",
-				 all[r].device, comm->world_rank[r]);
-		else if (all[r].preference == PREFER_STAGED)
-			snprintf(why, n, "SHARDRT_COLLECTIVES is staged on rank %d",
-				 comm->world_rank[r]);
-		else if (!all[r].peer_memory)
+				 b->device, rank);
+		else if (b->preference == PREFER_STAGED)
+			snprintf(why, n, "SHARDRT_COLLECTIVES is staged on rank %d", rank);
+		else if (!b->peer_memory)
 			snprintf(why, n, "device %s of rank %d has no memory that peers can map",
-				 all[r].device, comm->world_rank[r]);
-		else if (strcmp(all[r].peer_kind, all[0].peer_kind) != 0)
+				 b->device, rank);
+		else if (strcmp(b->peer_kind, a->peer_kind) != 0)
 			snprintf(why, n,
 				 "device %s of rank %d and device %s of rank %d cannot map each "
 				 "other's memory",
-				 all[0].device, comm->world_rank[0], all[r].device,
-				 comm->world_rank[r]);
+				 a->device, comm->world_rank[0], b->device, rank);
 	}
 }
 
 /* Checks that all ranks can stage. */
-static srt_status_t check_staging(srt_comm_t *comm, const capabilities_t *all, const char *why)
+static srt_status_t check_staging(const srt_comm_t *comm, const char *why)
 {
 	for (int r = 0; r < comm->size; r++) {
-		if (!all[r].wraps_host)
+		if (!of_rank(comm, r)->wraps_host)
 			return srt_fail(
 				SRT_ERR_UNSUPPORTED,
 				"communicator \"%s\": the collectives must be staged (%s), but "
 				"device %s of rank %d cannot copy to and from shared host memory",
-				comm->name, why, all[r].device, comm->world_rank[r]);
+				comm->name, why, of_rank(comm, r)->device, comm->world_rank[r]);
 	}
-	srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives are staged: %s", comm->name, why);
 	return SRT_OK;
 }
 
-static srt_status_t check_slots(const srt_comm_t *comm, const capabilities_t *all)
+static srt_status_t check_slots(const srt_comm_t *comm)
 {
 	for (int r = 1; r < comm->size; r++) {
-		if (all[r].slot_nbytes != all[0].slot_nbytes)
+		const capabilities_t *a = of_rank(comm, 0), *b = of_rank(comm, r);
+
+		if (a->slot_nbytes != b->slot_nbytes)
 			return srt_fail(
 				SRT_ERR_MISMATCH,
 				"communicator \"%s\": SHARDRT_STAGING_BYTES makes slots of %llu "
 				"bytes on rank %d and of %llu on rank %d; set the same everywhere",
-				comm->name, (unsigned long long)all[0].slot_nbytes,
-				comm->world_rank[0], (unsigned long long)all[r].slot_nbytes,
-				comm->world_rank[r]);
+				comm->name, (unsigned long long)a->slot_nbytes, comm->world_rank[0],
+				(unsigned long long)b->slot_nbytes, comm->world_rank[r]);
 	}
 	return SRT_OK;
 }
@@ -186,7 +196,7 @@ static srt_status_t check_slots(const srt_comm_t *comm, const capabilities_t *al
 /* ---- ucx ------------------------------------------------------------------------------------- */
 
 /* The ranks are on several nodes, and something else than UCX was asked for. */
-static srt_status_t fail_nodes(const srt_comm_t *comm, const capabilities_t *all, int refused_by)
+static srt_status_t fail_nodes(const srt_comm_t *comm, int refused_by)
 {
 	int other = 1;
 
@@ -197,17 +207,18 @@ static srt_status_t fail_nodes(const srt_comm_t *comm, const capabilities_t *all
 		"communicator \"%s\": SHARDRT_COLLECTIVES=%s (rank %d) cannot be used: ranks "
 		"%d and %d are on different nodes, and only ucx connects nodes; set it to "
 		"auto or ucx",
-		comm->name, preference_names[all[refused_by].preference],
+		comm->name, preference_names[of_rank(comm, refused_by)->preference],
 		comm->world_rank[refused_by], comm->world_rank[0], comm->world_rank[other]);
 }
 
 /* Fails if a rank cannot use UCX. */
-static srt_status_t check_ucx(const srt_comm_t *comm, const capabilities_t *all)
+static srt_status_t check_ucx(const srt_comm_t *comm)
 {
 	for (int r = 0; r < comm->size; r++) {
+		const capabilities_t *a = of_rank(comm, r);
 		const int rank = comm->world_rank[r];
 
-		if (!all[r].has_ucx)
+		if (!a->has_ucx)
 			return srt_fail(
 				SRT_ERR_UNSUPPORTED,
 				"communicator \"%s\": its collectives need UCX (%s), which rank "
@@ -215,52 +226,66 @@ static srt_status_t check_ucx(const srt_comm_t *comm, const capabilities_t *all)
 				comm->name,
 				srt_comm_spans_nodes(comm) ? "its ranks are on several nodes" :
 							     "SHARDRT_COLLECTIVES=ucx",
-				rank, all[r].ucx_reason);
-		if (!all[r].host_memory && !all[r].wraps_host)
+				rank, a->ucx_reason);
+		if (!a->host_memory && !a->wraps_host)
 			return srt_fail(
 				SRT_ERR_UNSUPPORTED,
 				"communicator \"%s\": device %s of rank %d cannot copy to and "
 				"from host memory, from which UCX sends",
-				comm->name, all[r].device, rank);
+				comm->name, a->device, rank);
 	}
 	return SRT_OK;
 }
 
-static srt_status_t choose_ucx(srt_comm_t *comm, const capabilities_t *all)
+static srt_status_t choose_ucx(srt_comm_t *comm)
 {
 	const unsigned others = 1u << PREFER_SHM | 1u << PREFER_STAGED | 1u << PREFER_NCCL;
-	const int refused_by = find_preference(comm, all, others);
+	const int refused_by = find_preference(comm, others);
 	const bool spans_nodes = srt_comm_spans_nodes(comm);
 
-	SRT_TRY(check_preferences(comm, all, PREFER_UCX, others));
-	if (!spans_nodes && find_preference(comm, all, 1u << PREFER_UCX) < 0)
+	SRT_TRY(check_preferences(comm, PREFER_UCX, others));
+	if (!spans_nodes && find_preference(comm, 1u << PREFER_UCX) < 0)
 		return SRT_OK;
 	if (refused_by >= 0)
-		return fail_nodes(comm, all, refused_by);
-	SRT_TRY(check_ucx(comm, all));
+		return fail_nodes(comm, refused_by);
+	SRT_TRY(check_ucx(comm));
 	comm->transport = &srt_transport_ucx;
 	/* SHARDRT_COLLECTIVES=ucx: all messages by UCX. */
-	comm->may_stage_nodes = find_preference(comm, all, 1u << PREFER_UCX) < 0;
-	return check_slots(comm, all);
+	comm->may_stage_nodes = find_preference(comm, 1u << PREFER_UCX) < 0;
+	return check_slots(comm);
 }
 
-static srt_status_t choose_transport(srt_comm_t *comm, const capabilities_t *all)
+srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 {
 	char why[512];
 
-	SRT_TRY(choose_ucx(comm, all));
+	if (comm->size == 1)
+		return SRT_OK;
+	SRT_TRY(choose_ucx(comm));
 	if (comm->transport == &srt_transport_ucx)
 		return SRT_OK;
-	SRT_TRY(choose_nccl(comm, all));
+	SRT_TRY(choose_nccl(comm));
 	if (comm->transport == &srt_transport_nccl)
-		return check_slots(comm, all);
-	explain_staged(comm, all, why, sizeof(why));
+		return check_slots(comm);
+	explain_staged(comm, why, sizeof(why));
 	comm->transport = why[0] != '\0' ? &srt_transport_staged : &srt_transport_zero_copy;
 	if (why[0] == '\0')
 		return SRT_OK;
-	SRT_TRY(check_slots(comm, all));
-	return check_staging(comm, all, why);
+	SRT_TRY(check_slots(comm));
+	return check_staging(comm, why);
 }
+
+void srt_comm_log_transport(const srt_comm_t *comm)
+{
+	char why[512];
+
+	if (comm->size == 1 || comm->transport != &srt_transport_staged)
+		return;
+	explain_staged(comm, why, sizeof(why));
+	srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives are staged: %s", comm->name, why);
+}
+
+/* ---- capabilities ---------------------------------------------------------------------------- */
 
 static preference_t get_preference(void)
 {
@@ -308,33 +333,32 @@ static void probe_nccl(const srt_device_t *device, capabilities_t *mine)
 	mine->driver_overhead = description.driver_overhead;
 }
 
-srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
+srt_status_t srt_comm_gather_capabilities(srt_comm_t *world)
 {
-	const srt_device_t *device = comm->device;
+	static const char what[] = "comparing devices";
+	const srt_device_t *device = world->device;
 	capabilities_t mine = {
 		.peer_memory = device->caps.peer_memory,
 		.host_memory = device->caps.host_memory,
 		.preference = get_preference(),
 		.wraps_host = device->backend->mem->wrap_host != NULL,
 		.fast = device->numerics == SRT_NUMERICS_FAST,
-		.slot_nbytes = srt_staging_slot_nbytes(comm->size),
+		.slot_nbytes = srt_staging_slot_nbytes(2),
 	};
 	capabilities_t *all;
 	srt_status_t status;
 
-	comm->transport =
-		device->caps.peer_memory ? &srt_transport_zero_copy : &srt_transport_staged;
-	if (comm->size == 1)
+	if (world->size == 1)
 		return SRT_OK;
 	snprintf(mine.device, sizeof(mine.device), "%.63s", device->caps.name);
 	snprintf(mine.peer_kind, sizeof(mine.peer_kind), "%.15s", device->caps.peer_kind);
 	probe_nccl(device, &mine);
-	probe_ucx(comm, &mine);
-	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), "comparing devices");
+	probe_ucx(world, &mine);
+	all = srt_comm_calloc(world, (size_t)world->size, sizeof(*all), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_oob_allgather_for(comm, "comparing devices", &mine, sizeof(mine), all);
-	for (int r = 0; r < comm->size; r++) {
+	status = srt_comm_oob_allgather_for(world, what, &mine, sizeof(mine), all);
+	for (int r = 0; r < world->size; r++) {
 		all[r].device[sizeof(all[r].device) - 1] = '\0';
 		all[r].peer_kind[sizeof(all[r].peer_kind) - 1] = '\0';
 		all[r].library_name[sizeof(all[r].library_name) - 1] = '\0';
@@ -343,9 +367,8 @@ srt_status_t srt_comm_choose_transport(srt_comm_t *comm)
 		if (all[r].preference < 0 || all[r].preference >= NPREFERENCES)
 			all[r].preference = PREFER_AUTO;
 	}
-	if (status == SRT_OK)
-		status = choose_transport(comm, all);
-	free(all);
+	free(world->bootstrap->capabilities);
+	world->bootstrap->capabilities = all;
 	return status;
 }
 

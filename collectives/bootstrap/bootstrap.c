@@ -344,6 +344,7 @@ void srt_bootstrap_release(srt_bootstrap_t *b)
 		return;
 	srt_ucx_worker_destroy(b->ucx);
 	srt_control_free(b->control);
+	free(b->capabilities);
 	free(b->node_of);
 	free(b->pid_of);
 	pthread_mutex_destroy(&b->mutex);

@@ -197,28 +197,23 @@ static void lifetimes(job_t *job)
 static void different_slots(job_t *job)
 {
 	char old[32], mine[512] = "", all[MAX_WORLD][512];
-	int ranks[MAX_WORLD];
-	srt_comm_t *comm = NULL;
 
 	if (job->world->transport->maps_sources || job->size < 2)
 		return;
-	for (int r = 0; r < job->size; r++)
-		ranks[r] = r;
+	srt_comm_destroy(job->world);
 	snprintf(old, sizeof(old), "%s", srt_config_string("SHARDRT_STAGING_BYTES"));
 	if (job->rank == 1)
 		setenv("SHARDRT_STAGING_BYTES", "96k", 1);
-	CHECK_STATUS(srt_comm_create_group(job->world, ranks, job->size, "all", &comm),
+	CHECK_STATUS(srt_comm_create_world(job->bootstrap, job->device, &job->world),
 		     SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("SHARDRT_STAGING_BYTES makes slots of");
 	CHECK_ERROR_HAS("on rank 1");
-	CHECK(comm == NULL);
 	snprintf(mine, sizeof(mine), "%s", srt_last_error());
+	setenv("SHARDRT_STAGING_BYTES", old, 1);
+	CHECK_OK_OR_DIE(srt_comm_create_world(job->bootstrap, job->device, &job->world));
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_STR(all[r], all[0]);
-	setenv("SHARDRT_STAGING_BYTES", old, 1);
-	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, job->size, "all", &comm));
-	srt_comm_destroy(comm);
 }
 
 /* ---- host functions ------------------------------------------------------------------- */

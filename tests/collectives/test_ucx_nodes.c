@@ -22,16 +22,29 @@ static srt_status_t create(job_t *job, int step, srt_comm_t **out)
 	return srt_comm_create_group(job->world, ranks, n, "group", out);
 }
 
-/* All ranks get the same error. */
-static void check_refused(job_t *job, srt_status_t status, const char *words)
+static void set_collectives(const char *text)
+{
+	setenv("SHARDRT_COLLECTIVES", text, 1);
+}
+
+static void create_world(job_t *job)
+{
+	CHECK_OK_OR_DIE(srt_comm_create_world(job->bootstrap, job->device, &job->world));
+}
+
+/* A world for which all ranks get the same error. Leaves one that UCX connects. */
+static void check_refused(job_t *job, const char *collectives, srt_status_t status,
+			  const char *words)
 {
 	char mine[512] = "", all[MAX_WORLD][512];
-	srt_comm_t *comm = NULL;
 
-	CHECK_STATUS(create(job, 1, &comm), status);
-	CHECK(comm == NULL);
+	srt_comm_destroy(job->world);
+	set_collectives(collectives);
+	CHECK_STATUS(srt_comm_create_world(job->bootstrap, job->device, &job->world), status);
 	CHECK_ERROR_HAS(words);
 	snprintf(mine, sizeof(mine), "%s", srt_last_error());
+	set_collectives("ucx");
+	create_world(job);
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_STR(all[r], all[0]);
@@ -42,6 +55,7 @@ static void check_transport(job_t *job, int step, const srt_transport_t *transpo
 	srt_comm_t *comm = NULL;
 	srt_buffer_t *buffer;
 	srt_coll_t *coll = NULL;
+	job_t of_group = *job;
 	float *host;
 
 	CHECK_OK_OR_DIE(create(job, step, &comm));
@@ -50,7 +64,8 @@ static void check_transport(job_t *job, int step, const srt_transport_t *transpo
 	CHECK_STR(comm->transport->name, transport->name);
 	CHECK(srt_comm_spans_nodes(comm) == (transport == &srt_transport_ucx));
 	CHECK((comm->shm == NULL) == (transport == &srt_transport_ucx));
-	buffer = job_buffer(job, (size_t)comm->size + 1, "all", &host);
+	of_group.world = comm;
+	buffer = job_buffer(&of_group, (size_t)comm->size + 1, "all", &host);
 	CHECK_OK_OR_DIE(srt_op_fill(job->stream, srt_view(buffer, 0, SRT_F32),
 				    (float)(100 + comm->rank), 1));
 	CHECK_OK_OR_DIE(srt_coll_create_gather(comm, srt_view(buffer, 0, SRT_F32),
@@ -101,29 +116,28 @@ static void check_hierarchy(job_t *job)
 
 int main(void)
 {
+	const srt_transport_t *on_node;
 	srt_bootstrap_t *b;
 	job_t job;
 
 	job_open(&job);
 	CHECK_OR_DIE(job.size > 2 && job.size <= MAX_WORLD);
+	on_node = job.world->transport;
+	srt_comm_destroy(job.world);
 	b = job.bootstrap;
 	b->node_of = calloc((size_t)job.size, sizeof(*b->node_of));
 	CHECK_OR_DIE(b->node_of != NULL);
 	check_hierarchy(&job);
 	for (int r = 0; r < job.size; r++)
 		b->node_of[r] = r % 2;
+	create_world(&job);
 	check_transport(&job, 1, &srt_transport_ucx);
-	check_transport(&job, 2, job.world->transport);
-	setenv("SHARDRT_COLLECTIVES", "shm", 1);
-	check_refused(&job, SRT_ERR_UNSUPPORTED, "ranks 0 and 1 are on different nodes");
-	check_transport(&job, 2, job.world->transport);
-	setenv("SHARDRT_COLLECTIVES", "staged", 1);
-	check_refused(&job, SRT_ERR_UNSUPPORTED, "SHARDRT_COLLECTIVES=staged (rank 0)");
-	setenv("SHARDRT_COLLECTIVES", "nccl", 1);
-	check_refused(&job, SRT_ERR_UNSUPPORTED, "only ucx connects nodes");
-	setenv("SHARDRT_COLLECTIVES", job.rank == 1 ? "ucx" : "shm", 1);
-	check_refused(&job, SRT_ERR_MISMATCH, "is ucx on rank 1 and shm on rank 0");
-	setenv("SHARDRT_COLLECTIVES", "ucx", 1);
+	check_transport(&job, 2, on_node);
+	check_refused(&job, "shm", SRT_ERR_UNSUPPORTED, "ranks 0 and 1 are on different nodes");
+	check_refused(&job, "staged", SRT_ERR_UNSUPPORTED, "SHARDRT_COLLECTIVES=staged (rank 0)");
+	check_refused(&job, "nccl", SRT_ERR_UNSUPPORTED, "only ucx connects nodes");
+	check_refused(&job, job.rank == 1 ? "ucx" : "shm", SRT_ERR_MISMATCH,
+		      "is ucx on rank 1 and shm on rank 0");
 	check_transport(&job, 1, &srt_transport_ucx);
 	job_close(&job);
 	return check_done();

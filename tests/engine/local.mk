@@ -55,6 +55,13 @@ tests_engine_test_failing_calls_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap
 	-Wl,--wrap=aligned_alloc,--wrap=mmap,--wrap=memfd_create,--wrap=ftruncate,--wrap=fallocate \
 	-Wl,--wrap=recvmsg,--wrap=sendmsg,--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=rename \
 	-Wl,--wrap=pthread_create,--wrap=open
+# Ranks that are told that they are on several nodes.
+tests_engine_test_cells_SOURCES = tests/engine/test_cells.c tests/harness/nodes.c
+tests_engine_test_cells_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_comm_create_world
+tests_engine_test_hybrid_SOURCES = tests/engine/test_hybrid.c tests/harness/nodes.c
+tests_engine_test_hybrid_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_comm_create_world
+tests_engine_test_reshard_SOURCES = tests/engine/test_reshard.c tests/harness/nodes.c
+tests_engine_test_reshard_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_comm_create_world
 check_PROGRAMS += tests/engine/test_audit_values
 SCRIPT_TESTS += tests/engine/test_faults.sh
 LONG_DEVICE_TESTS += tests/engine/test_faults_long.sh

@@ -1,13 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/harness/job.h"
 
-/* SRT_TEST_NODES=K: the ranks are told that there are K of them on each node. */
-static void pretend_nodes(srt_bootstrap_t *b, int each)
+void job_pretend_nodes(srt_bootstrap_t *b)
 {
+	const char *counts = getenv("SRT_TEST_NODES");
+	int node = 0, count = 0, n = 0; /* n: ranks on the node so far */
+
+	if (counts == NULL)
+		return;
 	b->node_of = calloc((size_t)b->world_size, sizeof(*b->node_of));
 	CHECK_OR_DIE(b->node_of != NULL);
-	for (int r = 0; r < b->world_size; r++)
-		b->node_of[r] = (uint16_t)(r / each);
+	for (int r = 0; r < b->world_size; r++) {
+		if (n == count) {
+			char *rest;
+			const int next = (int)strtol(counts, &rest, 10);
+
+			count = rest > counts ? next : count;
+			counts = rest;
+			node += r > 0;
+			n = 0;
+		}
+		CHECK_OR_DIE(count > 0);
+		b->node_of[r] = (uint16_t)node;
+		n++;
+	}
 }
 
 void job_open(job_t *job)
@@ -16,22 +32,19 @@ void job_open(job_t *job)
 					 .threads = 1,
 					 .exact = 1 };
 
-	const char *nodes = getenv("SRT_TEST_NODES");
-
 	CHECK_OK_OR_DIE(srt_config_check_all());
 	CHECK_OK_OR_DIE(
 		srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = NULL, .timeout_s = 0 },
 				   &job->bootstrap));
 	job->rank = srt_bootstrap_rank(job->bootstrap);
 	job->size = srt_bootstrap_world_size(job->bootstrap);
-	if (nodes != NULL)
-		pretend_nodes(job->bootstrap, atoi(nodes));
+	job_pretend_nodes(job->bootstrap);
 	request.local_rank = srt_bootstrap_local_rank(job->bootstrap);
 	request.local_size = srt_bootstrap_local_size(job->bootstrap);
 	CHECK_OK_OR_DIE(
 		srt_device_open(test_backend(), &request, SRT_NUMERICS_EXACT, &job->device));
 	CHECK_OK_OR_DIE(srt_comm_create_world(job->bootstrap, job->device, &job->world));
-	CHECK((job->world->hierarchy != NULL) == (nodes != NULL));
+	CHECK((job->world->hierarchy != NULL) == (getenv("SRT_TEST_NODES") != NULL));
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "test", &job->stream));
 }
 

@@ -21,6 +21,10 @@ typedef struct job {
 
 void job_open(job_t *job);
 
+/* SRT_TEST_NODES="1 3": the ranks are told that rank 0 is alone on the first node, and that all
+ * other nodes have 3 ranks. To be called before the world is created. */
+void job_pretend_nodes(srt_bootstrap_t *bootstrap);
+
 /* Returns on that rank when all others have called it, and on the others at once. */
 void job_go_last(job_t *job, int rank);
 

@@ -7,6 +7,7 @@
 #         use_form $form                              kinds of cpu streams, lanes on OpenCL devices
 #         run_ranks "1 2 3 4 5" tests/engine/test_engine       every world size, one after the other
 #     done
+#     run_nodes tests/engine/test_hybrid              four ranks that are told that they are on two nodes
 #
 # The backend is the one of SHARDRT_BACKEND (cpu if not set). run_ranks ends the script with 1 if one
 # world failed, 77 if the program skipped itself at all of them, and goes on else. A script that does not
@@ -112,4 +113,17 @@ run_ranks()
 	done
 	[ -z "$failed" ] || exit 1
 	[ -n "$passed" ] || [ -z "$skipped" ] || exit 77
+}
+
+# Groups of ranks then have other transports than the world. For programs with tests/harness/nodes.c, after use_form.
+run_nodes()
+{
+	case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in cpu | opencl) ;; *) return 0 ;; esac
+	grep -q '^#define HAVE_UCX 1' config.h || return 0
+	unset SHARDRT_COLLECTIVES
+	for SRT_TEST_NODES in 2 "1 3"; do
+		export SRT_TEST_NODES
+		run_ranks 4 "$@"
+	done
+	unset SRT_TEST_NODES
 }

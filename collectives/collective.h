@@ -142,9 +142,10 @@ struct srt_transport {
 	srt_status_t (*create)(srt_comm_t *comm);
 	/* Also called for a communicator whose creation failed. */
 	void (*destroy)(srt_comm_t *comm);
-	/* Adds the memory that its collectives need, with more than one rank. */
-	void (*plan)(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
-		     srt_coll_memory_t *memory);
+	/* Adds the memory that its collectives need on comm->rank, with more than one rank. Of the
+	 * communicator only what describes it is set: it may not exist yet (plan.c). */
+	srt_status_t (*plan)(const srt_comm_t *comm, const srt_coll_uses_t *uses,
+			     srt_coll_memory_t *memory);
 
 	/* ---- of a collective */
 	/* What this rank's peers must know to connect: their peer_info[] of this rank. */

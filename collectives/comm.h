@@ -219,6 +219,7 @@ typedef struct srt_coll_memory {
 	size_t scratch;    /* that a rank allocates */
 	size_t mapped;     /* bounce buffers of the other ranks, that it maps */
 	bool maps_sources; /* it also maps the other ranks' source buffers */
+	bool maps_full;    /* and what they gather: srt_comm_gathered_kind() */
 } srt_coll_memory_t;
 
 /* The collectives of a communicator, as far as their memory depends on them. */
@@ -227,13 +228,21 @@ typedef struct srt_coll_uses {
 	bool sums;        /* some sum, on whichever rank */
 	size_t nsums;     /* that sum bytes which this rank owns */
 	bool all_reduces; /* sums are all-reduces */
-	/* The communicator is a group of ranks of the one that is given, or is one already. */
-	bool is_split;
+	bool is_split;    /* the communicator has only some of the job's ranks */
 } srt_coll_uses_t;
 
-/* The memory that the collectives of a communicator of `nranks` ranks need on a rank. */
-void srt_coll_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
-		   srt_coll_memory_t *memory);
+/* ---- plan.c ---------------------------------------------------------------------------- */
+
+/*
+ * The memory that the collectives of a communicator need on one of its ranks. It has `nranks` ranks
+ * and is the parent, if that has as many, or a group of some of its ranks. Local.
+ *
+ * world_ranks: [nranks] its ranks, as of the world; world_ranks[rank] is the one to plan for. NULL:
+ * they are unknown, as those of a job with another number of ranks than this one. They are then
+ * planned with the parent's transport, without a hierarchy.
+ */
+srt_status_t srt_coll_plan(const srt_comm_t *parent, int *world_ranks, int nranks, int rank,
+			   const srt_coll_uses_t *uses, srt_coll_memory_t *memory);
 
 /* ---- import_cache.c ------------------------------------------------------------------- */
 

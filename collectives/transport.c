@@ -4,7 +4,7 @@
  * capabilities of all their devices. Ranks may run on devices of different kinds.
  *
  * The capabilities are gathered once, when the world is created. So the choice for a group of its
- * ranks is a function of these ranks.
+ * ranks is a function of these ranks, which is known before the group exists (plan.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -408,28 +408,4 @@ const char *srt_comm_transport(const srt_comm_t *comm)
 srt_mem_kind_t srt_comm_gathered_kind(const srt_comm_t *comm)
 {
 	return comm != NULL && comm->hierarchy != NULL ? srt_comm_mem_kind(comm) : SRT_MEM_DEVICE;
-}
-
-void srt_coll_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
-		   srt_coll_memory_t *memory)
-{
-	const srt_transport_t *transport = comm->transport;
-	const srt_hierarchy_t *hierarchy = nranks == comm->size ? comm->hierarchy : NULL;
-	srt_coll_uses_t of_ranks = *uses; /* not of stages */
-
-	if (hierarchy != NULL) {
-		of_ranks.copies = false;
-		of_ranks.sums = uses->sums && !hierarchy->sums;
-		of_ranks.nsums = of_ranks.sums ? uses->nsums : 0;
-	}
-	if (uses->is_split && transport == &srt_transport_nccl) /* which is for the world alone */
-		transport = &srt_transport_staged;
-	*memory = (srt_coll_memory_t){
-		.scratch = of_ranks.nsums * srt_step_reduce_scratch(nranks),
-		.maps_sources = transport->maps_sources,
-	};
-	if (nranks > 1 && transport->plan != NULL)
-		transport->plan(comm, nranks, &of_ranks, memory);
-	if (hierarchy != NULL)
-		hierarchy->transport->plan(comm, nranks, uses, memory);
 }

@@ -181,7 +181,8 @@ SRT_API srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const c
  * The memory plan of one rank, from the declaration alone. Local; allowed before and after
  * srt_engine_build().
  * @param rank 0 .. world_size - 1.
- * @param world_size number of ranks to plan for; 0 = the engine's.
+ * @param world_size number of ranks to plan for; 0 = the engine's. On which nodes other numbers of
+ *        ranks would run is unknown: the plan takes the engine's transport for all collectives.
  * @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range.
  */
 SRT_API srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size,

@@ -3,8 +3,10 @@
  * The memory plan: every byte that the engine allocates on a rank, from the declaration alone.
  *
  * srt_engine_build() allocates from the same srt_memory_t whose rows srt_engine_plan() adds, so the
- * plan is exact. It is a pure function of the declaration, a rank and a number of ranks.
+ * plan is exact. It is a pure function of the declaration, a rank, a number of ranks, and what the
+ * job's ranks run on.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "collectives/comm.h"
@@ -62,7 +64,7 @@ static void count_collectives(const srt_engine_t *engine, int rank, int world,
 	uses[ALL_RANKS] = (srt_coll_uses_t){ .copies = true, .sums = sums, .nsums = sums };
 	for (int c = SHARDS; c < NCOMMS; c++)
 		uses[c] = (srt_coll_uses_t){ .copies = c != REPLICAS || gradients == REPLICAS,
-					     .is_split = c >= COPY };
+					     .is_split = true };
 	for (size_t u = 0; u < engine->nunits; u++) {
 		const srt_unit_t *unit = engine->units[u];
 
@@ -76,12 +78,49 @@ static void count_collectives(const srt_engine_t *engine, int rank, int world,
 	}
 }
 
-/* The memory that the collectives need besides their buffers. */
-static void plan_collectives(const srt_engine_t *engine, int rank, int world,
-			     srt_coll_memory_t *memory)
+/* Whether the communicator of `rank` has `other`: they differ only in what it is over, and are in
+ * one group of consecutive shards. */
+static bool has_member(const srt_engine_t *engine, int comm, int group, int rank, int other)
 {
-	const srt_comm_t *const comms[NCOMMS] = { engine->comm, engine->shard_comm,
-						  engine->replica_comm, engine->tensor_comm };
+	enum { SHARD = 1, REPLICA = 2, CELL = 4, ALL = 7 };
+	static const unsigned over[NCOMMS] = {
+		[ALL_RANKS] = ALL, [SHARDS] = SHARD,      [REPLICAS] = REPLICA,
+		[CELLS] = CELL,    [COPY] = SHARD | CELL, [DATA] = SHARD | REPLICA,
+		[GROUP] = SHARD,
+	};
+	unsigned differ = 0;
+
+	if (srt_shard_index(engine, other) != srt_shard_index(engine, rank))
+		differ |= SHARD;
+	if (srt_shard_replica(engine, other) != srt_shard_replica(engine, rank))
+		differ |= REPLICA;
+	if (srt_cell_index(engine, other) != srt_cell_index(engine, rank))
+		differ |= CELL;
+	return (differ & ~over[comm]) == 0 &&
+	       srt_shard_group(engine, other, group) == srt_shard_group(engine, rank, group);
+}
+
+/* Plans for the communicator of a rank. members: [size of engine->comm], for its ranks. */
+static srt_status_t plan_comm(const srt_engine_t *engine, int comm, int size, int rank, int world,
+			      const srt_coll_uses_t *uses, int *members, srt_coll_memory_t *memory)
+{
+	int n = 0, at = 0;
+
+	if (world != srt_comm_size(engine->comm)) /* another job's, of unknown nodes and devices */
+		return srt_coll_plan(engine->comm, NULL, size, 0, uses, memory);
+	for (int r = 0; r < world; r++) {
+		if (r == rank)
+			at = n;
+		if (has_member(engine, comm, comm == GROUP ? size : world, rank, r))
+			members[n++] = srt_comm_world_rank(engine->comm, r);
+	}
+	return srt_coll_plan(engine->comm, members, n, at, uses, memory);
+}
+
+/* The memory that the collectives need besides their buffers. */
+static srt_status_t plan_collectives(const srt_engine_t *engine, int rank, int world,
+				     srt_coll_memory_t *memory)
+{
 	const int shards = srt_shard_count(engine, world);
 	const int replicas = srt_shard_replicas(engine, world), cells = srt_cell_count(engine);
 	const int group = srt_roles_groups(engine, world);
@@ -92,11 +131,15 @@ static void plan_collectives(const srt_engine_t *engine, int rank, int world,
 				    shards > 1 && cells > 1 ? shards * cells : 1,
 				    shards > 1 && replicas > 1 ? shards * replicas : 1,
 				    group > 0 ? group : 1 };
+	bool gathers_units[NCOMMS] = { [SHARDS] = true, [GROUP] = true };
+	int *members =
+		srt_calloc((size_t)srt_comm_size(engine->comm), sizeof(*members), "a memory plan");
+	srt_status_t status = members != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 	srt_coll_uses_t uses[NCOMMS];
 
 	count_collectives(engine, rank, world, uses);
 	*memory = (srt_coll_memory_t){ 0 };
-	for (int c = NCOMMS - 1; c >= 0; c--) {
+	for (int c = NCOMMS - 1; c >= 0 && status == SRT_OK; c--) {
 		srt_coll_memory_t one;
 
 		if (sizes[c] == 1)
@@ -104,18 +147,24 @@ static void plan_collectives(const srt_engine_t *engine, int rank, int world,
 		if (c != ALL_RANKS && sizes[c] == world) { /* the communicator of all ranks */
 			uses[ALL_RANKS].sums |= uses[c].sums;
 			uses[ALL_RANKS].nsums += uses[c].nsums;
+			gathers_units[ALL_RANKS] |= gathers_units[c];
 			continue;
 		}
-		srt_coll_plan(comms[c] != NULL ? comms[c] : engine->comm, sizes[c], &uses[c], &one);
+		status = plan_comm(engine, c, sizes[c], rank, world, &uses[c], members, &one);
+		if (status != SRT_OK)
+			break;
 		memory->scratch += one.scratch;
 		memory->mapped += one.mapped;
 		memory->maps_sources |= one.maps_sources;
+		memory->maps_full |= one.maps_full && gathers_units[c];
 	}
+	free(members);
+	return status;
 }
 
 /* Bytes of other ranks that are mapped here: their shards, unsharded gradients and tables. */
 static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
-			       const srt_memory_t *memory)
+			       const srt_memory_t *memory, bool maps_full)
 {
 	const bool hybrid = srt_roles_hybrid(engine, world);
 	const int cell = srt_cell_index(engine, rank), group = srt_roles_groups(engine, world);
@@ -138,7 +187,7 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 	if (mapped[SRT_ROLE_UNSHARDED_GRAD])
 		of_slots += memory->slots[SRT_SLOT_GRADS].total;
 	of_slots += memory->slots[SRT_SLOT_SUMS].total;
-	if (srt_comm_gathered_kind(engine->shard_comm) == SRT_MEM_PEER)
+	if (maps_full)
 		of_slots += memory->slots[SRT_SLOT_PARAMS].total;
 	/* Rank 0 broadcasts. */
 	if (engine->options.broadcast_buffers && rank != 0)
@@ -209,7 +258,7 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	*memory = (srt_memory_t){ .nstates = srt_engine_count_states(engine) };
 	srt_shard_layout(engine, rank, world, NULL, &memory->layout);
 	srt_staging_plan(engine, world, &memory->staging);
-	plan_collectives(engine, rank, world, &colls);
+	SRT_TRY(plan_collectives(engine, rank, world, &colls));
 	memory->coll_scratch = colls.scratch;
 	if (engine->options.offload.grads)
 		memory->landing = memory->layout.nbytes[SRT_ROLE_REDUCED];
@@ -222,7 +271,8 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	}
 	memory->peer_mapped = colls.mapped;
 	if (colls.maps_sources)
-		memory->peer_mapped += plan_peer_mapped(engine, rank, world, memory);
+		memory->peer_mapped +=
+			plan_peer_mapped(engine, rank, world, memory, colls.maps_full);
 	return SRT_OK;
 }
 

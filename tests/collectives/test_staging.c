@@ -151,7 +151,8 @@ static size_t plan_scratch(const job_t *job, srt_coll_uses_t uses)
 {
 	srt_coll_memory_t memory;
 
-	srt_coll_plan(job->world, job->size, &uses, &memory);
+	CHECK_OK(srt_coll_plan(job->world, job->world->world_rank, job->size, job->rank, &uses,
+			       &memory));
 	return memory.scratch;
 }
 

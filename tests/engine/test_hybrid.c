@@ -6,6 +6,8 @@
  *
  * Reliability: a plan of hybrid with staged collectives | more than is allocated: the all-reduces
  * of replicas were planned as gathers too | exact
+ * Reliability: a plan of groups of ranks, in a job over two nodes | planned as if each group had
+ * the world's transport | exact, also for groups that do not exist yet
  *
  * Run by test_hybrid.sh; "short": some cases.
  */

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Engines on meshes of all shapes: all cases in one form, some in the others and on the other backends.
+# Engines on meshes of all shapes: all cases in one form, some in the others, on the other backends and on two nodes.
 . "$srcdir/tests/harness/run_ranks.sh"
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
@@ -16,7 +16,10 @@ for form in $forms ${staged_forms##* }; do
 	*) run_ranks "4" tests/engine/test_hybrid short ;;
 	esac
 done
-use_form "${forms%% *}"
+for form in ${staged_forms##* } ${forms%% *}; do
+	use_form $form
+	run_nodes tests/engine/test_hybrid short
+done
 run_ranks "4" tests/engine/test_hybrid_errors
 SRT_TEST_OFFLOAD=all && export SRT_TEST_OFFLOAD
 run_ranks "4" tests/engine/test_hybrid short

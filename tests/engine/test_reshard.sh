@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Resharding to groups of ranks: all cases on 4, 6 and 8 ranks of the cpu, some in its other forms and on the
-# other backends.
+# other backends, and on two nodes.
 . "$srcdir/tests/harness/run_ranks.sh"
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
@@ -13,5 +13,8 @@ for form in $forms ${staged_forms##* }; do
 	*) run_ranks 4 tests/engine/test_reshard short ;;
 	esac
 done
-use_form "${forms%% *}"
+for form in ${staged_forms##* } ${forms%% *}; do
+	use_form $form
+	run_nodes tests/engine/test_reshard short
+done
 [ "$SHARDRT_BACKEND" != cpu ] || SHARDRT_CHECK=1 run_ranks 4 tests/engine/test_reshard short

@@ -55,15 +55,20 @@ static size_t partial_nbytes(const srt_hierarchy_t *h)
 	return nbytes > least ? nbytes : least;
 }
 
-/* Sets comm->hierarchy if the ranks are placed as it needs them. */
-static srt_status_t alloc_hierarchy(srt_comm_t *comm, const char *what)
+srt_status_t srt_hierarchy_describe(srt_comm_t *comm)
 {
 	const size_t world_size = (size_t)comm->bootstrap->world_size;
-	srt_hierarchy_t *h = srt_comm_calloc(comm, 1, sizeof(*h), what);
-	int *member = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*member), what);
-	node_t *nodes = srt_comm_calloc(comm, world_size, sizeof(*nodes), what);
-	const bool have_memory = h != NULL && member != NULL && nodes != NULL;
+	bool have_memory;
+	srt_hierarchy_t *h;
+	node_t *nodes;
+	int *member;
 
+	if (!comm->may_stage_nodes)
+		return SRT_OK;
+	h = srt_calloc(1, sizeof(*h), "a communicator");
+	member = srt_calloc((size_t)comm->size, sizeof(*member), "a communicator");
+	nodes = srt_calloc(world_size, sizeof(*nodes), "a communicator");
+	have_memory = h != NULL && member != NULL && nodes != NULL;
 	if (have_memory && fill_members(comm, h, member, nodes)) {
 		h->member = member;
 		h->transport = &srt_transport_hierarchical;
@@ -78,35 +83,6 @@ static srt_status_t alloc_hierarchy(srt_comm_t *comm, const char *what)
 	return have_memory ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
-/* Creates the communicator of n ranks: the first, and then each `step` entries further. */
-static srt_status_t connect(srt_comm_t *comm, const char *what, int first, int step, int n,
-			    srt_comm_t **out)
-{
-	const srt_hierarchy_t *h = comm->hierarchy;
-	/* Groups have ids of 32-bit numbers (collectives/groups.c). */
-	const uint64_t id = srt_mix64(comm->id, UINT64_C(1) << 32 | (uint64_t)step);
-	int *world = srt_comm_calloc(comm, (size_t)n, sizeof(*world), "a group");
-	int rank = 0;
-	char name[96];
-	srt_status_t status;
-
-	if (world == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	for (int i = 0; i < n; i++) {
-		const int r = h->member[first + i * step];
-
-		world[i] = comm->world_rank[r];
-		if (r == comm->rank)
-			rank = i;
-	}
-	snprintf(name, sizeof(name), "%.64s %s", comm->name, what);
-	status = srt_comm_connect(comm->bootstrap, comm->device, comm,
-				  srt_mix64(id, (uint64_t)first) & ~SRT_CONTROL_TAG_RANK, rank, n,
-				  world, name, out);
-	free(world);
-	return status;
-}
-
 int srt_hierarchy_find(const srt_hierarchy_t *h, int rank)
 {
 	int at = 0;
@@ -116,25 +92,65 @@ int srt_hierarchy_find(const srt_hierarchy_t *h, int rank)
 	return at;
 }
 
+/* The ranks of one of its two communicators, as of the world. */
+typedef struct part {
+	int *world;  /* [n] */
+	int n, rank; /* rank: that of comm->rank */
+	int first;   /* their first entry in the table of members, each one `step` further */
+	int step;
+} part_t;
+
+/* part->world: freed by the caller. */
+static srt_status_t list_part(const srt_comm_t *comm, bool is_local, part_t *part)
+{
+	const srt_hierarchy_t *h = comm->hierarchy;
+	const int at = srt_hierarchy_find(h, comm->rank);
+	const int node = at / h->nlocal, place = at % h->nlocal;
+
+	if (is_local)
+		*part = (part_t){ .n = h->nlocal, .rank = place, .first = at - place, .step = 1 };
+	else
+		*part = (part_t){ .n = h->nnodes, .rank = node, .first = place, .step = h->nlocal };
+	part->world = srt_calloc((size_t)part->n, sizeof(*part->world), "a group");
+	if (part->world == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int i = 0; i < part->n; i++)
+		part->world[i] = comm->world_rank[h->member[part->first + i * part->step]];
+	return SRT_OK;
+}
+
+static srt_status_t connect(srt_comm_t *comm, const char *what, bool is_local, srt_comm_t **out)
+{
+	char name[96];
+	srt_status_t status;
+	uint64_t id;
+	part_t part;
+
+	status = list_part(comm, is_local, &part);
+	if (status != SRT_OK)
+		return srt_comm_fail_alone(comm, what, status, srt_last_error());
+	/* Groups have ids of 32-bit numbers (collectives/groups.c). */
+	id = srt_mix64(comm->id, UINT64_C(1) << 32 | (uint64_t)part.step);
+	snprintf(name, sizeof(name), "%.64s %s", comm->name,
+		 is_local ? "on a node" : "across nodes");
+	status = srt_comm_connect(comm->bootstrap, comm->device, comm,
+				  srt_mix64(id, (uint64_t)part.first) & ~SRT_CONTROL_TAG_RANK,
+				  part.rank, part.n, part.world, name, out);
+	free(part.world);
+	return status;
+}
+
 srt_status_t srt_hierarchy_create(srt_comm_t *comm)
 {
 	static const char what[] = "connecting the ranks of a node";
-	srt_hierarchy_t *h;
-	int at;
+	srt_status_t status = srt_hierarchy_describe(comm);
+	srt_hierarchy_t *h = comm->hierarchy;
 
-	if (!comm->may_stage_nodes)
+	if (status == SRT_OK && h == NULL)
 		return SRT_OK;
-	SRT_TRY(alloc_hierarchy(comm, what));
-	h = comm->hierarchy;
-	if (h == NULL)
-		return SRT_OK;
-	at = srt_hierarchy_find(h, comm->rank);
-	SRT_TRY(srt_comm_status_consensus(comm, what,
-					  connect(comm, "on a node", at / h->nlocal * h->nlocal, 1,
-						  h->nlocal, &h->local)));
-	SRT_TRY(srt_comm_status_consensus(comm, what,
-					  connect(comm, "across nodes", at % h->nlocal, h->nlocal,
-						  h->nnodes, &h->across)));
+	SRT_TRY(srt_comm_status_consensus(comm, what, status));
+	SRT_TRY(srt_comm_status_consensus(comm, what, connect(comm, what, true, &h->local)));
+	SRT_TRY(srt_comm_status_consensus(comm, what, connect(comm, what, false, &h->across)));
 	srt_log(SRT_LOG_DEBUG,
 		"communicator \"%s\": hierarchical collectives on %d nodes of %d ranks, %s on a node",
 		comm->name, h->nnodes, h->nlocal, h->local->transport->name);
@@ -151,27 +167,32 @@ static size_t scratch_nbytes(const srt_hierarchy_t *h)
 	return local > across ? local : across;
 }
 
-void srt_hierarchy_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
-			srt_coll_memory_t *memory)
+srt_status_t srt_hierarchy_plan(const srt_comm_t *comm, const srt_coll_uses_t *uses,
+				srt_coll_memory_t *memory)
 {
 	const srt_hierarchy_t *h = comm->hierarchy;
-	const srt_comm_t *const parts[] = { h->local, h->across };
 	const srt_coll_uses_t of_stages = {
 		.copies = uses->copies || (uses->all_reduces && h->sums),
 		.sums = uses->sums && h->sums,
 	};
 
-	(void)nranks;
-	for (size_t c = 0; c < SRT_ARRAY_LEN(parts); c++) {
+	for (int is_local = 0; is_local < 2; is_local++) {
 		srt_coll_memory_t one;
+		srt_status_t status;
+		part_t part;
 
-		srt_coll_plan(parts[c], parts[c]->size, &of_stages, &one);
+		SRT_TRY(list_part(comm, is_local, &part));
+		status = srt_coll_plan(comm, part.world, part.n, part.rank, &of_stages, &one);
+		free(part.world);
+		SRT_TRY(status);
 		memory->scratch += one.scratch;
 		memory->mapped += one.mapped;
 		memory->maps_sources |= one.maps_sources;
+		memory->maps_full |= is_local && one.maps_sources;
 	}
 	if (of_stages.sums)
 		memory->scratch += h->partial_nbytes + scratch_nbytes(h);
+	return SRT_OK;
 }
 
 srt_status_t srt_hierarchy_acquire_sums(srt_comm_t *comm)

@@ -44,8 +44,10 @@ struct srt_hierarchy {
 	srt_event_t *done;     /* the last start has used both */
 };
 
-/* Collective: creates comm->hierarchy, which is destroyed with the communicator, if its ranks are
- * on several nodes as the transport needs them and all of them allow it. */
+/* Sets comm->hierarchy, without its communicators, if its ranks are on several nodes as the
+ * transport needs them and all of them allow it. Also after a failure it may be set. Local. */
+srt_status_t srt_hierarchy_describe(srt_comm_t *comm);
+/* Collective: the same, with its communicators. It is destroyed with the communicator. */
 srt_status_t srt_hierarchy_create(srt_comm_t *comm);
 /* Index of a rank of the communicator in `member`. */
 int srt_hierarchy_find(const srt_hierarchy_t *hierarchy, int rank);
@@ -53,7 +55,7 @@ int srt_hierarchy_find(const srt_hierarchy_t *hierarchy, int rank);
 srt_status_t srt_hierarchy_acquire_sums(srt_comm_t *comm);
 void srt_hierarchy_release_sums(srt_hierarchy_t *hierarchy);
 /* Slot of srt_transport_t. */
-void srt_hierarchy_plan(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
-			srt_coll_memory_t *memory);
+srt_status_t srt_hierarchy_plan(const srt_comm_t *comm, const srt_coll_uses_t *uses,
+				srt_coll_memory_t *memory);
 
 #endif

@@ -177,12 +177,12 @@ static void destroy_comm(srt_comm_t *comm)
 	srt_nccl_destroy(comm->nccl);
 }
 
-static void plan_memory(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
-			srt_coll_memory_t *memory)
+static srt_status_t plan_memory(const srt_comm_t *comm, const srt_coll_uses_t *uses,
+				srt_coll_memory_t *memory)
 {
-	(void)comm;
 	if (uses->sums)
-		memory->scratch += srt_nccl_scratch_nbytes(nranks);
+		memory->scratch += srt_nccl_scratch_nbytes(comm->size);
+	return SRT_OK;
 }
 
 const srt_transport_t srt_transport_nccl = {

@@ -20,18 +20,18 @@ static srt_bounce_kind_t bounce_kind(const srt_coll_algorithm_t *algorithm)
 	return algorithm->reduces ? SRT_BOUNCE_SUM : SRT_BOUNCE_COPY;
 }
 
-static void plan_memory(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
-			srt_coll_memory_t *memory)
+static srt_status_t plan_memory(const srt_comm_t *comm, const srt_coll_uses_t *uses,
+				srt_coll_memory_t *memory)
 {
 	const bool has[] = { [SRT_BOUNCE_COPY] = uses->copies, [SRT_BOUNCE_SUM] = uses->sums };
 
-	(void)comm;
 	for (int kind = SRT_BOUNCE_COPY; kind <= SRT_BOUNCE_SUM; kind++) {
 		if (!has[kind])
 			continue;
-		memory->scratch += srt_staging_nbytes(nranks, (srt_bounce_kind_t)kind);
-		memory->mapped += srt_staging_mapped_nbytes(nranks);
+		memory->scratch += srt_staging_nbytes(comm->size, (srt_bounce_kind_t)kind);
+		memory->mapped += srt_staging_mapped_nbytes(comm->size);
 	}
+	return SRT_OK;
 }
 
 /* The id of this rank's bounce buffers, 0 = none. */

@@ -180,15 +180,16 @@ static void destroy_comm(srt_comm_t *comm)
 	comm->ucx = NULL;
 }
 
-static void plan_memory(const srt_comm_t *comm, int nranks, const srt_coll_uses_t *uses,
-			srt_coll_memory_t *memory)
+static srt_status_t plan_memory(const srt_comm_t *comm, const srt_coll_uses_t *uses,
+				srt_coll_memory_t *memory)
 {
 	const bool direct = comm->device->caps.host_memory != 0;
 
 	if (uses->copies)
-		memory->scratch += srt_ucx_slots_nbytes(nranks, SRT_BOUNCE_COPY, direct);
+		memory->scratch += srt_ucx_slots_nbytes(comm->size, SRT_BOUNCE_COPY, direct);
 	if (uses->sums)
-		memory->scratch += srt_ucx_slots_nbytes(nranks, SRT_BOUNCE_SUM, direct);
+		memory->scratch += srt_ucx_slots_nbytes(comm->size, SRT_BOUNCE_SUM, direct);
+	return SRT_OK;
 }
 
 /* ---- collectives ----------------------------------------------------------------------------- */

@@ -99,10 +99,14 @@ static void check_hierarchy(job_t *job)
 		{ { 0, 1, 2, 2 }, .fits = false },
 		{ { 0, 1, 2, 3 }, .fits = false },
 	};
+	uint16_t *node_of = job->bootstrap->node_of, before[4];
 	srt_comm_t *comm;
 
-	for (size_t c = 0; job->size == 4 && c < SRT_ARRAY_LEN(cases); c++) {
-		memcpy(job->bootstrap->node_of, cases[c].node_of, sizeof(cases[c].node_of));
+	if (job->size != 4)
+		return;
+	memcpy(before, node_of, sizeof(before));
+	for (size_t c = 0; c < SRT_ARRAY_LEN(cases); c++) {
+		memcpy(node_of, cases[c].node_of, sizeof(cases[c].node_of));
 		CHECK_OK_OR_DIE(create(job, 1, &comm));
 		CHECK((comm->hierarchy != NULL) == cases[c].fits);
 		if (cases[c].fits && comm->hierarchy != NULL) {
@@ -112,6 +116,7 @@ static void check_hierarchy(job_t *job)
 		}
 		srt_comm_destroy(comm);
 	}
+	memcpy(node_of, before, sizeof(before));
 }
 
 int main(void)
@@ -127,12 +132,12 @@ int main(void)
 	b = job.bootstrap;
 	b->node_of = calloc((size_t)job.size, sizeof(*b->node_of));
 	CHECK_OR_DIE(b->node_of != NULL);
-	check_hierarchy(&job);
 	for (int r = 0; r < job.size; r++)
 		b->node_of[r] = r % 2;
 	create_world(&job);
 	check_transport(&job, 1, &srt_transport_ucx);
 	check_transport(&job, 2, on_node);
+	check_hierarchy(&job);
 	check_refused(&job, "shm", SRT_ERR_UNSUPPORTED, "ranks 0 and 1 are on different nodes");
 	check_refused(&job, "staged", SRT_ERR_UNSUPPORTED, "SHARDRT_COLLECTIVES=staged (rank 0)");
 	check_refused(&job, "nccl", SRT_ERR_UNSUPPORTED, "only ucx connects nodes");

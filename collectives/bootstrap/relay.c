@@ -45,7 +45,8 @@ struct srt_relay {
 	outbox_t *outboxes; /* [world_size] the progress thread's */
 	double heartbeat_s;
 	double serve_s;
-	double left_at; /* 0: this rank has not left */
+	double left_at;  /* 0: this rank has not left */
+	double ended_at; /* since when it carries no more than what is queued; 0: it still does */
 };
 
 srt_relay_t *srt_relay_create(const srt_control_channel_t *channel,
@@ -456,21 +457,25 @@ static bool is_flushing(srt_relay_t *relay)
 bool srt_relay_is_needed(srt_control_channel_t *channel)
 {
 	srt_relay_t *relay = channel->relay;
-	double since, serve_s;
+	const double now = srt_awake_s();
+	double serve_s;
 
 	if (relay == NULL)
 		return false;
 	if (relay->left_at == 0)
-		relay->left_at = srt_awake_s();
-	since = srt_awake_s() - relay->left_at;
+		relay->left_at = now;
 	/* After a failure the others end too, or are stopped. */
 	serve_s = channel->leaves_in_order ? relay->serve_s : FLUSH_S;
-	if (is_between(channel) && since < serve_s)
-		return true;
-	if (is_between(channel) && channel->leaves_in_order)
-		srt_log(SRT_LOG_WARN,
-			"rank %d left %.3g s ago (SHARDRT_TIMEOUT), and now ends the connections "
-			"between the nodes of ranks that have not",
-			channel->rank, since);
-	return since < FLUSH_S && is_flushing(relay);
+	if (relay->ended_at == 0 && is_between(channel)) {
+		if (now - relay->left_at < serve_s)
+			return true;
+		if (channel->leaves_in_order)
+			srt_log(SRT_LOG_WARN,
+				"rank %d left %.3g s ago (SHARDRT_TIMEOUT), and now ends the "
+				"connections between the nodes of ranks that have not",
+				channel->rank, now - relay->left_at);
+	}
+	if (relay->ended_at == 0)
+		relay->ended_at = now;
+	return now - relay->ended_at < FLUSH_S && is_flushing(relay);
 }

@@ -31,6 +31,7 @@ srt_status_t srt_coll_plan(const srt_comm_t *parent, int *world_ranks, int nrank
 	srt_comm_t comm = {
 		.bootstrap = parent->bootstrap,
 		.device = parent->device,
+		.transport = &srt_transport_staged, /* of a single rank, and until one is chosen */
 		.name = name,
 		.rank = rank,
 		.size = nranks,

@@ -146,9 +146,10 @@ srt_status_t srt_hierarchy_create(srt_comm_t *comm)
 	srt_status_t status = srt_hierarchy_describe(comm);
 	srt_hierarchy_t *h = comm->hierarchy;
 
-	if (status == SRT_OK && h == NULL)
+	if (status != SRT_OK)
+		return srt_comm_fail_alone(comm, what, status, srt_last_error());
+	if (h == NULL)
 		return SRT_OK;
-	SRT_TRY(srt_comm_status_consensus(comm, what, status));
 	SRT_TRY(srt_comm_status_consensus(comm, what, connect(comm, what, true, &h->local)));
 	SRT_TRY(srt_comm_status_consensus(comm, what, connect(comm, what, false, &h->across)));
 	srt_log(SRT_LOG_DEBUG,

@@ -305,6 +305,48 @@ static void check_exchange(job_t *job)
 	srt_comm_destroy(comm);
 }
 
+/* Over UCX. The last rank starts something else than the first of many broadcasts, whose root waits
+ * for nobody: the root is not so far ahead that nobody knows that start any more. */
+static void check_ahead(job_t *job)
+{
+	float *host;
+	srt_buffer_t *buffer = job_buffer(job, 1, "full", &host);
+	srt_comm_t *comm = create_group_of_all(job, "ahead");
+	const bool odd = job->rank == job->size - 1;
+	srt_coll_segment_t segment = { 0, 0, 1 };
+	srt_coll_owner_t owners[64] = { 0 };
+	srt_coll_t *a = NULL, *b = NULL, *c = NULL;
+	srt_stream_t *stream = NULL;
+	srt_status_t status = SRT_OK;
+	srt_coll_desc_t desc = {
+		.kind = SRT_COLL_BROADCAST,
+		.name = "unit a",
+		.dtype = SRT_F32,
+		.full = srt_view(buffer, 0, SRT_F32),
+		.owners = owners,
+	};
+
+	owners[0] = (srt_coll_owner_t){ &segment, 1 };
+	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "ahead", &stream));
+	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &a));
+	desc = (srt_coll_desc_t){ .kind = SRT_COLL_BARRIER, .name = "unit b" };
+	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &b));
+	desc.name = "unit c";
+	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &c));
+	for (int i = 0; i < 600 && !odd && status == SRT_OK; i++)
+		status = srt_coll_start(a, NULL, stream);
+	if (status == SRT_OK)
+		status = job_start_and_wait(odd ? c : b, stream);
+	CHECK_STATUS(status, SRT_ERR_MISMATCH);
+	CHECK_ERROR_HAS("all ranks must start the same ones in the same order");
+	srt_stream_destroy(stream);
+	srt_coll_destroy(c);
+	srt_coll_destroy(b);
+	srt_coll_destroy(a);
+	job_drop(buffer, host);
+	srt_comm_destroy(comm);
+}
+
 int main(void)
 {
 	job_t job;
@@ -329,6 +371,8 @@ int main(void)
 	check_order(&job, SRT_COLL_BARRIER, SRT_COLL_ALL_REDUCE, 0);
 	check_exchange(&job);
 	check_alive(&job);
+	if (job.world->transport == &srt_transport_ucx)
+		check_ahead(&job);
 	job_close(&job);
 	return check_done();
 }

@@ -15,8 +15,10 @@
 
 #include "collectives/transports/ucx/internal.h"
 
-/* Bytes of one-way messages that may wait in the memory of a rank of this node. */
+/* Bytes of one-way messages that may wait in the memory of a rank of this node. Each counts as one
+ * of UCX's buffers at least, and starts stay in the logs that are compared. */
 #define AHEAD_NBYTES ((size_t)1 << 20)
+#define AHEAD_EACH (2 * AHEAD_NBYTES / SRT_START_LOG_LENGTH)
 
 #define SENDER_BITS 14
 #define START_BITS 16
@@ -223,13 +225,14 @@ static void handle_received(void *request, ucs_status_t status, const ucp_tag_re
 static void count_one_way(srt_ucx_op_t *op, bool is_copied)
 {
 	srt_ucx_endpoint_t *endpoint = endpoint_of(op);
+	const size_t nbytes = op->nbytes > AHEAD_EACH ? op->nbytes : AHEAD_EACH;
 
 	op->is_sync = !is_copied || endpoint->nsyncing > 0 ||
-		      endpoint->ahead_nbytes + op->nbytes > AHEAD_NBYTES;
+		      endpoint->ahead_nbytes + nbytes > AHEAD_NBYTES;
 	if (op->is_sync)
 		endpoint->nsyncing++;
 	else
-		endpoint->ahead_nbytes += op->nbytes;
+		endpoint->ahead_nbytes += nbytes;
 }
 
 static ucs_status_ptr_t post_send(srt_ucx_op_t *op, bool one_way, const void *buffer, size_t count,

@@ -45,6 +45,8 @@ bool srt_frame_parse(const void *message, size_t nbytes, srt_frame_t *frame);
  * ends with 0. */
 bool srt_frame_parse_reason(const srt_frame_t *frame, const void *payload,
 			    srt_frame_reason_t *reason);
+/* Why a rank of another node is lost with the rank that carried its messages. */
+srt_frame_reason_t srt_frame_unreachable(int rank, int carrier);
 
 /* A descriptor was sent, and lost: this process has no room for another one. */
 #define SRT_FD_LOST (-2)

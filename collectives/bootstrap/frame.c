@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Parses frames of the control channel. Pure: reads the message and writes the results. */
+#include <stdio.h>
 #include <string.h>
 
 #include "collectives/bootstrap/control_channel_internal.h"
@@ -22,4 +23,14 @@ bool srt_frame_parse_reason(const srt_frame_t *frame, const void *payload,
 	memcpy(reason, payload, sizeof(*reason));
 	reason->text[sizeof(reason->text) - 1] = '\0';
 	return reason->status >= 0 && reason->status < SRT_STATUS_COUNT;
+}
+
+srt_frame_reason_t srt_frame_unreachable(int rank, int carrier)
+{
+	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD };
+
+	snprintf(reason.text, sizeof(reason.text),
+		 "rank %d cannot be reached: rank %d, which carried its messages, is gone", rank,
+		 carrier);
+	return reason;
 }

@@ -228,14 +228,10 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 static void lose_gateway(srt_control_channel_t *channel)
 {
 	for (int r = 0; r < channel->world_size; r++) {
-		srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD };
+		const srt_frame_reason_t reason = srt_frame_unreachable(r, channel->gateway);
 
-		if (!srt_control_is_remote(channel, r))
-			continue;
-		snprintf(reason.text, sizeof(reason.text),
-			 "rank %d cannot be reached: rank %d, which carried its messages, is gone",
-			 r, channel->gateway);
-		set_state(channel, r, SRT_PEER_DEAD, &reason);
+		if (srt_control_is_remote(channel, r))
+			set_state(channel, r, SRT_PEER_DEAD, &reason);
 	}
 }
 

@@ -302,21 +302,19 @@ void srt_relay_tell_end(srt_control_channel_t *channel, int rank, bool has_died,
 
 /* Rank `rank`, of another node, cannot be reached any more: this node's ranks and, by rank 0, the
  * other nodes are told. */
-static void lose_rank(srt_control_channel_t *channel, const end_t *end, int rank, const char *text)
+static void lose_rank(srt_control_channel_t *channel, const end_t *end, int rank,
+		      const srt_frame_reason_t *reason)
 {
-	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD };
 	const srt_frame_t frame = end_frame(rank, true);
 
-	if (atomic_load(&channel->peer[rank].state) != SRT_PEER_ALIVE)
-		return;
-	snprintf(reason.text, sizeof(reason.text), "%s", text);
-	(void)route_incoming(channel, end, &frame, &reason);
+	if (atomic_load(&channel->peer[rank].state) == SRT_PEER_ALIVE)
+		(void)route_incoming(channel, end, &frame, reason);
 }
 
 /* The link has ended, or is silent: `silent_s`. */
 static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_s)
 {
-	char text[SRT_CONTROL_TEXT] = "";
+	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD };
 	srt_link_t *link;
 
 	pthread_mutex_lock(&channel->relay->mutex);
@@ -326,21 +324,18 @@ static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_
 	pthread_mutex_unlock(&channel->relay->mutex);
 	/* The rank at the other end first: its end is the reason for the others. */
 	if (silent_s > 0)
-		snprintf(text, sizeof(text),
+		snprintf(reason.text, sizeof(reason.text),
 			 "rank %d has not answered for %.3g s (SHARDRT_HEARTBEAT): its host is "
 			 "down, its process is stopped, or the network is cut",
 			 end->carrier, silent_s);
-	lose_rank(channel, end, end->carrier, text);
+	lose_rank(channel, end, end->carrier, &reason);
 	for (int r = 0; r < channel->world_size; r++) {
 		if (channel->node_of[r] == channel->node_of[channel->rank] ||
 		    (channel->rank == 0 && channel->node_of[r] != end->node))
 			continue;
 		if (silent_s <= 0)
-			snprintf(text, sizeof(text),
-				 "rank %d cannot be reached: rank %d, which carried its messages, "
-				 "is gone",
-				 r, end->carrier);
-		lose_rank(channel, end, r, text);
+			reason = srt_frame_unreachable(r, end->carrier);
+		lose_rank(channel, end, r, &reason);
 	}
 }
 

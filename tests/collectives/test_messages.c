@@ -292,7 +292,6 @@ static void test_refused(job_t *job)
  * group. */
 static void test_order(job_t *job)
 {
-	const int ranks[MAX_WORLD] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 	srt_coll_t *a = NULL, *b = NULL;
 	srt_stream_t *stream = NULL;
 	srt_comm_t *comm = NULL;
@@ -302,7 +301,7 @@ static void test_order(job_t *job)
 
 	if (job->size == 1)
 		return;
-	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, job->size, "order", &comm));
+	comm = job_group_of_all(job, "order");
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "order", &stream));
 	make_splits(&t, EVEN, job->size, 100);
 	make_sides(job, &t, sizeof(float), &s);
@@ -333,7 +332,7 @@ static void test_ahead(job_t *job)
 	enum { NCOLLS = 48, NELEM = 32768 };
 	static table_t t = { .name = "ahead", .nmessages = 1, .nelem = (size_t)NCOLLS * NELEM };
 	srt_coll_t *colls[NCOLLS], *barrier = NULL;
-	int ranks[MAX_WORLD], npending = 0;
+	int npending = 0;
 	srt_comm_t *apart = NULL;
 	sides_t s;
 
@@ -358,9 +357,7 @@ static void test_ahead(job_t *job)
 
 		CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &colls[i]));
 	}
-	for (int r = 0; r < job->size; r++)
-		ranks[r] = r;
-	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, job->size, "apart", &apart));
+	apart = job_group_of_all(job, "apart");
 	CHECK_OK_OR_DIE(
 		srt_coll_create(apart,
 				&(srt_coll_desc_t){ .kind = SRT_COLL_BARRIER, .name = "apart" },

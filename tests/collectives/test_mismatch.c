@@ -159,19 +159,6 @@ static void check_alive(job_t *job)
 	srt_coll_destroy(barrier);
 }
 
-static srt_comm_t *create_group_of_all(job_t *job, const char *name)
-{
-	int ranks[64];
-	srt_comm_t *comm = NULL;
-
-	for (int r = 0; r < job->size; r++)
-		ranks[r] = r;
-	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, job->size, name, &comm));
-	/* Nobody poisons it while others still make it. */
-	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
-	return comm;
-}
-
 static void check_groups(job_t *job)
 {
 	int ranks[64], last = job->size - 1;
@@ -231,7 +218,7 @@ static void check_order(job_t *job, srt_coll_kind_t kind, srt_coll_kind_t odd_ki
 	srt_buffer_t *shard_buffer = job_buffer(job, N, "shard", &shard);
 	srt_coll_segment_t segments[64];
 	srt_coll_owner_t owners[64];
-	srt_comm_t *comm = create_group_of_all(job, "order");
+	srt_comm_t *comm = job_group_of_all(job, "order");
 	srt_coll_t *a = NULL, *b = NULL;
 	srt_stream_t *stream = NULL;
 	srt_coll_desc_t desc = {
@@ -296,7 +283,7 @@ static void check_split(job_t *job)
 /* Exchanges of different lengths. */
 static void check_exchange(job_t *job)
 {
-	srt_comm_t *comm = create_group_of_all(job, "lengths");
+	srt_comm_t *comm = job_group_of_all(job, "lengths");
 	char mine[16] = "", all[64 * 16];
 
 	CHECK_STATUS(srt_comm_oob_allgather(comm, mine, job->rank == 0 ? 8 : 16, all),
@@ -311,7 +298,7 @@ static void check_ahead(job_t *job)
 {
 	float *host;
 	srt_buffer_t *buffer = job_buffer(job, 1, "full", &host);
-	srt_comm_t *comm = create_group_of_all(job, "ahead");
+	srt_comm_t *comm = job_group_of_all(job, "ahead");
 	const bool odd = job->rank == job->size - 1;
 	srt_coll_segment_t segment = { 0, 0, 1 };
 	srt_coll_owner_t owners[64] = { 0 };

@@ -101,6 +101,19 @@ void job_drop(srt_buffer_t *buffer, float *host)
 	free(host);
 }
 
+srt_comm_t *job_group_of_all(job_t *job, const char *name)
+{
+	int ranks[64];
+	srt_comm_t *comm = NULL;
+
+	for (int r = 0; r < job->size; r++)
+		ranks[r] = r;
+	CHECK_OK_OR_DIE(srt_comm_create_group(job->world, ranks, job->size, name, &comm));
+	/* Nobody poisons it while others still make it. */
+	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
+	return comm;
+}
+
 srt_status_t job_start_and_wait(srt_coll_t *coll, srt_stream_t *stream)
 {
 	SRT_TRY(srt_coll_start(coll, NULL, stream));

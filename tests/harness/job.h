@@ -45,6 +45,9 @@ void job_put(job_t *job, srt_buffer_t *buffer, const float *host);
 void job_get(job_t *job, float *host, srt_buffer_t *buffer);
 void job_drop(srt_buffer_t *buffer, float *host);
 
+/* A group of all ranks, which the caller destroys. */
+srt_comm_t *job_group_of_all(job_t *job, const char *name);
+
 /* Starts a collective and waits for it. If another rank has failed before, the start fails and
  * nothing is on the stream. */
 srt_status_t job_start_and_wait(srt_coll_t *coll, srt_stream_t *stream);

@@ -13,13 +13,20 @@
 #
 # Results are compared bit for bit: numerics mode exact, also where a backend's own default is fast.
 #
-# At the end come lines "# on BACKEND WORLD RESULT [REASON]" for tests/harness/summary.sh.
-if [ -n "${SRT_TEST_LIMIT:-}" ]; then
-	limit=$SRT_TEST_LIMIT
-	unset SRT_TEST_LIMIT
-	timeout -k 20 "$limit" "${CONFIG_SHELL:-/bin/sh}" "$0" "$@"
+# At the end come lines "# on BACKEND WORLD RESULT [REASON]" and "# took N s, N s of processor time" for
+# tests/harness/summary.sh.
+if [ -z "${SRT_TEST_TIMED:-}" ]; then
+	SRT_TEST_TIMED=yes
+	export SRT_TEST_TIMED
+	limit=${SRT_TEST_LIMIT:-}
+	start=$(date +%s)
+	# shellcheck disable=SC2086
+	${limit:+timeout -k 20 $limit} "${CONFIG_SHELL:-/bin/sh}" "$0" "$@"
 	status=$?
-	case $status in 124 | 137) echo "FAIL: $1 had not ended after $limit s" ;; esac
+	[ -z "$limit" ] || case $status in 124 | 137) echo "FAIL: $1 had not ended after $limit s" ;; esac
+	# of all processes that were waited for; in a pipe, `times` would be of the pipe's shell
+	processor=$(awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%.1f", ($14 + $15) / hz }' /proc/$$/stat)
+	echo "# took $(($(date +%s) - start)) s, $processor s of processor time"
 	exit $status
 fi
 required=${SHARDRT_TEST_BACKENDS:+yes}
@@ -88,7 +95,7 @@ while read -r backend state reason; do
 		continue
 	fi
 	echo "---- $name on $backend"
-	status=0
+	begin=$(date +%s) status=0
 	(
 		SHARDRT_BACKEND=$backend
 		export SHARDRT_BACKEND
@@ -111,6 +118,7 @@ while read -r backend state reason; do
 		on_backend "$@"
 	) > "$tmp/out" 2>&1 < /dev/null || status=$?
 	cat "$tmp/out"
+	echo "---- $(($(date +%s) - begin)) s on $backend"
 	case $status in
 	0) passed=1 result=pass ;;
 	77) result="skip $(sed -n 's/^SKIP: //p' "$tmp/out" | head -n 1)" ;;

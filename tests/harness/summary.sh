@@ -3,8 +3,8 @@
 #
 # summary.sh LOG...: results of the test programs whose logs these are (the .trs of each log has the
 # result), printed by `make check` at its end: a table of the tests that run on several backends and
-# numbers of ranks, from the lines "# on BACKEND WORLD RESULT [REASON]" of tests/harness/run_test.sh; what was
-# skipped and why; one plain line.
+# numbers of ranks, from the lines "# on BACKEND WORLD RESULT [REASON]" of tests/harness/run_test.sh; the slowest tests,
+# by its lines "# took N s, ..."; what was skipped and why; one plain line.
 passed=0 failed=0 skipped=0 notes=
 newline='
 '
@@ -84,6 +84,20 @@ END {
 	}
 	for (i = 1; i <= nwhys; i++)
 		printf "# skipped: %s on %s\n", count[whys[i]] == 1 ? who[whys[i]] : count[whys[i]] " tests", whys[i]
+}'
+[ $# = 0 ] || awk '
+/^# took / {
+	test = FILENAME
+	sub(/\.log$/, "", test)
+	printf "%d %d %s\n", $3, $5, test
+}' "$@" | sort -k 1,1nr -k 3 | awk '
+{ wall += $1; processor += $2 }
+NR <= 15 { slow[NR] = $1; line[NR] = $1 " s, " $2 " s of processor time: " $3 }
+END {
+	if (!NR) exit
+	printf "# %d tests took %d s, %d s of processor time; the slowest:\n", NR, wall, processor
+	for (i = 1; i in line; i++)
+		printf "# slow: %2d %%  %s\n", wall ? 100 * slow[i] / wall + 0.5 : 0, line[i]
 }'
 printf '%s' "$notes"
 echo "$passed passed, $failed failed, $skipped skipped"

@@ -67,6 +67,7 @@ toy) skip "the $SHARDRT_BACKEND is broken" ;;
 esac
 END
 cat > $dir/runs.sh <<'END'
+unset SRT_TEST_TIMED
 cd $1 && mkdir -p tests && cat > tests/backends.txt && shift && SRT_DEVICE_TESTS=on.sh && export SRT_DEVICE_TESTS
 exec sh "$srcdir/tests/harness/run_test.sh" on.sh
 END
@@ -94,10 +95,21 @@ SHARDRT_TEST_BACKENDS=cpu,opencl
 export SHARDRT_TEST_BACKENDS
 runs 1 "FAIL: SHARDRT_TEST_BACKENDS has opencl: no device today" "$all"
 unset SHARDRT_TEST_BACKENDS
+runs 0 "# took" "$all"
 WHAT=fail
 runs 1 "# on other 2 fail" "$all"
 echo "$out" > $dir/FAIL.log
 expect 0 "$dir/FAIL              pass  pass  skip   FAIL  skip" sh "$srcdir/tests/harness/summary.sh" $dir/FAIL.log
 expect 0 "# skipped: $dir/FAIL on opencl: no device today" sh "$srcdir/tests/harness/summary.sh" $dir/FAIL.log
+
+# A test that uses the processor, and the slowest of several tests.
+sed -i 's/^case/i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done; case/' $dir/on.sh
+runs 1 "# took" "$all"
+case $out in *" 0.0 s of processor time") echo "FAIL: a loop took no processor time: $out" && failed=1 ;; esac
+echo '# took 30 s, 9 s of processor time' > $dir/FAIL.log
+echo '# took 10 s, 12 s of processor time' > $dir/PASS.log
+expect 0 "# 2 tests took 40 s, 21 s of processor time; the slowest:
+# slow: 75 %  30 s, 9 s of processor time: $dir/FAIL
+# slow: 25 %  10 s, 12 s of processor time: $dir/PASS" sh "$srcdir/tests/harness/summary.sh" $dir/PASS.log $dir/FAIL.log
 rm -rf $dir
 exit $failed

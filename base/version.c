@@ -7,23 +7,6 @@
 #define STRING(x) #x
 #define STRING_OF(x) STRING(x)
 
-#ifdef HAVE_HWLOC
-#define HWLOC "yes"
-#else
-#define HWLOC "no (ranks are not bound to cores)"
-#endif
-#ifdef HAVE_XXHASH
-#define XXHASH "yes"
-#else
-#define XXHASH "no (no hash of the parameters)"
-#endif
-
-#if defined(HAVE_ONEDNN) && defined(HAVE_AVX512)
-#define ONEDNN "yes (loaded at run time)"
-#else
-#define ONEDNN "no (numerics fast is not faster on the CPU)"
-#endif
-
 #ifdef HAVE_OPENCL
 #define OPENCL ", opencl (module)"
 #else
@@ -34,12 +17,6 @@
 #define CUDA ", cuda (module)"
 #else
 #define CUDA ""
-#endif
-
-#ifdef HAVE_PMIX
-#define PMIX "yes (loaded at run time)"
-#else
-#define PMIX "no (ranks cannot be started by mpirun or srun)"
 #endif
 
 #ifdef HAVE_NCCL
@@ -78,9 +55,5 @@ const char *srt_build_info(void)
 	       "sanitizers: " SRT_BUILD_SANITIZER "\n"
 	       "backends: cpu" OPENCL CUDA "\n"
 	       "cpu kernels: " SRT_BUILD_ISAS "\n"
-	       "collectives: shm, staged" NCCL_TRANSPORT UCX_TRANSPORT "\n"
-	       "hwloc: " HWLOC "\n"
-	       "xxhash: " XXHASH "\n"
-	       "onednn: " ONEDNN "\n"
-	       "pmix: " PMIX "\n";
+	       "collectives: shm, staged" NCCL_TRANSPORT UCX_TRANSPORT "\n";
 }

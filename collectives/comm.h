@@ -120,6 +120,10 @@ void srt_comm_close(srt_comm_t *comm, const char *what);
  * "rank 0 destroyed `what`". Local, does not block. NULL is allowed. Implemented in coll.c. */
 void srt_coll_close(struct srt_coll *coll, const char *what);
 
+/* Whether UCX can be used; it is loaded. SRT_ERR_UNSUPPORTED or SRT_ERR_NOT_FOUND: the last error
+ * is the reason. Implemented in transports/ucx/. */
+srt_status_t srt_ucx_probe(void);
+
 /* ---- poison.c ------------------------------------------------------------------------- */
 
 /* How a world rank died: only its launcher knows more. */

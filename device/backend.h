@@ -309,6 +309,9 @@ typedef struct srt_backend {
 /* The built-in backend. */
 const srt_backend_t *srt_backend_cpu(void);
 
+/* Whether it can use oneDNN in numerics mode fast, which is loaded; the last error says why not. */
+srt_status_t srt_cpu_onednn_probe(void);
+
 /*
  * A module is a shared object "shardrt_backend_NAME.so" that exports this one function. It uses the
  * library through `host` only, not through symbols. It always returns the same table; `abi` is the

@@ -16,6 +16,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/transposed.c \
 	runtime/checkpoint/transposed.h \
 	runtime/context.c \
+	runtime/features.c \
 	runtime/engine/access.c \
 	runtime/engine/allocate.c \
 	runtime/engine/audit.c \

@@ -49,6 +49,7 @@ shardrt_info_SOURCES = \
 	tools/info/info.h \
 	tools/info/backends.c \
 	tools/info/config.c \
+	tools/info/features.c \
 	tools/info/flight.c \
 	tools/info/flight.h \
 	tools/info/flight_read.c \

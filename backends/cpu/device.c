@@ -112,6 +112,18 @@ static void device_close(void *dev)
 	free(device);
 }
 
+/* Without oneDNN the device's own products are used. */
+static void open_fast_products(srt_cpu_device_t *device)
+{
+	srt_error_text_t before;
+
+	srt_error_save(&before);
+	device->fast = srt_cpu_onednn_open();
+	srt_log(SRT_LOG_INFO, "numerics fast: products of bf16 operands by oneDNN%s%s",
+		device->fast ? "" : ": no, ", device->fast ? "" : srt_last_error());
+	srt_error_restore(&before);
+}
+
 static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_request_t *request)
 {
 	/* Before binding: all cores that the ranks of this node share. */
@@ -130,7 +142,7 @@ static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_requ
 			     &device->saved_binding));
 	SRT_TRY(srt_cpu_pool_create(device->threads, device->may_spin, &device->pool));
 	if (!request->exact && device->gemm)
-		device->fast = srt_cpu_onednn_open();
+		open_fast_products(device);
 	return run_selftest(device);
 }
 

@@ -10,6 +10,7 @@
 
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/pack.h"
+#include "device/backend.h"
 
 #if defined(HAVE_ONEDNN) && defined(HAVE_AVX512)
 
@@ -106,16 +107,13 @@ srt_cpu_onednn_t *srt_cpu_onednn_open(void)
 
 	__builtin_cpu_init();
 	if (!__builtin_cpu_supports("avx512bf16")) {
-		srt_log(SRT_LOG_INFO, "numerics fast: this processor does not multiply bf16");
+		srt_fail(SRT_ERR_UNSUPPORTED, "this processor does not multiply bf16");
 		return NULL;
 	}
 	dnn = calloc(1, sizeof(*dnn));
-	if (dnn && load_library(dnn) && create_engine(dnn)) {
-		srt_log(SRT_LOG_INFO, "numerics fast: matrix products of bf16 operands by %s",
-			LIBRARY);
+	if (dnn && load_library(dnn) && create_engine(dnn))
 		return dnn;
-	}
-	srt_log(SRT_LOG_INFO, "numerics fast: %s cannot be used", LIBRARY);
+	srt_fail(SRT_ERR_UNSUPPORTED, LIBRARY " cannot be used; install oneDNN (Debian: libdnnl2)");
 	srt_cpu_onednn_close(dnn);
 	return NULL;
 }
@@ -358,6 +356,9 @@ srt_status_t srt_cpu_onednn_matmul(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool,
 
 srt_cpu_onednn_t *srt_cpu_onednn_open(void)
 {
+	srt_fail(SRT_ERR_UNSUPPORTED, "this library was built without oneDNN, or without kernels "
+				      "for AVX-512; configure it --with-onednn (Debian: "
+				      "libdnnl-dev)");
 	return NULL;
 }
 
@@ -389,3 +390,13 @@ srt_status_t srt_cpu_onednn_matmul(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool,
 }
 
 #endif
+
+srt_status_t srt_cpu_onednn_probe(void)
+{
+	srt_cpu_onednn_t *dnn = srt_cpu_onednn_open();
+
+	if (!dnn)
+		return SRT_ERR_UNSUPPORTED;
+	srt_cpu_onednn_close(dnn);
+	return SRT_OK;
+}

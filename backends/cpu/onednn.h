@@ -14,8 +14,8 @@
 
 typedef struct srt_cpu_onednn srt_cpu_onednn_t;
 
-/* Loads oneDNN. NULL if the build, the processor or the installation does not support it; the
- * reason is logged. */
+/* Loads oneDNN. NULL if the build, the processor or the installation does not support it; the last
+ * error says why. */
 srt_cpu_onednn_t *srt_cpu_onednn_open(void);
 void srt_cpu_onednn_close(srt_cpu_onednn_t *dnn);
 

@@ -37,6 +37,10 @@ srt_status_t srt_bootstrap_join(const srt_context_options_t *options, srt_bootst
  */
 void srt_bootstrap_leave(srt_bootstrap_t *bootstrap);
 
+/* Whether ranks can be started by mpirun and srun: loads libpmix, connects to nothing. The last
+ * error says why not. Thread-safe. Implemented in pmix.c. */
+srt_status_t srt_bootstrap_probe_pmix(void);
+
 int srt_bootstrap_rank(const srt_bootstrap_t *bootstrap);
 int srt_bootstrap_world_size(const srt_bootstrap_t *bootstrap);
 int srt_bootstrap_local_rank(const srt_bootstrap_t *bootstrap);

@@ -11,6 +11,17 @@
 #include "collectives/bootstrap/pmix.h"
 
 #include "base/base.h"
+#include "collectives/bootstrap/bootstrap.h"
+
+/* Adds to the last error that this rank cannot go on without PMIx. */
+static srt_status_t refuse(srt_status_t status)
+{
+	return srt_fail_prefix(status,
+			       "PMIX_RANK=%s: this process was started by mpirun or srun, and PMIx "
+			       "cannot be used; start the ranks with shardrun, or set "
+			       "SHARDRT_BOOTSTRAP=none for a job of one rank: ",
+			       srt_config_foreign("PMIX_RANK"));
+}
 
 #ifdef HAVE_PMIX
 
@@ -57,18 +68,14 @@ static srt_status_t load_library(void)
 
 	if (library == NULL)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
-				"PMIX_RANK=%s: this process was started by mpirun or srun, and %s "
-				"cannot be loaded: %s; install PMIx (package libpmix2), or start "
-				"the ranks with shardrun",
-				srt_config_foreign("PMIX_RANK"), LIBRARY, dlerror());
+				"there is no PMIx: %s; install PMIx (Debian: libpmix2)", dlerror());
 	for (size_t i = 0; i < SRT_ARRAY_LEN(functions); i++) {
 		void *address = dlsym(library, functions[i].name);
 
 		if (address == NULL)
 			return srt_fail(SRT_ERR_UNSUPPORTED,
-					"%s has no function %s; install PMIx 3 or newer, or start "
-					"the ranks with shardrun",
-					LIBRARY, functions[i].name);
+					"%s has no function %s; install PMIx 3 or newer", LIBRARY,
+					functions[i].name);
 		memcpy(functions[i].slot, &address, sizeof(address));
 	}
 	return SRT_OK;
@@ -100,7 +107,9 @@ static srt_status_t connect_server(void)
 			"it cannot use; set SHARDRT_BOOTSTRAP=none to run it alone");
 	if (pmix.pid != 0)
 		return SRT_OK;
-	SRT_TRY(load_library());
+	status = load_library();
+	if (status != SRT_OK)
+		return refuse(status);
 	status = pmix.Init(&pmix.self, NULL, 0);
 	if (status != PMIX_SUCCESS)
 		return fail_call("PMIx_Init()", status);
@@ -278,16 +287,29 @@ srt_status_t srt_pmix_find(srt_place_t *place)
 	return SRT_OK;
 }
 
+srt_status_t srt_bootstrap_probe_pmix(void)
+{
+	srt_status_t status = SRT_OK;
+
+	pthread_mutex_lock(&pmix.lock);
+	if (pmix.pid == 0) /* else it is loaded, and in use */
+		status = load_library();
+	pthread_mutex_unlock(&pmix.lock);
+	return status;
+}
+
 #else
 
 srt_status_t srt_pmix_find(srt_place_t *place)
 {
 	(void)place;
-	return srt_fail(SRT_ERR_UNSUPPORTED,
-			"PMIX_RANK=%s: this process was started by mpirun or srun, and libshardrt "
-			"was built without PMIx; build it with --with-pmix, start the ranks with "
-			"shardrun, or set SHARDRT_BOOTSTRAP=none for a job of one rank",
-			srt_config_foreign("PMIX_RANK"));
+	return refuse(srt_bootstrap_probe_pmix());
+}
+
+srt_status_t srt_bootstrap_probe_pmix(void)
+{
+	return srt_fail(SRT_ERR_UNSUPPORTED, "this library was built without PMIx; configure it "
+					     "--with-pmix (Debian: libpmix-dev)");
 }
 
 #endif

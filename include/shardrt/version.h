@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Versions of the library and of its numeric contract. */
+/* Versions of the library and of its numeric contract, and which features this build has. */
 #ifndef SHARDRT_VERSION_H
 #define SHARDRT_VERSION_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include <shardrt/export.h>
+#include <shardrt/status.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,10 +27,53 @@ SRT_API const char *srt_version_string(void);
 SRT_API int srt_numerics_version(void);
 
 /**
- * The features of the build, one "name: value" a line, as `shardrt-info` prints them.
+ * How the library was built: host, compiler, sanitizers, backends, instruction sets of the CPU
+ * kernels, collectives; one "name: value" a line, as `shardrt-info` prints them.
  * Static string. Thread-safe.
  */
 SRT_API const char *srt_build_info(void);
+
+/** What an optional package gives. */
+typedef enum srt_feature {
+	SRT_FEATURE_BINDING,     /* hwloc */
+	SRT_FEATURE_HASH,        /* xxHash */
+	SRT_FEATURE_CHECKPOINTS, /* jansson and xxHash */
+	SRT_FEATURE_LINKS,       /* libsodium */
+	SRT_FEATURE_UCX,         /* loaded at run time, as the next ones */
+	SRT_FEATURE_PMIX,
+	SRT_FEATURE_ONEDNN,
+	SRT_FEATURE_OPENCL,
+	SRT_FEATURE_CUDA,
+} srt_feature_t;
+
+/** Whether a feature can be used. */
+typedef enum srt_feature_state {
+	SRT_FEATURE_MISSING, /* not in this build, or it cannot be used on this machine */
+	SRT_FEATURE_BUILT,   /* part of the library */
+	SRT_FEATURE_FOUND,   /* its library or driver was found at run time, and can be used */
+} srt_feature_state_t;
+
+/** A feature of this build on this machine. The strings are static, except `why_missing`. */
+typedef struct srt_feature_info {
+	const char *name; /* for people: "sharded checkpoints" */
+	const char *
+		packages; /* that the build needs, Debian's names: "libjansson-dev libxxhash-dev" */
+	const char *command; /* a command of the README that needs it */
+	srt_feature_state_t state;
+	char why_missing[512]; /* of a missing feature: a sentence; else "" */
+	uint64_t reserved[4];  /* written as zero */
+} srt_feature_info_t;
+
+/** Number of features: those of srt_feature_t, from 0 on. Thread-safe. */
+SRT_API size_t srt_feature_count(void);
+
+/**
+ * Looks for a feature: libraries that are loaded at run time are loaded, drivers are asked for
+ * devices; nothing is opened. A missing feature is no error: `state` and `why_missing` tell.
+ * @param[out] info set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for a number that is not one of srt_feature_t. Thread-safe.
+ */
+SRT_API srt_status_t srt_feature_get_info(srt_feature_t feature, srt_feature_info_t *info);
 
 #ifdef __cplusplus
 }

@@ -350,6 +350,12 @@ static const uint64_t *fill_backend_info(void *memory)
 	return ((srt_backend_info_t *)memory)->reserved;
 }
 
+static const uint64_t *fill_feature_info(void *memory)
+{
+	CHECK_OK(srt_feature_get_info(SRT_FEATURE_HASH, memory));
+	return ((srt_feature_info_t *)memory)->reserved;
+}
+
 static size_t find_cpu(void)
 {
 	srt_backend_info_t info;
@@ -378,6 +384,7 @@ static const struct {
 	{ "srt_unit_types_t", fill_types },
 	{ "srt_backend_info_t", fill_backend_info },
 	{ "srt_device_description_t", fill_description },
+	{ "srt_feature_info_t", fill_feature_info },
 };
 
 /* Structs that the library fills can grow into their reserved fields, which are zero till then. */

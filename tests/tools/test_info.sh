@@ -44,6 +44,24 @@ if grep -q '^#define HAVE_OPENCL 1' config.h; then
 	has 0 "(module .libs/shardrt_backend_opencl.so)" env SHARDRT_MODULE_PATH=.libs $info
 fi
 has 0 "Usage:" $info --help
+
+# The table of features says what config.h and the devices say.
+# feature STATE NAME
+feature() { has 0 "$2$(printf "%$((26 - ${#2}))s" '')$1 " $info --features; }
+# feature_of MACRO STATE NAME: missing without the macro
+feature_of()
+{
+	if grep -q "^#define HAVE_$1 1" config.h; then feature "$2" "$3"; else feature missing "$3"; fi
+}
+feature_of HWLOC built "ranks bound to cores"
+feature_of XXHASH built "hashes of parameters"
+feature_of SODIUM built "jobs of several nodes"
+feature_of UCX found "collectives between nodes"
+feature_of PMIX found "ranks of mpirun and srun"
+if $info | grep -q '^ *opencl: [1-9]'; then feature found "OpenCL devices"; else feature missing "OpenCL devices"; fi
+grep -q "^#define HAVE_ONEDNN 1" config.h || feature missing "fast bf16 products"
+has 0 "# NVIDIA GPUs: " env SHARDRT_CUDA_DRIVER=/nonexistent $info -f
+has 0 "features:" $info
 has 0 "SHARDRT_TIMEOUT=600" $info -c
 has 0 "SHARDRT_TIMEOUT=5 s  (set)" env SHARDRT_TIMEOUT=5 $info -c
 has 2 "SHARDRT_TIMEOUT=soon in the environment" env SHARDRT_TIMEOUT=soon $info -c

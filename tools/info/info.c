@@ -22,6 +22,8 @@ static const char usage[] =
 	"machine.\n"
 	"\n"
 	"  -v, --version        print the version and exit\n"
+	"  -f, --features       print which features of optional packages this build has: built, found\n"
+	"                       at run time or missing, and the commands that need them\n"
 	"  -c, --config         print the configuration variables with their values\n"
 	"      --config-page    print them as a page of documentation, without values\n"
 	"      --flight         read files that ranks wrote to the folder of SHARDRT_FLIGHT, and print\n"
@@ -67,6 +69,7 @@ enum {
 
 static const struct option long_options[] = {
 	{ "version", no_argument, NULL, 'v' },
+	{ "features", no_argument, NULL, 'f' },
 	{ "config", no_argument, NULL, 'c' },
 	{ "config-page", no_argument, NULL, OPT_CONFIG_PAGE },
 	{ "flight", no_argument, NULL, OPT_FLIGHT },
@@ -144,6 +147,8 @@ static int print_all(void)
 	printf("libshardrt %s, numerics version %d\nbuilt with:\n", srt_version_string(),
 	       srt_numerics_version());
 	print_indented(srt_build_info());
+	printf("features:\n");
+	info_features("    ");
 	info_topology();
 	info_backends();
 	return print_device();
@@ -151,7 +156,7 @@ static int print_all(void)
 
 /* The command line. */
 typedef struct request {
-	int config, page, version, help, flight;
+	int features, config, page, version, help, flight;
 	char *const *paths; /* of --flight */
 	int npaths;
 	const char *plan_option; /* an option that needs --plan or --tree, if given */
@@ -209,6 +214,9 @@ static int parse_option(request_t *r, int opt)
 	switch (opt) {
 	case 'v':
 		r->version = 1;
+		return 0;
+	case 'f':
+		r->features = 1;
 		return 0;
 	case 'c':
 		r->config = 1;
@@ -269,7 +277,7 @@ static int parse_options(request_t *r, int argc, char **argv)
 	char why[160];
 	int opt;
 
-	while ((opt = getopt_long(argc, argv, "vchn:", long_options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "vfchn:", long_options, NULL)) != -1) {
 		if (parse_option(r, opt))
 			return TOOL_EXIT_USAGE;
 	}
@@ -312,7 +320,8 @@ int main(int argc, char **argv)
 	tool_start("shardrt-info");
 	status = parse_options(&r, argc, argv);
 	plans = r.what.plan || r.what.tree;
-	if (!status && (plans || !(r.help || r.version || r.page || r.config || r.flight)))
+	if (!status &&
+	    (plans || r.features || !(r.help || r.version || r.page || r.config || r.flight)))
 		status = tool_check_config();
 	if (status)
 		return status;
@@ -322,6 +331,8 @@ int main(int argc, char **argv)
 		puts(srt_version_string());
 	else if (r.page)
 		info_config_page();
+	else if (r.features)
+		info_features("");
 	else if (!r.config && !plans && !r.flight)
 		status = print_all();
 	if (r.config)

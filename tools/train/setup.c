@@ -97,15 +97,17 @@ static int prepare_ranks(trainer_t *t)
 int trainer_prepare(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
+	srt_feature_info_t hash;
 	int64_t parts;
 	int error;
 
 	if (prepare_ranks(t) != 0 || (o->micro_batches > 0 && prepare_tree(t) != 0))
 		return -1;
 	parts = (int64_t)t->ndata * o->accumulate;
-	if (o->hash && !strstr(srt_build_info(), "xxhash: yes"))
-		return trainer_set_error(
-			t, "--hash needs libxxhash, but libshardrt was built without it");
+	if (o->hash && (srt_feature_get_info(SRT_FEATURE_HASH, &hash) != SRT_OK ||
+			hash.state == SRT_FEATURE_MISSING))
+		return trainer_set_error(t, "--hash needs libxxhash: this libshardrt was %s",
+					 hash.why_missing);
 	if (prepare_sizes(t) != 0 || (o->save && t->rank == 0 && trainer_try_save(t, &error) != 0))
 		return -1;
 	if ((o->generate > 0 || o->sample > 0) && prepare_prompt(t) != 0)

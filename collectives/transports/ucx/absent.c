@@ -6,7 +6,7 @@ const srt_transport_t srt_transport_ucx = { .name = "ucx" };
 
 srt_status_t srt_ucx_probe(void)
 {
-	return srt_fail(SRT_ERR_UNSUPPORTED, "this library is built without UCX; configure it "
+	return srt_fail(SRT_ERR_UNSUPPORTED, "this library was built without UCX; configure it "
 					     "--with-ucx (Debian: libucx-dev)");
 }
 

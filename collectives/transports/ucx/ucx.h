@@ -51,9 +51,6 @@ typedef struct srt_ucx_start {
 	double failed_since;
 } srt_ucx_start_t;
 
-/* Whether UCX can be used. SRT_ERR_UNSUPPORTED or SRT_ERR_NOT_FOUND: the last error is the reason.
- * */
-srt_status_t srt_ucx_probe(void);
 /* Frees the process's worker; called with the last holder of the bootstrap. NULL is allowed. */
 void srt_ucx_worker_destroy(struct srt_ucx_worker *worker);
 

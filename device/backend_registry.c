@@ -4,6 +4,7 @@
  * add. Only this file looks up a name. A name without a usable backend is an error with the reason,
  * never a silent fallback. Called by srt_device_open(), srt_context_create() and enumerate.c.
  */
+#include <glob.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +14,24 @@
 #define MAX_ADDED 8
 #define MAX_NAME 32
 
+/* The device files of GPUs and accelerators under Linux: of Mesa, AMD and Intel, of NVIDIA, AMD's
+ * compute driver, GPUs in WSL, Arm's Mali, Qualcomm's Adreno, compute accelerators. Without any, a
+ * driver of OpenCL would only be loaded to learn that its devices are CPUs. */
+static const char *const accelerator_files[] = {
+	"/dev/dri/renderD*", "/dev/nvidiactl", "/dev/kfd",          "/dev/dxg",
+	"/dev/mali*",        "/dev/kgsl-3d0",  "/dev/accel/accel*",
+};
+
 /* Names of the families, to distinguish "not installed" from "no such backend". `auto` tries them
  * in this order (the last one always works). */
 static const struct {
 	const char *name;
 	const char *aliases;
+	bool needs_file; /* auto tries it only if there is one of accelerator_files */
 } families[] = {
-	{ "cuda", "" },
-	{ "opencl", "xpu" },
-	{ "cpu", "" },
+	{ "cuda", "", false },
+	{ "opencl", "xpu", true },
+	{ "cpu", "", false },
 };
 
 /* Backends added at run time. This and the log are the library's only mutable global state. */
@@ -171,11 +181,26 @@ static bool has_accelerator(const srt_backend_t *backend)
 	return false;
 }
 
+static bool has_accelerator_file(void)
+{
+	glob_t found;
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(accelerator_files); i++) {
+		if (glob(accelerator_files[i], GLOB_NOSORT, NULL, &found) == 0) {
+			globfree(&found);
+			return true;
+		}
+	}
+	return false;
+}
+
 static const srt_backend_t *choose_backend(void)
 {
 	for (size_t i = 0; i < SRT_ARRAY_LEN(families); i++) {
 		const srt_backend_t *backend;
 
+		if (families[i].needs_file && !has_accelerator_file())
+			continue;
 		if (load_backend(families[i].name, &backend) != SRT_OK)
 			srt_log(SRT_LOG_WARN, "SHARDRT_BACKEND=auto goes on without %s: %s",
 				families[i].name, srt_last_error());

@@ -60,4 +60,5 @@ tests_device_test_cuda_calls_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_fast_attention_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_fast_calls_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_fast_products_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
+tests_device_test_module_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=glob
 tests_device_test_module_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_LIBDIR_NAME='"$(srt_libdir_name)"'

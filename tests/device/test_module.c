@@ -6,6 +6,8 @@
  * separate process: a module stays loaded. They are cases of a copy of this program in a temporary
  * folder: the original finds the modules of the build tree.
  */
+#include <fnmatch.h>
+#include <glob.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -126,8 +128,21 @@ static void test_broken(void)
 		  9); /* twice each of old, stale, incomplete, renamed; one that loads */
 }
 
+/* The one device file of this machine, in place of glob()'s answers; NULL: none. */
+static const char *accelerator_file;
+
+int __wrap_glob(const char *pattern, int flags, int (*report)(const char *, int), glob_t *found);
+int __wrap_glob(const char *pattern, int flags, int (*report)(const char *, int), glob_t *found)
+{
+	(void)flags;
+	(void)report;
+	*found = (glob_t){ .gl_pathc = 0 };
+	return accelerator_file && fnmatch(pattern, accelerator_file, 0) == 0 ? 0 : GLOB_NOMATCH;
+}
+
 static void test_no_device(void)
 {
+	accelerator_file = "/dev/mali0";
 	setenv("TEST_MODULE", "none", 1);
 	use_folders("%s/a");
 	CHECK_STATUS(open_device("opencl"), SRT_ERR_NOT_FOUND);
@@ -148,6 +163,7 @@ static void chosen(const char *expected)
 /* Nothing is there: no word is lost about it. */
 static void test_auto_alone(void)
 {
+	accelerator_file = "/dev/kfd";
 	use_folders("%s/b");
 	unlink("b/shardrt_backend_opencl.so");
 	chosen("cpu");
@@ -157,6 +173,7 @@ static void test_auto_alone(void)
 
 static void test_auto_broken(void)
 {
+	accelerator_file = "/dev/dri/renderD128";
 	use_folders("%s/a");
 	setenv("TEST_MODULE", "old", 1);
 	chosen("cpu");
@@ -168,6 +185,7 @@ static void test_auto_broken(void)
 /* A device that is a CPU is never taken unasked. */
 static void test_auto_cpus(void)
 {
+	accelerator_file = "/dev/nvidiactl";
 	use_folders("%s/a");
 	setenv("TEST_MODULE", "cpus", 1);
 	chosen("cpu");
@@ -177,8 +195,12 @@ static void test_auto_cpus(void)
 
 static void test_auto_gpu(void)
 {
+	accelerator_file = "/dev/dri/card0"; /* a display alone */
 	use_folders("%s/a");
 	setenv("TEST_MODULE", "gpu", 1);
+	chosen("cpu");
+	CHECK_INT(logged.nentered, 0); /* no driver was loaded to be asked */
+	accelerator_file = "/dev/dri/renderD128";
 	chosen("opencl");
 	CHECK_STATUS(open_device("auto"), SRT_ERR_DEVICE);
 	CHECK_ERROR_HAS("SHARDRT_BACKEND=auto took opencl");

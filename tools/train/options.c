@@ -146,6 +146,8 @@ int train_options_parse(int argc, char **argv, train_options_t *o, char *why, si
 	}
 	if (o->min_lr < 0)
 		o->min_lr = o->lr / 10;
+	if (o->eval_batches < 0)
+		o->eval_batches = o->eval_every < o->steps ? o->eval_every : o->steps;
 	if (o->warmup < 0)
 		o->warmup = o->steps / 10 < 100 ? o->steps / 10 : 100;
 	return train_options_check(o, why, nwhy);

@@ -128,8 +128,10 @@ const option_t train_option_table[] = {
 	HEADING("Results"),
 	INT("eval-every", eval_every, "250", 0, OPTION_BIG,
 	    "validate every N steps and at the end; 0: never"),
-	INT("eval-batches", eval_batches, "0", 0, OPTION_BIG,
-	    "validate on the first N batches of the validation text; 0: all"),
+	INT("eval-batches", eval_batches, "-1", 0, OPTION_BIG,
+	    "validate on the first N batches of the validation text; 0: all;\n"
+	    "default: at most the number of training steps from one validation\n"
+	    "to the next"),
 	INT("sample", sample, "0", 0, 1e6, "bytes of text to generate and print after training"),
 	STRING("save", save, "FILE", NULL,
 	       "write the parameters (safetensors) at the end, also after Ctrl-C.\n"

@@ -40,7 +40,7 @@ static void list(const char *name)
 
 int main(int argc, char **argv)
 {
-	char names[256] = "cpu,opencl,cuda,toy", *rest = names;
+	char names[256] = "cpu,opencl,cuda,late", *rest = names;
 	const char *name;
 
 	if (argc > 1 && argv[1][0])

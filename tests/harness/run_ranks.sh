@@ -31,20 +31,29 @@ cpu)
 	forms="inline threads"
 	case $SRT_TEST_WORLDS in all) most_ranks=512 ;; largest) forms=threads ;; esac
 	;;
-opencl) forms="loop items" ;;
+opencl)
+	# The forms differ in the kernels alone; tests/tools/test_hash_matrix.sh trains in both.
+	case $SRT_TEST_LONG.$SRT_TEST_NAME in
+	.tests/kernels/* | .tests/tools/test_hash_matrix.sh | 1.*) forms="loop items" ;;
+	*) forms=loop ;;
+	esac
+	;;
 toy | late | fakecuda) forms="default" most_ranks=2 ;;
 *) forms="default" ;;
 esac
-TOY_DELAY_US=${TOY_DELAY_US:-50} FAKE_CUDA_DELAY_US=${FAKE_CUDA_DELAY_US:-50}
+TOY_DELAY_US=${TOY_DELAY_US:-50} FAKE_CUDA_DELAY_US=${FAKE_CUDA_DELAY_US:-50} TOY_SEED=${TOY_SEED:-1}
 [ -z "$SRT_TEST_LONG" ] || most_ranks=512 most_staged=512 TOY_DELAY_US=200 FAKE_CUDA_DELAY_US=200
-export TOY_DELAY_US FAKE_CUDA_DELAY_US
+export TOY_DELAY_US FAKE_CUDA_DELAY_US TOY_SEED
 
 # The same with collectives that are staged, through slots so small that all is cut into many rounds.
 staged_forms=
 for form in $forms; do
 	staged_forms="$staged_forms staged-$form"
 done
-case $SHARDRT_BACKEND in opencl) staged_forms="staged-loop" ;; esac
+case $SHARDRT_BACKEND.$SRT_TEST_LONG.$SRT_TEST_NAME in
+opencl..tests/collectives/* | opencl..tests/engine/test_engine.sh | opencl.1.*) staged_forms=staged-loop ;;
+opencl.*) staged_forms= ;;
+esac
 # SRT_TEST_COLLECTIVES: the transport of all forms, as SHARDRT_COLLECTIVES (tests/collectives/test_ucx.sh).
 [ -z "$SRT_TEST_COLLECTIVES" ] || staged_forms=
 

@@ -25,6 +25,9 @@ DEVICE_SCRIPT_TESTS =
 RANK_TESTS =
 LONG_TESTS =
 LONG_DEVICE_TESTS =
+# Device tests of code that calls a device as other tests do: make check runs them on the cpu alone, make check-long on
+# every backend.
+ONE_DEVICE_TESTS =
 # Tests of threads, streams and ranks, for TSan: `make check-threads` runs them. The second list has the
 # programs that their scripts run, apart from those that are named as the script is.
 THREAD_TESTS =
@@ -51,6 +54,10 @@ include $(top_srcdir)/tests/models/local.mk
 include $(top_srcdir)/tests/tools/local.mk
 include $(top_srcdir)/tests/fakes/local.mk
 include $(top_srcdir)/tests/fuzz/local.mk
+
+# Tests compile in half the time; what they test is compiled as always, and the fakes of drivers too.
+srt_test_folders = base collectives device engine golden harness kernels models tensors
+$(srt_test_folders:%=tests/%/%.$(OBJEXT)): SRT_CFLAGS_OPT = $(SRT_CFLAGS_TESTS)
 
 DEVICE_TESTS = $(DEVICE_PROGRAM_TESTS) $(DEVICE_SCRIPT_TESTS) $(RANK_TESTS:=.sh)
 TESTS += $(PROGRAM_TESTS) $(SCRIPT_TESTS) $(DEVICE_TESTS)
@@ -79,6 +86,7 @@ AM_TESTS_ENVIRONMENT = \
 	TSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/harness/tsan.supp:$$TSAN_OPTIONS"; \
 	export ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS; \
 	SRT_DEVICE_TESTS='$(DEVICE_TESTS) $(LONG_DEVICE_TESTS)'; export SRT_DEVICE_TESTS; \
+	SRT_ONE_DEVICE_TESTS='$(if $(SRT_TEST_LONG),,$(ONE_DEVICE_TESTS))'; export SRT_ONE_DEVICE_TESTS; \
 	SRT_TEST_LONG='$(SRT_TEST_LONG)'; export SRT_TEST_LONG; \
 	SRT_EMULATOR='$(EMULATOR)'; export SRT_EMULATOR; \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
@@ -99,6 +107,10 @@ tests/backends.txt: tests/harness/list_backends $(check_LTLIBRARIES) look-for-ba
 	$(AM_V_GEN)$(AM_TESTS_ENVIRONMENT) srcdir='$(srcdir)' \
 		$(EMULATOR) tests/harness/list_backends "$$SHARDRT_TEST_BACKENDS" > $@.tmp
 	$(AM_V_at)mv $@.tmp $@
+
+# The first test program waits for it, so that make begins with it: an OpenCL driver compiles its kernels for half a
+# minute, on one core.
+tests/harness/always_fails$(EXEEXT): | tests/backends.txt
 
 # The files of the tarball, for tests that read the sources: a build in the source folder adds others there.
 check_DATA += tests/sources.txt
@@ -125,10 +137,51 @@ check-threads:
 check-cluster:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(CLUSTER_TESTS)'
 
+# With ASan and UBSan: each path of the code once. What is left out compares results of code that other tests run, or
+# reads the sources.
+.PHONY: check-sanitized
+check-sanitized:
+	SRT_TEST_WORLDS=largest SHARDRT_TEST_BACKENDS=cpu $(MAKE) $(AM_MAKEFLAGS) check POLICY_TESTS= RESULT_TESTS= \
+		RESULT_DEVICE_TESTS=
+
+# In a tarball that is built without optional packages: what their absence, or the installation, can change. The bits of
+# all kernels, and of the engine's strategies, are those of the compiler.
+DIST_TESTS = \
+	$(filter-out $(DIALECT_TESTS),$(POLICY_TESTS)) \
+	tests/base/test_config \
+	tests/collectives/test_bootstrap \
+	tests/collectives/test_collectives.sh \
+	tests/engine/test_checkpoint.sh \
+	tests/engine/test_engine.sh \
+	tests/engine/test_flat.sh \
+	tests/engine/test_null_arguments \
+	tests/harness/test_harness.sh \
+	tests/kernels/test_conformance \
+	tests/models/test_gpt.sh \
+	tests/tools/test_ckpt.sh \
+	tests/tools/test_ckpt_sharded.sh \
+	tests/tools/test_info.sh \
+	tests/tools/test_install.sh \
+	tests/tools/test_man.sh \
+	tests/tools/test_shardrun.sh \
+	tests/tools/test_train_resume.sh
+DIST_TESTS_NEED = \
+	tests/collectives/test_half_sums \
+	tests/engine/test_checkpoint_files \
+	tests/engine/test_engine_values \
+	tests/engine/test_file \
+	tests/engine/test_unit_buffers \
+	tests/harness/always_fails \
+	tests/harness/list_backends
+.PHONY: check-dist
+check-dist:
+	SRT_TEST_WORLDS=largest SHARDRT_TEST_BACKENDS=cpu $(MAKE) $(AM_MAKEFLAGS) distcheck TESTS='$(DIST_TESTS)' \
+		check_PROGRAMS='$(DIST_TESTS_NEED) $(filter $(DIST_TESTS:.sh=),$(check_PROGRAMS))'
+
 # The cuda backend over the fake driver (tests/fakes/fake_cuda/): the tests that run on any device.
 .PHONY: check-cuda
 check-cuda:
-	SHARDRT_TEST_BACKENDS=fakecuda $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(DEVICE_TESTS)'
+	SHARDRT_TEST_BACKENDS=fakecuda $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(ONE_DEVICE_TESTS),$(DEVICE_TESTS))'
 
 # The backend late (tests/fakes/backend_late/): the tests that run on any device, in an order of TOY_SEED.
 .PHONY: check-late

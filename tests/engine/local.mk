@@ -20,6 +20,7 @@ RANK_TESTS += \
 	tests/engine/test_reshard \
 	tests/engine/test_scaler
 THREAD_TESTS += $(engine_thread_tests:=.sh)
+ONE_DEVICE_TESTS += tests/engine/test_checkpoint_sharded.sh tests/engine/test_engine_errors.sh tests/engine/test_guide.sh
 # Run by the scripts of the RANK_TESTS.
 engine_thread_programs = tests/engine/test_engine_values
 check_PROGRAMS += \

@@ -7,7 +7,7 @@
 # tests/backends.txt, which `make check` writes: a line for each of SHARDRT_TEST_BACKENDS, or of all that
 # are known. Programs run in each form of the backend (tests/harness/run_ranks.sh), scripts see to it themselves.
 # A backend without a device is a skip with its reason, or a failure where SHARDRT_TEST_BACKENDS is set.
-# Any other test runs once, with SHARDRT_BACKEND=cpu.
+# One of SRT_ONE_DEVICE_TESTS runs on the cpu alone. Any other test runs once, with SHARDRT_BACKEND=cpu.
 #
 # With SRT_TEST_LIMIT=SECONDS it is ended, and has failed, if it has not ended by then.
 #
@@ -34,6 +34,8 @@ unset SHARDRT_TEST_BACKENDS # no variable of the library, which would warn of it
 test=$1
 name=${test#./}
 name=${name#"$srcdir"/}
+SRT_TEST_NAME=$name
+export SRT_TEST_NAME
 backends=tests/backends.txt
 
 # run PROGRAM ARGUMENT...: a script by its shell.
@@ -83,6 +85,13 @@ on_backend()
 
 passed=0 failed=0 result=
 while read -r backend state reason; do
+	case "$backend $SRT_ONE_DEVICE_TESTS " in
+	cpu\ *) ;;
+	*" $name "*)
+		result=${result:-skip runs on the cpu, on other backends in make check-long}
+		continue
+		;;
+	esac
 	if [ "$state" != ok ]; then
 		if [ -n "$required" ]; then
 			echo "FAIL: SHARDRT_TEST_BACKENDS has $backend: $reason"

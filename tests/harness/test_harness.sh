@@ -96,6 +96,12 @@ export SHARDRT_TEST_BACKENDS
 runs 1 "FAIL: SHARDRT_TEST_BACKENDS has opencl: no device today" "$all"
 unset SHARDRT_TEST_BACKENDS
 runs 0 "# took" "$all"
+SRT_ONE_DEVICE_TESTS=on.sh
+export SRT_ONE_DEVICE_TESTS
+runs 0 "# on cpu 3 pass" "$all"
+case $out in *"on other"*) echo "FAIL: a test of one device ran on another: $out" && failed=1 ;; esac
+runs 77 "SKIP: runs on the cpu" "other ok there"
+unset SRT_ONE_DEVICE_TESTS
 WHAT=fail
 runs 1 "# on other 2 fail" "$all"
 echo "$out" > $dir/FAIL.log

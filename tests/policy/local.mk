@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-SCRIPT_TESTS += \
+SCRIPT_TESTS += $(POLICY_TESTS)
+# Tests of the sources and of what a compiler made of them: CI runs them in one phase.
+POLICY_TESTS = \
 	$(DIALECT_TESTS) \
 	tests/policy/test_cycles.sh \
 	tests/policy/test_docs.sh \

@@ -1,30 +1,38 @@
 # SPDX-License-Identifier: BSD-3-Clause
 tools_thread_tests = tests/tools/test_train_streams.sh
-DEVICE_SCRIPT_TESTS += \
-	tests/tools/test_ckpt.sh \
-	$(tools_thread_tests) \
+# Trainings that compare results of code that other tests run, too: a sanitizer need not see them again.
+RESULT_DEVICE_TESTS = \
 	tests/tools/test_hash_matrix.sh \
-	tests/tools/test_train_cli.sh \
-	tests/tools/test_train_init.sh \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_precision.sh \
-	tests/tools/test_train_resume.sh \
 	tests/tools/test_world_sizes.sh
+RESULT_TESTS = \
+	tests/tools/test_strategies.sh \
+	tests/tools/test_train_launchers.sh \
+	tests/tools/test_train_restarts.sh
+DEVICE_SCRIPT_TESTS += \
+	$(RESULT_DEVICE_TESTS) \
+	$(tools_thread_tests) \
+	tests/tools/test_ckpt.sh \
+	tests/tools/test_train_cli.sh \
+	tests/tools/test_train_init.sh \
+	tests/tools/test_train_resume.sh
 THREAD_TESTS += $(tools_thread_tests)
+ONE_DEVICE_TESTS += tests/tools/test_ckpt.sh tests/tools/test_train_cli.sh tests/tools/test_train_init.sh \
+	tests/tools/test_train_mesh.sh tests/tools/test_train_precision.sh tests/tools/test_world_sizes.sh
 SCRIPT_TESTS += \
+	$(RESULT_TESTS) \
 	tests/tools/test_ckpt_sharded.sh \
 	tests/tools/test_gpu_check.sh \
 	tests/tools/test_info.sh \
 	tests/tools/test_install.sh \
 	tests/tools/test_man.sh \
+	tests/tools/test_readme.sh \
 	tests/tools/test_shardrun.sh \
 	tests/tools/test_shardrun_hosts.sh \
 	tests/tools/test_shardrun_restarts.sh \
-	tests/tools/test_strategies.sh \
 	tests/tools/test_train_faults.sh \
-	tests/tools/test_train_hosts.sh \
-	tests/tools/test_train_launchers.sh \
-	tests/tools/test_train_restarts.sh
+	tests/tools/test_train_hosts.sh
 CLUSTER_TESTS += tests/tools/test_shardrun_hosts.sh tests/tools/test_train_hosts.sh \
 	tests/tools/test_train_launchers.sh
 LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.sh \
@@ -33,4 +41,4 @@ LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.s
 LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh tests/tools/test_train_restarts_long.sh
 # Run by the script of the same name.
 check_PROGRAMS += tests/tools/test_strategies
-EXTRA_DIST += tests/tools/embedding.cc tests/tools/hash_matrix.def
+EXTRA_DIST += tests/tools/embedding.cc tests/tools/hash_matrix.def tests/tools/readme.sed

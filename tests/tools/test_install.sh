@@ -3,8 +3,8 @@
 #
 # `make install` with another prefix than configure was given. Then the tree is moved, and used without any
 # variable that names its folders: its programs find the library and its modules. The examples are built against
-# it, with the flags of shardrt.pc where pkg-config is there, shared and static, and run on two ranks by the
-# installed launcher. Both builds must print the same. Then the program in the README.
+# it, with the flags of shardrt.pc where pkg-config is there, shared and static as far as configure was told to make both,
+# and run on two ranks by the installed launcher. Both builds must print the same. Then the program in the README.
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAIL: $*"; exit 1; }
 examples="train_own train_all train_modules"
@@ -27,25 +27,32 @@ pc=$(find "$dest/first" -name shardrt.pc)
 grep -qx "prefix=$dest/first" "$pc" || { cat "$pc"; fail "shardrt.pc has another prefix than make install"; }
 mv "$dest/first" "$prefix" || exit 1
 pc=$(find "$prefix" -name shardrt.pc)
-libdir=$(dirname "$(find "$prefix" -name libshardrt.so)")
+libdir=$(dirname "$(find "$prefix" -name 'libshardrt.so' -o -name libshardrt.a | sed 1q)")
 bindir=$(dirname "$(find "$prefix" -name shardrun)")
 [ -f "$prefix/include/shardrt/shardrt.h" ] || fail "the headers were not installed"
 for program in shardrun shardrt-ckpt shardrt-info shardrt-train; do
 	[ -f "$prefix/share/man/man1/$program.1" ] || fail "the manual page of $program was not installed"
 done
-[ -e "$libdir/libshardrt.so" ] || fail "the shared library was not installed"
 for variable in $(env | sed -n 's/^\(SHARDRT_[A-Z_]*\)=.*/\1/p'); do
 	[ "$variable" = SHARDRT_CACHE_DIR ] || unset "$variable"
 done
 unset LD_LIBRARY_PATH
 
-kinds="shared static"
-if [ ! -e "$libdir/libshardrt.a" ]; then
-	[ "$(sed -n 's/^build_old_libs=//p' libtool | sed 1q)" = no ] ||
-		fail "the static library was not installed"
-	echo "configured with --disable-static: programs are built against the shared library alone"
-	kinds=shared
-fi
+kinds=
+# kind NAME SUFFIX VARIABLE: what libtool was configured to make must have been installed
+kind()
+{
+	if [ -e "$libdir/libshardrt.$2" ]; then
+		kinds="$kinds $1"
+	else
+		[ "$(sed -n "s/^$3=//p" libtool | sed 1q)" = no ] || fail "the $1 library was not installed"
+		echo "configured with --disable-$1"
+	fi
+}
+kind shared so build_libtool_libs
+kind static a build_old_libs
+first=${kinds# }
+first=${first%% *}
 
 if [ -n "$PKG_CONFIG" ] && [ -x "$PKG_CONFIG" ]; then
 	PKG_CONFIG_PATH=$(dirname "$pc")
@@ -72,7 +79,8 @@ build()
 		$CC -std=c11 -O1 -Wall -Wextra -Werror $SRT_SANITIZE "$source" $flags -Wl,-rpath,"$libdir" -lm "$@" \
 			-o "$dest/$name-$kind" || fail "$kind build of $source"
 	done
-	ldd "$dest/$name-shared" | grep -q "libshardrt.so.*$libdir" || fail "not linked to the installed library"
+	[ ! -e "$dest/$name-shared" ] || ldd "$dest/$name-shared" | grep -q "libshardrt.so.*$libdir" ||
+		fail "not linked to the installed library"
 	[ ! -e "$dest/$name-static" ] || ! ldd "$dest/$name-static" | grep -q libshardrt ||
 		fail "the static build needs the shared library"
 }
@@ -90,10 +98,10 @@ for example in $examples; do
 		run $example $kind > "$dest/$example-$kind.out" ||
 			{ cat "$dest/$example-$kind.out"; fail "the $kind build of $example on two ranks"; }
 		[ -s "$dest/$example-$kind.out" ] || fail "the $kind build of $example printed nothing"
-		cmp "$dest/$example-shared.out" "$dest/$example-$kind.out" ||
+		cmp "$dest/$example-$first.out" "$dest/$example-$kind.out" ||
 			fail "shared and static build of $example print different results"
 	done
-	cat "$dest/$example-shared.out"
+	cat "$dest/$example-$first.out"
 done
 
 # finds BACKEND FOLDER COMMAND...: a shardrt-info that lists the backend's module in that folder
@@ -190,15 +198,15 @@ int main(void) /* 3 + 4 on the toy device, see docs/porting.md */
 END
 build "$dest/module.c" module
 for kind in $kinds; do
+	[ -e tests/fakes/backend_toy/.libs ] || break # --disable-shared
 	sum=$(SHARDRT_MODULE_PATH=tests/fakes/backend_toy/.libs "$dest/module-$kind") || fail "the $kind build with a module"
 	[ "$sum" = 7 ] || fail "3 + 4 = $sum on the toy device, in the $kind build"
 done
 
 # The program in the README is one that works, too: its loss ends near 0.
 awk '/^```c$/ { p = 1; next } /^```$/ { p = 0 } p' "$srcdir/README.md" > "$dest/readme.c"
-# shellcheck disable=SC2086
-$CC -std=c11 $SRT_SANITIZE "$dest/readme.c" $shared -Wl,-rpath,"$libdir" -o "$dest/readme" || fail "the README's program"
-"$bindir/shardrun" -n 2 "$dest/readme" > "$dest/readme.out" || fail "the README's program on two ranks"
+build "$dest/readme.c" readme
+run readme "$first" > "$dest/readme.out" || fail "the README's program on two ranks"
 awk '{ n++; if ($NF > 1e-6) bad = 1 } END { exit n != 2 || bad }' "$dest/readme.out" ||
 	{ cat "$dest/readme.out"; fail "the README's program did not fit"; }
 # The C++ of docs/embedding.md: two ranks join twice, the first time to see an exception.
@@ -206,8 +214,9 @@ for c in "$CXX" g++ clang++ c++; do
 	[ -n "$c" ] && command -v "$c" > /dev/null && cxx=$c && break
 done
 if [ -n "$cxx" ]; then
+	eval "flags=\$$first"
 	# shellcheck disable=SC2086
-	$cxx -std=c++17 $SRT_SANITIZE "$srcdir/tests/tools/embedding.cc" $shared -Wl,-rpath,"$libdir" -o "$dest/embedding" ||
+	$cxx -std=c++17 $SRT_SANITIZE "$srcdir/tests/tools/embedding.cc" $flags -Wl,-rpath,"$libdir" -o "$dest/embedding" ||
 		fail "the C++ program"
 	"$bindir/shardrun" -n 2 "$dest/embedding" > "$dest/embedding.out" || fail "the C++ program on two ranks"
 	[ "$(grep -c 'option lr ' "$dest/embedding.out") $(grep -c 'norm 16$' "$dest/embedding.out")" = "2 2" ] ||

@@ -91,6 +91,16 @@ void tool_error(const char *format, ...)
 	fprintf(stderr, "%s: %s\n", tool_name, text);
 }
 
+void tool_make_printable(char *text)
+{
+	for (unsigned char *c = (unsigned char *)text; *c; c++) {
+		if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) /* U+0080 .. U+009F */
+			c[0] = c[1] = '?';
+		else if (c[0] < 0x20 || c[0] == 0x7f)
+			c[0] = '?';
+	}
+}
+
 const char *tool_bytes(double nbytes, char text[32])
 {
 	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };

@@ -28,6 +28,9 @@ int tool_check_config(void);
 /** Prints "name: message" to standard error. */
 void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/** Makes a text fit to be shown: control characters, which could drive a terminal, become '?'. */
+void tool_make_printable(char *text);
+
 /** Formats a number of bytes, e.g. "3.2 MiB". @param text 32 bytes. @return text. */
 const char *tool_bytes(double nbytes, char text[32]);
 

@@ -84,17 +84,9 @@ static const struct {
 ckpt_name_t ckpt_name(const char *name)
 {
 	ckpt_name_t shown;
-	char *c = shown.text;
 
 	snprintf(shown.text, sizeof(shown.text), "%s", name);
-	for (; *c; c++) {
-		const unsigned char *u = (const unsigned char *)c;
-
-		if (u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0) /* U+0080 .. U+009F */
-			c[0] = c[1] = '?';
-		else if (u[0] < 0x20 || u[0] == 0x7f)
-			c[0] = '?';
-	}
+	tool_make_printable(shown.text);
 	return shown;
 }
 

@@ -19,13 +19,7 @@ int trainer_set_error(trainer_t *t, const char *format, ...)
 	va_start(ap, format);
 	vsnprintf(t->why, sizeof(t->why), format, ap);
 	va_end(ap);
-	/* A control character, of a file or an option, could drive the terminal. */
-	for (unsigned char *c = (unsigned char *)t->why; *c; c++) {
-		if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) /* U+0080 .. U+009F */
-			c[0] = c[1] = '?';
-		else if (c[0] < 0x20 || c[0] == 0x7f)
-			c[0] = '?';
-	}
+	tool_make_printable(t->why); /* it may have bytes of a file or an option */
 	return -1;
 }
 

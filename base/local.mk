@@ -9,6 +9,8 @@ libshardrt_core_la_SOURCES += \
 	base/dtype.c \
 	base/fpenv.h \
 	base/hash.c \
+	base/hash128.c \
+	base/hash128.h \
 	base/log.c \
 	base/bytes.h \
 	base/memfd.h \

@@ -2,25 +2,30 @@
 /*
  * One hash for all parameters: XXH3-128 over the values, tensor after tensor in the order of their
  * names (compared as bytes; ties once, under the declared name), little-endian, in the
- * dtype in which they are stored, NaN as 7fc00000 (7e00 in f16, 7fc0 in bf16).
+ * dtype in which they are stored, NaN as 7fc00000 (7e00 in f16, 7fc0 in bf16): base/hash128.h.
  * It does not depend on the sharding: equal runs have equal hashes. Every rank hashes the whole
  * tensors and compares the hash with those of the others, so replicas that differ are found.
  */
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-
-#include "runtime/engine/verify.h"
-
-#ifdef HAVE_XXHASH
-
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
+#include "base/hash128.h"
 #include "collectives/comm.h"
 #include "runtime/engine/gather_full.h"
+#include "runtime/engine/verify.h"
+
+/* A hash, as ranks exchange it. */
+typedef struct digest {
+	unsigned char bytes[SRT_HASH128_NBYTES];
+} digest_t;
+
+/* What a rank hashes with. */
+typedef struct hashing {
+	srt_engine_t *engine;
+	srt_param_t **sorted; /* the parameters, by name */
+	void *tensor;         /* the largest of them, unsharded */
+	srt_hash128_t *state;
+} hashing_t;
 
 static int compare_names(const void *a, const void *b)
 {
@@ -29,55 +34,23 @@ static int compare_names(const void *a, const void *b)
 	return strcmp((*pa)->name, (*pb)->name);
 }
 
-/* All NaNs become one; bytes in little-endian order. */
-static void canonicalize_f32(uint32_t *values, size_t nelem)
-{
-	for (size_t i = 0; i < nelem; i++) {
-		if ((values[i] & 0x7fffffffu) > 0x7f800000u)
-			values[i] = 0x7fc00000u;
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-		values[i] = __builtin_bswap32(values[i]);
-#endif
-	}
-}
-
-/* The same for 16 bits; infinity and NaN of the type. */
-static void canonicalize_16(uint16_t *values, size_t nelem, unsigned infinity, uint16_t nan)
-{
-	for (size_t i = 0; i < nelem; i++) {
-		if ((values[i] & 0x7fffu) > infinity)
-			values[i] = nan;
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-		values[i] = __builtin_bswap16(values[i]);
-#endif
-	}
-}
-
-static void canonicalize(const srt_param_t *param, void *values)
-{
-	if (param->dtype == SRT_F32)
-		canonicalize_f32(values, (size_t)param->whole_nelem);
-	else if (param->dtype == SRT_F16)
-		canonicalize_16(values, (size_t)param->whole_nelem, 0x7c00u, 0x7e00u);
-	else
-		canonicalize_16(values, (size_t)param->whole_nelem, 0x7f80u, 0x7fc0u);
-}
-
 /* Fails, with the first parameter by name whose values differ between ranks. Collective. */
-static srt_status_t fail_replicas(srt_engine_t *engine, srt_param_t **sorted, void *tensor,
-				  XXH128_canonical_t *all, srt_stream_t *stream)
+static srt_status_t fail_replicas(const hashing_t *h, digest_t *all, srt_stream_t *stream)
 {
-	for (size_t i = 0; i < engine->nparams; i++) {
-		XXH128_canonical_t mine;
+	for (size_t i = 0; i < h->engine->nparams; i++) {
+		const srt_param_t *param = h->sorted[i];
+		digest_t mine;
 
-		SRT_TRY(srt_param_get(sorted[i], SRT_PARAM_VALUE, tensor, stream));
-		canonicalize(sorted[i], tensor);
-		XXH128_canonicalFromHash(&mine, XXH3_128bits(tensor, sorted[i]->whole_nbytes));
-		SRT_TRY(srt_comm_oob_allgather_for(engine->comm, "comparing the parameters", &mine,
-						   sizeof(mine), all));
-		for (int r = 1; r < engine->world; r++) {
+		SRT_TRY(srt_param_get(h->sorted[i], SRT_PARAM_VALUE, h->tensor, stream));
+		srt_hash128_reset(h->state);
+		srt_hash128_add_values(h->state, param->dtype, h->tensor,
+				       (size_t)param->whole_nelem);
+		srt_hash128_get(h->state, mine.bytes);
+		SRT_TRY(srt_comm_oob_allgather_for(h->engine->comm, "comparing the parameters",
+						   &mine, sizeof(mine), all));
+		for (int r = 1; r < h->engine->world; r++) {
 			if (memcmp(&all[r], &all[0], sizeof(mine)) != 0)
-				return srt_replicas_fail(engine, sorted[i]->name, 0, r);
+				return srt_replicas_fail(h->engine, param->name, 0, r);
 		}
 	}
 	return srt_fail(SRT_ERR_MISMATCH,
@@ -87,97 +60,85 @@ static srt_status_t fail_replicas(srt_engine_t *engine, srt_param_t **sorted, vo
 }
 
 /* Every rank has hashed the whole tensors, so the hashes must be equal. Collective. */
-static srt_status_t compare_hashes(srt_engine_t *engine, srt_param_t **sorted, void *tensor,
-				   const unsigned char hash[16], srt_stream_t *stream)
+static srt_status_t compare_hashes(const hashing_t *h, const digest_t *mine, srt_stream_t *stream)
 {
-	XXH128_canonical_t *all = srt_comm_calloc(engine->comm, (size_t)engine->world, sizeof(*all),
-						  "comparing the hashes");
+	srt_comm_t *comm = h->engine->comm;
+	digest_t *all = srt_comm_calloc(comm, (size_t)h->engine->world, sizeof(*all),
+					"comparing the hashes");
 	srt_status_t status = all != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 	bool equal = true;
 
 	if (status == SRT_OK)
-		status = srt_comm_oob_allgather_for(engine->comm, "comparing the hashes", hash,
-						    sizeof(*all), all);
-	for (int r = 1; status == SRT_OK && r < engine->world; r++)
+		status = srt_comm_oob_allgather_for(comm, "comparing the hashes", mine,
+						    sizeof(*mine), all);
+	for (int r = 1; status == SRT_OK && r < h->engine->world; r++)
 		equal = equal && memcmp(&all[r], &all[0], sizeof(*all)) == 0;
 	if (!equal)
-		status = fail_replicas(engine, sorted, tensor, all, stream);
+		status = fail_replicas(h, all, stream);
 	free(all);
 	return status;
 }
 
-static srt_status_t hash_params(srt_param_t **sorted, size_t nparams, void *tensor,
-				XXH3_state_t *state, srt_stream_t *stream)
+static srt_status_t hash_params(const hashing_t *h, srt_stream_t *stream)
 {
-	const srt_gather_sink_t sink = { .host = tensor, .host_nbytes = SIZE_MAX };
+	const srt_gather_sink_t sink = { .host = h->tensor, .host_nbytes = SIZE_MAX };
 
-	for (size_t i = 0; i < nparams; i++) {
-		SRT_TRY(srt_param_gather(sorted[i], SRT_PARAM_VALUE, &sink, stream));
-		canonicalize(sorted[i], tensor);
-		if (XXH3_128bits_update(state, tensor, sorted[i]->whole_nbytes) != XXH_OK)
-			return srt_fail(SRT_ERR_SYSTEM, "hashing parameter '%s' failed",
-					sorted[i]->name);
+	for (size_t i = 0; i < h->engine->nparams; i++) {
+		srt_param_t *param = h->sorted[i];
+
+		SRT_TRY(srt_param_gather(param, SRT_PARAM_VALUE, &sink, stream));
+		srt_hash128_add_values(h->state, param->dtype, h->tensor,
+				       (size_t)param->whole_nelem);
 	}
+	return SRT_OK;
+}
+
+/* Memory for the hash; the parameters in the order of names. Local. */
+static srt_status_t prepare(hashing_t *h)
+{
+	const srt_engine_t *engine = h->engine;
+	size_t most = 0;
+
+	for (size_t i = 0; i < engine->nparams; i++) {
+		if (engine->params[i]->whole_nbytes > most)
+			most = engine->params[i]->whole_nbytes;
+	}
+	SRT_TRY(srt_hash128_create("srt_engine_hash", &h->state));
+	h->sorted = srt_calloc(engine->nparams, sizeof(*h->sorted), "order of names");
+	h->tensor = srt_calloc(1, most, "an unsharded tensor for the hash");
+	if (h->sorted == NULL || h->tensor == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	memcpy(h->sorted, engine->params, engine->nparams * sizeof(*h->sorted));
+	qsort(h->sorted, engine->nparams, sizeof(*h->sorted), compare_names);
 	return SRT_OK;
 }
 
 srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigned char hash[16])
 {
-	size_t most = 0;
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
-	srt_param_t **sorted;
-	XXH3_state_t *state;
-	void *tensor;
+	hashing_t h = { .engine = engine };
+	srt_status_t status;
+	digest_t digest;
 
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(hash);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_hash"));
-	for (size_t i = 0; i < engine->nparams; i++) {
-		if (engine->params[i]->whole_nbytes > most)
-			most = engine->params[i]->whole_nbytes;
-	}
-	sorted = srt_calloc(engine->nparams, sizeof(*sorted), "order of names");
-	tensor = srt_calloc(1, most, "an unsharded tensor for the hash");
-	state = XXH3_createState();
-	if (state == NULL)
-		srt_fail(SRT_ERR_OUT_OF_MEMORY, "no memory for the state of a hash");
-	if (sorted != NULL && tensor != NULL && state != NULL)
+	status = prepare(&h);
+	if (status == SRT_OK)
 		status = srt_stream_sync(stream);
 	status = srt_comm_status_consensus(engine->comm, "hashing the parameters", status);
-	if (status == SRT_OK) {
-		memcpy(sorted, engine->params, engine->nparams * sizeof(*sorted));
-		qsort(sorted, engine->nparams, sizeof(*sorted), compare_names);
-		XXH3_128bits_reset(state);
+	if (status == SRT_OK)
 		status = srt_local_take_changes(engine, stream);
+	if (status == SRT_OK)
+		status = hash_params(&h, stream);
+	if (status == SRT_OK) {
+		srt_hash128_get(h.state, digest.bytes);
+		status = compare_hashes(&h, &digest, stream);
 	}
 	if (status == SRT_OK)
-		status = hash_params(sorted, engine->nparams, tensor, state, stream);
-	if (status == SRT_OK) {
-		XXH128_canonical_t canonical;
-
-		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-		status = compare_hashes(engine, sorted, tensor, canonical.digest, stream);
-		if (status == SRT_OK)
-			memcpy(hash, canonical.digest, sizeof(canonical.digest));
-	}
-	XXH3_freeState(state);
-	free(tensor);
-	free(sorted);
+		memcpy(hash, digest.bytes, sizeof(digest.bytes));
+	srt_hash128_destroy(h.state);
+	free(h.tensor);
+	free(h.sorted);
 	return status;
 }
-
-#else
-
-srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigned char hash[16])
-{
-	SRT_NOT_NULL(engine);
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(hash);
-	return srt_fail(
-		SRT_ERR_UNSUPPORTED,
-		"srt_engine_hash needs libxxhash, but the library was built without it: install it "
-		"(Debian: libxxhash-dev) and configure again");
-}
-
-#endif

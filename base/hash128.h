@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * XXH3-128 of bytes, and of the values of parameters: every NaN of a dtype counts as one NaN, so
- * that the hash does not depend on the device that made it. srt_engine_hash() is made by it. Needs
- * libxxhash: without it there is no hash.
+ * that the hash does not depend on the device that made it. srt_engine_hash() and the hashes of
+ * files (<shardrt/file.h>) are made by it. Needs libxxhash: without it there is no hash.
  */
 #ifndef SRT_BASE_HASH128_H
 #define SRT_BASE_HASH128_H

@@ -3,6 +3,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/checkpoint.c \
 	runtime/checkpoint/doing.h \
 	runtime/checkpoint/file.c \
+	runtime/checkpoint/file_hash.c \
 	runtime/checkpoint/load.c \
 	runtime/checkpoint/long_work.c \
 	runtime/checkpoint/long_work.h \

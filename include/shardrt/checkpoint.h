@@ -37,7 +37,8 @@ typedef struct srt_file_metadata {
  * has the mode of the old one and the owner of the process. Temporary files PATH.tmp-* of processes
  * that were killed are removed.
  * @param path file to write; used on rank 0, NULL is allowed on the others.
- * @param metadata nmetadata entries for the header; used on rank 0; NULL if nmetadata is 0.
+ * @param metadata nmetadata entries for the header; used on rank 0; NULL if nmetadata is 0. Of an
+ *        engine with buffers the file also has the entry SRT_FILE_KINDS_KEY (<shardrt/file.h>).
  * @return on all ranks: SRT_ERR_IO if rank 0 cannot write (disk full, no permission); the old file
  *         is intact, unless the sentence states that the new one is in place but not synced;
  *         SRT_ERR_INVALID_ARGUMENT if `path` is not a regular file or a string is not UTF-8;

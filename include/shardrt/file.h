@@ -108,6 +108,28 @@ SRT_API srt_status_t srt_file_read(const srt_file_t *file, const char *name, siz
  */
 SRT_API srt_status_t srt_file_hash(const srt_file_t *file, unsigned char hash[16]);
 
+/**
+ * The metadata entry of a file of which not all tensors are parameters: a letter for each tensor in
+ * the order of names, p: the values of a parameter, b: a buffer of a unit, s: a state of the
+ * optimizer. srt_engine_save() of an engine with buffers writes it. In a file without this entry
+ * each tensor is a parameter.
+ */
+#define SRT_FILE_KINDS_KEY "shardrt.kinds"
+
+/**
+ * Hash of the values of all parameters, which srt_engine_hash() of the engine that saved them
+ * returns: XXH3-128 over the values in the order of names; NaN counts as 7fc00000. Names, shapes,
+ * buffers and optimizer states are not in it. Local, blocking; in pieces of 1 MiB.
+ * @param[out] params 16 bytes, big-endian; set on success only.
+ * @param[out] all 16 bytes: as srt_file_hash(), computed in the same pass over the file; NULL: it
+ *         is not computed.
+ * @return SRT_ERR_INVALID_ARGUMENT, before tensors are read, for a file that does not tell which
+ *         tensors are parameters: its entry SRT_FILE_KINDS_KEY does not have a letter for each, or
+ *         a parameter would have another dtype than f32, f16 and bf16; else as srt_file_hash().
+ */
+SRT_API srt_status_t srt_file_hash_params(const srt_file_t *file, unsigned char params[16],
+					  unsigned char *all);
+
 /* ---- writing -------------------------------------------------------------------------- */
 
 /** A file that is being written. Opaque. Used by one thread at a time. */

@@ -6,7 +6,7 @@
  * one rank only, the ranks exchange their status: all return the same error, and no rank waits for
  * one that failed. Tied names are one tensor, saved under the declared name. Loading: load.c.
  */
-#include <shardrt/checkpoint.h>
+#include <shardrt/file.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,15 +58,8 @@ static void take_piece(void *arg, const void *bytes, size_t offset, size_t nbyte
 							      bytes, nbytes);
 }
 
-static srt_status_t open_saver(srt_engine_t *engine, const char *path,
-			       const srt_file_metadata_t *metadata, size_t nmetadata,
-			       saver_t *saver)
+static srt_status_t check_metadata(const srt_file_metadata_t *metadata, size_t nmetadata)
 {
-	size_t nentries = engine->nparams + engine->nbuffers;
-	srt_safetensors_entry_t *entries;
-	srt_status_t status;
-
-	SRT_TRY(srt_check_not_null(path, "srt_engine_save", "path"));
 	if (nmetadata > 0)
 		SRT_TRY(srt_check_not_null(metadata, "srt_engine_save", "metadata"));
 	for (size_t i = 0; i < nmetadata; i++) {
@@ -74,38 +67,104 @@ static srt_status_t open_saver(srt_engine_t *engine, const char *path,
 		SRT_TRY(srt_check_not_null(metadata[i].value, "srt_engine_save",
 					   "a metadata value"));
 	}
-	entries = srt_calloc(nentries + 1, sizeof(*entries), "names to be saved");
-	if (entries == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t i = 0; i < engine->nparams; i++) {
+	return SRT_OK;
+}
+
+/* The parameters, then the buffers; to be freed. NULL without memory. */
+static srt_safetensors_entry_t *list_entries(const srt_engine_t *engine)
+{
+	srt_safetensors_entry_t *entries = srt_calloc(engine->nparams + engine->nbuffers + 1,
+						      sizeof(*entries), "names to be saved");
+
+	for (size_t i = 0; i < engine->nparams && entries != NULL; i++) {
 		const srt_param_t *p = engine->params[i];
 
-		entries[i].name = p->name;
-		entries[i].dtype = p->dtype;
-		entries[i].ndim = p->ndim;
+		entries[i] = (srt_safetensors_entry_t){ .name = p->name,
+							.dtype = p->dtype,
+							.ndim = p->ndim };
 		memcpy(entries[i].shape, p->shape, sizeof(p->shape));
 	}
-	for (size_t i = 0; i < engine->nbuffers; i++) {
+	for (size_t i = 0; i < engine->nbuffers && entries != NULL; i++) {
 		const srt_unit_buffer_t *b = engine->buffers[i];
 		srt_safetensors_entry_t *entry = &entries[engine->nparams + i];
 
-		entry->name = b->name;
-		entry->dtype = b->dtype;
-		entry->ndim = b->ndim;
+		*entry = (srt_safetensors_entry_t){ .name = b->name,
+						    .dtype = b->dtype,
+						    .ndim = b->ndim };
 		memcpy(entry->shape, b->shape, sizeof(b->shape));
 	}
+	return entries;
+}
+
+static int compare_name_pointers(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The letters of SRT_FILE_KINDS_KEY; to be freed. NULL without memory. */
+static char *list_kinds(const srt_engine_t *engine, const srt_safetensors_entry_t *entries)
+{
+	const size_t n = engine->nparams + engine->nbuffers;
+	const char **names = srt_calloc(n, sizeof(*names), "the order of names");
+	char *kinds = srt_calloc(n + 1, 1, "the kinds of tensors");
+
+	if (names != NULL && kinds != NULL) {
+		for (size_t i = 0; i < n; i++)
+			names[i] = entries[i].name;
+		qsort(names, n, sizeof(*names), compare_name_pointers);
+		for (size_t i = 0; i < n; i++)
+			kinds[i] = srt_buffers_find(engine, names[i]) != NULL ? 'b' : 'p';
+	} else {
+		free(kinds);
+		kinds = NULL;
+	}
+	free(names);
+	return kinds;
+}
+
+/* With an entry of the kinds of tensors if there are buffers. */
+static srt_status_t create_writer(const srt_engine_t *engine, const char *path,
+				  const srt_file_metadata_t *metadata, size_t nmetadata,
+				  srt_safetensors_writer_t **writer)
+{
+	const size_t nentries = engine->nparams + engine->nbuffers;
+	srt_safetensors_entry_t *entries = list_entries(engine);
+	srt_file_metadata_t *list =
+		srt_calloc(nmetadata + 1, sizeof(*list), "metadata to be saved");
+	char *kinds = NULL;
+	srt_status_t status = entries == NULL || list == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
+
+	if (status == SRT_OK && nmetadata > 0)
+		memcpy(list, metadata, nmetadata * sizeof(*list));
+	if (status == SRT_OK && engine->nbuffers > 0) {
+		kinds = list_kinds(engine, entries);
+		list[nmetadata++] = (srt_file_metadata_t){ SRT_FILE_KINDS_KEY, kinds };
+		status = kinds == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
+	}
+	if (status == SRT_OK)
+		status = srt_safetensors_writer_create(path, entries, nentries, list, nmetadata,
+						       writer);
+	free(kinds);
+	free(list);
+	free(entries);
+	return status;
+}
+
+static srt_status_t open_saver(srt_engine_t *engine, const char *path,
+			       const srt_file_metadata_t *metadata, size_t nmetadata,
+			       saver_t *saver)
+{
+	SRT_TRY(srt_check_not_null(path, "srt_engine_save", "path"));
+	SRT_TRY(check_metadata(metadata, nmetadata));
 	saver->sink = (srt_gather_sink_t){
 		.host = srt_calloc(PIECE_NBYTES, 1, "a piece of a tensor to be saved"),
 		.host_nbytes = PIECE_NBYTES,
 		.take = take_piece,
 		.arg = saver,
 	};
-	status = saver->sink.host == NULL ?
-			 SRT_ERR_OUT_OF_MEMORY :
-			 srt_safetensors_writer_create(path, entries, nentries, metadata, nmetadata,
-						       &saver->writer);
-	free(entries);
-	return status;
+	return saver->sink.host == NULL ?
+		       SRT_ERR_OUT_OF_MEMORY :
+		       create_writer(engine, path, metadata, nmetadata, &saver->writer);
 }
 
 /* The buffers of rank 0. */

@@ -1,29 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files without an engine (<shardrt/file.h>): the reader and writer of safetensors.h and the reader
- * of sharded checkpoints (sharded_file.h) in the form of the public interface, and a hash of all
- * tensors. */
-#ifdef HAVE_CONFIG_H
-#include "config.h"
-#endif
-
+ * of sharded checkpoints (sharded_file.h) in the form of the public interface. Hashes:
+ * file_hash.c. */
 #include <shardrt/file.h>
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#ifdef HAVE_XXHASH
-#include <xxhash.h>
-#endif
-
 #include "base/base.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/sharded_file.h"
 
 _Static_assert(SRT_FILE_MAX_DIMS == SRT_SAFETENSORS_MAX_DIMS, "one number of dimensions");
-
-/* A file is hashed in pieces of this size. */
-#define PIECE_NBYTES ((size_t)1 << 20)
 
 /* The public writer is the internal one. */
 static srt_safetensors_writer_t *writer_of(srt_file_writer_t *writer)
@@ -207,75 +196,6 @@ srt_status_t srt_file_count_tensors(const char *path, size_t *ntensors)
 	srt_safetensors_close(file);
 	return SRT_OK;
 }
-
-/* ---- the hash --------------------------------------------------------------------------- */
-
-#ifdef HAVE_XXHASH
-
-/* What is hashed of a tensor: name and dtype with their terminating zeros, the number of dimensions
- * and the sizes as 64 bits, then the bytes. */
-static srt_status_t hash_tensor(const srt_file_t *file, size_t i, void *piece, XXH3_state_t *state)
-{
-	srt_file_tensor_t t = { 0 };
-	uint64_t ndim;
-
-	get_tensor(file, i, &t);
-	ndim = (uint64_t)t.ndim;
-	XXH3_128bits_update(state, t.name, strlen(t.name) + 1);
-	XXH3_128bits_update(state, t.dtype_name, strlen(t.dtype_name) + 1);
-	XXH3_128bits_update(state, &ndim, sizeof(ndim));
-	XXH3_128bits_update(state, t.shape, (size_t)t.ndim * sizeof(*t.shape));
-	for (size_t at = 0, n; at < t.nbytes; at += n) {
-		n = t.nbytes - at < PIECE_NBYTES ? t.nbytes - at : PIECE_NBYTES;
-		SRT_TRY(read_bytes(file, i, at, n, piece));
-		XXH3_128bits_update(state, piece, n);
-	}
-	return SRT_OK;
-}
-
-srt_status_t srt_file_hash(const srt_file_t *file, unsigned char hash[16])
-{
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
-	XXH128_canonical_t canonical;
-	XXH3_state_t *state;
-	void *piece;
-
-	SRT_NOT_NULL(file);
-	SRT_NOT_NULL(hash);
-	piece = srt_calloc(PIECE_NBYTES, 1, "a piece of a file");
-	state = XXH3_createState();
-	if (state == NULL)
-		srt_fail(SRT_ERR_OUT_OF_MEMORY, "no memory for the state of a hash");
-	if (piece != NULL && state != NULL) {
-		status = SRT_OK;
-		XXH3_128bits_reset(state);
-	}
-	for (size_t i = 0; status == SRT_OK && i < srt_file_count(file); i++)
-		status = hash_tensor(file, i, piece, state);
-	if (status == SRT_OK && file->plain != NULL)
-		status = srt_safetensors_check_unchanged(file->plain);
-	if (status == SRT_OK) {
-		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-		memcpy(hash, canonical.digest, sizeof(canonical.digest));
-	}
-	XXH3_freeState(state);
-	free(piece);
-	return status;
-}
-
-#else
-
-srt_status_t srt_file_hash(const srt_file_t *file, unsigned char hash[16])
-{
-	SRT_NOT_NULL(file);
-	SRT_NOT_NULL(hash);
-	return srt_fail(
-		SRT_ERR_UNSUPPORTED,
-		"srt_file_hash needs libxxhash, but the library was built without it: install it "
-		"(Debian: libxxhash-dev) and configure again");
-}
-
-#endif
 
 /* ---- writing ---------------------------------------------------------------------------- */
 

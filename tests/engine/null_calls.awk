@@ -17,6 +17,7 @@ BEGIN {
 		"srt_sharded_tensor_create.comm srt_sharded_tensor_shape.shape srt_shard_parameter.comm " \
 		"srt_sharded_optim_create.comm srt_shard_module.comm srt_sharded_linear_create.grad " \
 		"srt_sharded_embedding_create.grad srt_sharded_tensor_save.path srt_file_find.tensor " \
+		"srt_file_hash_params.all " \
 		"srt_checkpoint_save.options srt_checkpoint_load.options srt_checkpoint_get_entry.nbytes " \
 		"srt_checkpoint_save_begin.options srt_checkpoint_save_done.write " \
 		"srt_checkpoint_verify.report srt_checkpoint_verify.arg srt_checkpoint_verify.verified " \

@@ -234,6 +234,23 @@ static void subject_check(subject_t *s, bool is_rounded, int buffers_of)
 
 static const uint64_t wanted_seed = 0x0123456789abcdefu;
 
+/* The hash of the parameters is that of their checkpoint, and of their file if there is one. */
+static void check_hash(const engine_case_t *c, const char *folder, const char *plain)
+{
+	const char *paths[] = { folder, plain };
+	unsigned char wanted[16], hash[16];
+	srt_file_t *file;
+
+	CHECK_OK_OR_DIE(srt_engine_hash(c->engine, c->stream, wanted));
+	for (int i = 0; i < 2 && paths[i] != NULL; i++) {
+		CHECK_OK_OR_DIE(srt_file_open(paths[i], &file));
+		CHECK_OK(srt_file_hash_params(file, hash, NULL));
+		CHECK_MSG(memcmp(hash, wanted, sizeof(hash)) == 0, "the hash of %s differs",
+			  paths[i]);
+		srt_file_close(file);
+	}
+}
+
 /* plain: a file of unsharded tensors is written too; or NULL. */
 static void test_save(const char *folder, const arrangement_t *a, const char *plain)
 {
@@ -252,6 +269,7 @@ static void test_save(const char *folder, const arrangement_t *a, const char *pl
 	subject_check(&s, a->stored == SRT_BF16, s.c.rank);
 	if (plain != NULL)
 		CHECK_OK(srt_engine_save(s.c.engine, plain, NULL, 0, s.c.stream));
+	check_hash(&s.c, folder, plain);
 	subject_destroy(&s);
 }
 

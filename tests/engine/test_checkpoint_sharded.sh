@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Sharded checkpoints: from arrangements of ranks to others, and resumed runs. One state has one hash in all of them.
+# Sharded checkpoints: from arrangements of ranks to others, and resumed runs. One state has one hash in all of them,
+# and that of the parameters is the hash of the engine.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x tests/engine/test_checkpoint_sharded ] || skip "sharded checkpoints need jansson and libxxhash"
 SHARDRT_THREADS=1

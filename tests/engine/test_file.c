@@ -287,6 +287,53 @@ static void test_reader(void)
 	CHECK_STATUS(srt_file_open("/nonexistent", &file), SRT_ERR_NOT_FOUND);
 }
 
+/* A file of a parameter in f32 and a count, of which the letters of `kinds` tell what they are. */
+static srt_status_t hash_counted(const char *kinds, uint32_t bits, unsigned char params[16],
+				 unsigned char *all)
+{
+	const srt_file_metadata_t metadata = { SRT_FILE_KINDS_KEY, kinds };
+	const srt_file_entry_t entries[] = { { "weight", SRT_F32, 1, { 1 } },
+					     { "count", SRT_I64, 0, { 0 } } };
+	const int64_t n = 5;
+	srt_file_writer_t *writer;
+	srt_file_t *file;
+	srt_status_t status;
+
+	CHECK_OK_OR_DIE(
+		srt_file_writer_create(path, entries, 2, &metadata, kinds != NULL, &writer));
+	CHECK_OK_OR_DIE(srt_file_writer_put(writer, 0, 0, &bits, sizeof(bits)));
+	CHECK_OK_OR_DIE(srt_file_writer_put(writer, 1, 0, &n, sizeof(n)));
+	CHECK_OK_OR_DIE(srt_file_writer_commit(writer));
+	srt_file_writer_destroy(writer);
+	CHECK_OK_OR_DIE(srt_file_open(path, &file));
+	status = srt_file_hash_params(file, params, all);
+	srt_file_close(file);
+	return status;
+}
+
+/* The hash of the parameters, as far as the file tells which tensors are parameters; of rank 0. */
+static void test_hash_params(void)
+{
+	static const char *const refused[] = { NULL, "", "p", "bpp", "bx", "pp", "pb" };
+	unsigned char params[16], again[16], all[16], other[16];
+
+	if (strstr(srt_build_info(), "xxhash: yes") == NULL) {
+		CHECK_STATUS(hash_counted("bp", 0, params, all), SRT_ERR_UNSUPPORTED);
+		CHECK_ERROR_HAS("srt_file_hash_params needs libxxhash");
+		return;
+	}
+	for (size_t i = 0; i < SRT_ARRAY_LEN(refused); i++) {
+		CHECK_STATUS(hash_counted(refused[i], 0, params, all), SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS("it is not known which tensors are parameters");
+	}
+	CHECK_OK(hash_counted("bp", 0x7fc00000, params, all));
+	CHECK_OK(hash_counted("sp", 0x7f800001, again, other)); /* another NaN */
+	CHECK(memcmp(params, again, sizeof(params)) == 0);
+	CHECK(memcmp(all, other, sizeof(all)) != 0);
+	CHECK_OK(hash_counted("bp", 0x7f800000, again, NULL)); /* infinity */
+	CHECK(memcmp(params, again, sizeof(params)) != 0);
+}
+
 int main(void)
 {
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
@@ -299,6 +346,7 @@ int main(void)
 	meet();
 	if (srt_context_rank(context) == 0) {
 		test_reader();
+		test_hash_params();
 		unlink(path);
 	}
 	srt_stream_destroy(stream);

@@ -46,16 +46,47 @@ static srt_status_t copy_tensors(const srt_file_t *file, srt_file_writer_t *writ
 	return status;
 }
 
-static int write_merged(const ckpt_request_t *r, const srt_file_t *file,
-			const srt_file_entry_t *entries, char *piece)
+/* The letters of SRT_FILE_KINDS_KEY for the tensors of a checkpoint. */
+static void list_kinds(const srt_file_t *file, char *kinds)
 {
-	srt_file_metadata_t metadata[] = { { "format", "pt" }, { TRAIN_SIZES_KEY, NULL } };
+	static const char letters[] = {
+		[SRT_FILE_PARAM] = 'p', [SRT_FILE_BUFFER] = 'b', [SRT_FILE_STATE] = 's'
+	};
+	srt_file_saved_t saved;
+	srt_file_tensor_t t;
+
+	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++)
+		if (srt_file_get_saved(file, t.name, &saved) == SRT_OK)
+			kinds[i] = letters[saved.kind];
+}
+
+/* Metadata of the new file; `kinds` has an empty text with memory for a letter for each tensor.
+ * @return the number of entries, of which there may be 3. */
+static size_t list_metadata(const srt_file_t *file, char *kinds, srt_file_metadata_t *metadata)
+{
+	const char *value;
+	size_t n = 0;
+
+	metadata[n++] = (srt_file_metadata_t){ "format", "pt" };
+	/* with the sizes of the model, shardrt-train --init reads the file */
+	if (srt_file_find_metadata(file, TRAIN_SIZES_KEY, &value) == SRT_OK)
+		metadata[n++] = (srt_file_metadata_t){ TRAIN_SIZES_KEY, value };
+	list_kinds(file, kinds);
+	if (strspn(kinds, "p") < strlen(kinds))
+		metadata[n++] = (srt_file_metadata_t){ SRT_FILE_KINDS_KEY, kinds };
+	else if (!*kinds && srt_file_find_metadata(file, SRT_FILE_KINDS_KEY, &value) == SRT_OK)
+		metadata[n++] = (srt_file_metadata_t){ SRT_FILE_KINDS_KEY, value };
+	return n;
+}
+
+static int write_merged(const ckpt_request_t *r, const srt_file_t *file,
+			const srt_file_entry_t *entries, char *piece, char *kinds)
+{
+	srt_file_metadata_t metadata[3];
 	srt_file_writer_t *writer = NULL;
 	srt_status_t status;
-	size_t n = 1;
+	const size_t n = list_metadata(file, kinds, metadata);
 
-	/* with the sizes of the model, shardrt-train --init reads the file */
-	n += srt_file_find_metadata(file, TRAIN_SIZES_KEY, &metadata[1].value) == SRT_OK;
 	status = srt_file_writer_create(r->path[1], entries, srt_file_count(file), metadata, n,
 					&writer);
 	if (status == SRT_OK)
@@ -71,19 +102,21 @@ static int write_merged(const ckpt_request_t *r, const srt_file_t *file,
 
 int ckpt_merge(const ckpt_request_t *r)
 {
-	char *piece = malloc(CKPT_PIECE_NBYTES);
+	char *piece = malloc(CKPT_PIECE_NBYTES), *kinds = NULL;
 	srt_file_entry_t *entries = NULL;
 	srt_file_t *file = NULL;
 	int code = CKPT_TROUBLE;
 
 	if (ckpt_open(r->path[0], r->all, &file) == 0) {
 		entries = calloc(srt_file_count(file) + 1, sizeof(*entries));
-		if (!piece || !entries)
+		kinds = calloc(srt_file_count(file) + 1, 1);
+		if (!piece || !entries || !kinds)
 			tool_error("no memory to merge a checkpoint");
 		else if (list_entries(file, r->path[0], entries) == 0)
-			code = write_merged(r, file, entries, piece);
+			code = write_merged(r, file, entries, piece, kinds);
 	}
 	srt_file_close(file);
+	free(kinds);
 	free(entries);
 	free(piece);
 	return code;

@@ -6,7 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/base.h"
 #include "runtime/checkpoint/safetensors.h"
@@ -23,14 +22,15 @@ static srt_safetensors_writer_t *writer_of(srt_file_writer_t *writer)
 static srt_status_t open_path(const char *path, bool all, srt_file_t **file)
 {
 	srt_file_t *f = srt_calloc(1, sizeof(*f), "a file");
+	char *folder;
 	srt_status_t status;
-	struct stat st;
 
 	if (f == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = stat(path, &st) == 0 && S_ISDIR(st.st_mode) ?
-			 srt_sharded_file_open(path, all, &f->sharded) :
-			 srt_safetensors_open(path, &f->plain);
+	folder = srt_sharded_file_folder(path);
+	status = folder != NULL ? srt_sharded_file_open(folder, all, &f->sharded) :
+				  srt_safetensors_open(path, &f->plain);
+	free(folder);
 	if (status == SRT_OK)
 		*file = f;
 	else

@@ -160,6 +160,7 @@ srt_status_t srt_checkpoint_reshard(const char *from, int nranks, const char *to
 {
 	resharding_t s = { .nranks = nranks, .folder.fd = -1 };
 	srt_status_t status;
+	char *found;
 
 	SRT_NOT_NULL(from);
 	SRT_NOT_NULL(to);
@@ -167,7 +168,9 @@ srt_status_t srt_checkpoint_reshard(const char *from, int nranks, const char *to
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_checkpoint_reshard: nranks is %d, not from 1 to 99999",
 				nranks);
-	status = reshard(&s, from, to);
+	found = srt_folder_find(from);
+	status = found != NULL ? reshard(&s, found, to) : SRT_ERR_OUT_OF_MEMORY;
 	clear(&s);
+	free(found);
 	return status;
 }

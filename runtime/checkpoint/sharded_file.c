@@ -5,11 +5,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <shardrt/checkpoint_file.h>
 
 #include "base/base.h"
 #include "runtime/checkpoint/box_reader.h"
+#include "runtime/checkpoint/folder.h"
 
 /* A tensor under its name in files. */
 typedef struct keyed {
@@ -52,6 +54,17 @@ static srt_status_t list_tensors(srt_sharded_file_t *f, bool all)
 			return srt_fail(SRT_ERR_FORMAT, "%s: two tensors are called '%s' in files",
 					f->folder, srt_printable(f->tensors[i].key).text);
 	return SRT_OK;
+}
+
+char *srt_sharded_file_folder(const char *path)
+{
+	char *found = srt_folder_find(path);
+	struct stat st;
+
+	if (found != NULL && stat(found, &st) == 0 && S_ISDIR(st.st_mode))
+		return found;
+	free(found);
+	return NULL;
 }
 
 srt_status_t srt_sharded_file_open(const char *folder, bool all, srt_sharded_file_t **file)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls of sharded checkpoints in builds that lack a library which they need. */
+#include <sys/stat.h>
+
 #include <shardrt/checkpoint.h>
 #include <shardrt/checkpoint_file.h>
 
@@ -103,6 +105,13 @@ srt_status_t srt_checkpoint_reshard(const char *from, int nranks, const char *to
 	SRT_NOT_NULL(to);
 	(void)nranks;
 	return refuse("srt_checkpoint_reshard");
+}
+
+char *srt_sharded_file_folder(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? srt_strdup(path) : NULL;
 }
 
 srt_status_t srt_sharded_file_open(const char *folder, bool all, srt_sharded_file_t **file)

@@ -112,6 +112,9 @@ typedef struct srt_checkpoint_options {
 	const srt_checkpoint_entry_t *entries; /* saved with the values of rank 0 */
 	size_t nentries;
 	int cast; /* load: 1: tensors of another float dtype are rounded to the engine's */
+	/* load: 1: parameters and buffers only: the optimizer's states, step counts, learning rates
+	 * and schedules stay, and the optimizer may be another one */
+	int values_only;
 	uint64_t reserved[4]; /* zero */
 } srt_checkpoint_options_t;
 
@@ -175,7 +178,7 @@ SRT_API srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write);
  * Sets all that srt_checkpoint_save() saved. Collective, blocking; between steps. Each rank reads
  * the blocks that it needs, with any number of ranks, strategy, mesh and flat units. What the
  * engine does not have is not read. An engine without an optimizer (SRT_OPTIMIZER_NONE) needs no
- * optimizer states.
+ * optimizer states, and with values_only no engine does.
  * @param options NULL for the defaults; borrowed for the call.
  * @return on all ranks, with the rank that failed: SRT_ERR_NOT_FOUND without the folder or one of
  *         its files; SRT_ERR_FORMAT, with file and tensor, if something in it is damaged or of

@@ -90,7 +90,7 @@ static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *sa
 /* The engine takes what the optimizer had. */
 static bool has_optimizer(const loader_t *l)
 {
-	return l->engine->options.optimizer != SRT_OPTIMIZER_NONE;
+	return l->engine->options.optimizer != SRT_OPTIMIZER_NONE && !l->options->values_only;
 }
 
 static srt_status_t check_optimizer(const loader_t *l)
@@ -164,7 +164,8 @@ static srt_status_t check_rest(const loader_t *l)
 					"checkpoint was saved",
 					l->tensors[i].param->name);
 	}
-	if (l->reader.manifest.numerics_version != srt_numerics_version() && l->engine->rank == 0)
+	if (l->reader.manifest.numerics_version != srt_numerics_version() &&
+	    !l->options->values_only && l->engine->rank == 0)
 		srt_log(SRT_LOG_WARN,
 			"checkpoint %s was saved with numerics version %d, this library has %d: "
 			"the run goes on, but with other bits than it would have had",
@@ -242,6 +243,17 @@ static srt_status_t load_tensor(loader_t *l, const srt_saved_tensor_t *saved, vo
 
 /* ---- the call --------------------------------------------------------------------------- */
 
+/* States of the optimizer are not loaded. */
+static void drop_states(loader_t *l)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->ntensors; i++)
+		if (l->tensors[i].kind < SRT_MANIFEST_STATE0)
+			l->tensors[n++] = l->tensors[i];
+	l->ntensors = n;
+}
+
 /* All that can be wrong without reading tensors; *most: bytes of the largest shard. */
 static srt_status_t prepare(loader_t *l, size_t *most)
 {
@@ -250,6 +262,8 @@ static srt_status_t prepare(loader_t *l, size_t *most)
 	l->tensors = srt_saved_tensors(l->engine, &l->ntensors);
 	if (l->tensors == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
+	if (l->options->values_only)
+		drop_states(l);
 	SRT_TRY(check_rest(l));
 	for (size_t i = 0; i < l->ntensors; i++) {
 		const srt_saved_tensor_t *saved = &l->tensors[i];

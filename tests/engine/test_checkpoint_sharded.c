@@ -433,51 +433,6 @@ static void test_resumes(const char *folder)
 	}
 }
 
-/* ---- what the engine does not have ------------------------------------------------------- */
-
-static int unused[2]; /* messages of it, others */
-
-static void count_unused(srt_log_level_t level, const char *message, void *arg)
-{
-	(void)level;
-	(void)arg;
-	unused[strstr(message, "tensor 'other' is not used by the model") == NULL]++;
-}
-
-static srt_engine_t *make_small(int nparams)
-{
-	static const char *const names[] = { "one", "other" };
-	const srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_ADAM, .lr = 0.1f };
-	const int64_t shape[] = { 5 };
-	srt_engine_t *engine;
-	srt_unit_t *root;
-	srt_param_t *param;
-
-	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
-	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &root));
-	for (int i = 0; i < nparams; i++)
-		CHECK_OK_OR_DIE(srt_param_create(root, names[i], SRT_F32, 1, shape, NULL, &param));
-	CHECK_OK_OR_DIE(srt_engine_build(engine));
-	for (int i = 0; i < nparams; i++)
-		CHECK_OK_OR_DIE(srt_param_set(srt_engine_find(engine, names[i]),
-					      (const float[5]){ 1, 2, 3, 4, (float)i }, stream));
-	return engine;
-}
-
-static void test_unused(const char *folder)
-{
-	srt_engine_t *both = make_small(2), *one = make_small(1);
-
-	CHECK_OK_OR_DIE(srt_checkpoint_save(both, folder, NULL, stream));
-	srt_log_set(count_unused, SRT_LOG_WARN, NULL);
-	CHECK_OK(srt_checkpoint_load(one, folder, NULL, stream));
-	srt_log_set(NULL, SRT_LOG_WARN, NULL);
-	CHECK_INT(unused[0], srt_context_rank(context) == 0);
-	CHECK_INT(unused[1], 0);
-	srt_engine_destroy(both);
-	srt_engine_destroy(one);
-}
-
 int main(int argc, char **argv)
 {
 	CHECK_OR_DIE(argc >= 3);
@@ -485,7 +440,6 @@ int main(int argc, char **argv)
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
 	if (strcmp(argv[1], "resume") == 0) {
 		test_resumes(argv[2]);
-		test_unused(argv[2]);
 	} else {
 		CHECK_OR_DIE(argc >= 4);
 		if (strcmp(argv[1], "save") == 0)

@@ -69,6 +69,7 @@ run_ranks "3" tests/engine/test_checkpoint_sharded load-bf16 $dir/2-bf16 zero3
 for form in $forms; do
 	use_form $form
 	run_ranks "1 2 3" tests/engine/test_checkpoint_sharded resume $dir/resumed
+	run_ranks "1 2 3" tests/engine/test_checkpoint_values $dir/values
 done
 use_form "${forms%% *}"
 case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in

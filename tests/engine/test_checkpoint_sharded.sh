@@ -27,7 +27,7 @@ done
 # hash_of PATH: of all tensors, which must be free of defects
 hash_of()
 {
-	./shardrt-ckpt verify "$1" > $dir/out && ./shardrt-ckpt hash --all "$1" | sed 's/ .*//' || { cat $dir/out >&2; exit 1; }
+	./shardrt-ckpt verify "$1" > $dir/out && ./shardrt-ckpt hash --all "$1" | sed -n '1s/ .*//p' || { cat $dir/out >&2; exit 1; }
 }
 # same_hash FOLDER: as the first one
 same_hash()

@@ -34,13 +34,22 @@ train()
 	SHARDRT_BACKEND=cpu ./shardrun -n 2 ./shardrt-train --batch 4 "$@" > $tmp/train 2>&1 || fail "$*: $(cat $tmp/train)"
 }
 
+# safetensors HEADER: a file with this header and no data
+safetensors()
+{
+	printf "$(printf '\\%03o\\%03o' $((${#1} & 255)) $((${#1} >> 8)))\0\0\0\0\0\0%s" "$1"
+}
+
 i=0
 while [ $i -lt 300 ]; do
 	echo "number $((i * 7919 % 1000))"
 	i=$((i + 1))
 done > $tmp/text
 model="--text $tmp/text --preset gpt2-124m --layers 2 --heads 2 --width 24 --context 20 --eval-every 0"
-train $model --steps 2 --save $tmp/a
+hash=
+grep -q '^#define HAVE_XXHASH 1' config.h && hash=--hash
+train $model --steps 2 --save $tmp/a $hash
+mv $tmp/train $tmp/trained
 train $model --steps 3 --save $tmp/b
 
 expect 0 '^28 tensors, 21120 elements, 84480 bytes$' ./shardrt-ckpt ls $tmp/a
@@ -56,8 +65,14 @@ expect 0 '' ./shardrt-ckpt diff $tmp/a $tmp/again
 expect 1 'blocks.0.attn.proj.bias: only in .*/a$' ./shardrt-ckpt diff $tmp/a $tmp/hf/model.safetensors
 expect 1 'only in .*/model.safetensors$' ./shardrt-ckpt diff $tmp/a $tmp/hf/model.safetensors
 if ./shardrt-ckpt hash $tmp/a > $tmp/hash 2>&1; then
-	[ "$(sed 's/ .*//' $tmp/hash)" = "$(./shardrt-ckpt hash $tmp/again | sed 's/ .*//')" ] || fail "hashes differ"
-	[ "$(sed 's/ .*//' $tmp/hash)" != "$(./shardrt-ckpt hash $tmp/b | sed 's/ .*//')" ] || fail "hashes are equal"
+	[ "$(sed -n '1s/ .*//p' $tmp/hash)" = "$(./shardrt-ckpt hash $tmp/again | sed -n '1s/ .*//p')" ] || fail "hashes differ"
+	[ "$(sed -n '1s/ .*//p' $tmp/hash)" != "$(./shardrt-ckpt hash $tmp/b | sed -n '1s/ .*//p')" ] || fail "hashes are equal"
+	trained=$(sed -n 's/^hash: numerics [0-9]* [a-z]*, /parameters: /p' $tmp/trained)
+	[ -n "$trained" ] && [ "$(sed 1d $tmp/hash)" = "$trained" ] || fail "not '$trained', but $(cat $tmp/hash)"
+	safetensors '{"count":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' > $tmp/claim
+	expect 0 "^shardrt-ckpt: $tmp/claim: no hash of the parameters: .* 'count' has dtype U8" ./shardrt-ckpt hash $tmp/claim
+	expect 0 "^[0-9a-f]*  $tmp/claim\$" ./shardrt-ckpt hash $tmp/claim
+	! grep -q '^parameters' $tmp/out || fail "a hash of parameters that are not known: $(cat $tmp/out)"
 else
 	grep -q 'needs libxxhash' $tmp/hash || fail "hash: $(cat $tmp/hash)"
 fi
@@ -80,11 +95,6 @@ expect 2 'no model sizes in its metadata' ./shardrt-ckpt convert --to hf $tmp/hf
 expect 2 'cannot be divided among 5 heads' ./shardrt-ckpt convert --to shardrt --heads 5 $tmp/hf/model.safetensors $tmp/c
 
 # Files that claim a model that they do not have; names that could drive a terminal.
-# safetensors HEADER: a file with this header and no data
-safetensors()
-{
-	printf "$(printf '\\%03o\\%03o' $((${#1} & 255)) $((${#1} >> 8)))\0\0\0\0\0\0%s" "$1"
-}
 sizes='heads=2 width=16 context=16 vocab=256 mult=4 tied=1 attn_bias=0'
 for claim in "50000000:has 0 tensors, but a model of 50000000 layers" "999999999999999999:layers must be from 1"; do
 	safetensors "{\"__metadata__\":{\"shardrt.gpt\":\"layers=${claim%%:*} $sizes\"}}" > $tmp/claim

@@ -30,7 +30,7 @@ expect()
 	[ -z "$words" ] || grep -q -e "$words" $tmp/out || fail "$*: not '$words', but $(cat $tmp/out)"
 }
 has() { grep -q -e "$1" $tmp/out || fail "not '$1', but $(cat $tmp/out)"; }
-hash_of() { ./shardrt-ckpt hash "$@" | sed 's/ .*//'; }
+hash_of() { ./shardrt-ckpt hash "$@" | sed -n '1s/ .*//p'; }
 # train OPTIONS...
 train()
 {

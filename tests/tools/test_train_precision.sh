@@ -56,6 +56,8 @@ check_file()
 	[ "$(head -c 4000 "$tmp/model" | tr ',' '\n' | grep -ao '"dtype":"[A-Z0-9]*"' | sort -u)" = \
 		"\"dtype\":\"$stored\"" ] || bad "$*: not all tensors of the file are $stored"
 	[ -n "$hash" ] || return 0
+	[ "$(./shardrt-ckpt hash "$tmp/model" | sed -n 's/^parameters: //p')" = "${hash##*, }" ] ||
+		bad "$*: the file has another hash than $hash"
 	for run in $runs; do
 		n=${run%.*} strategy=${run#*.}
 		again=$(./shardrun -n $n ./shardrt-train --text "$text" --batch 3 --steps 0 --eval-every 1 \

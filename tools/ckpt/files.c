@@ -103,21 +103,36 @@ int ckpt_ls(const ckpt_request_t *r)
 	return 0;
 }
 
+static void print_hash(const unsigned char hash[16])
+{
+	for (int i = 0; i < 16; i++)
+		printf("%02x", hash[i]);
+}
+
 int ckpt_hash(const ckpt_request_t *r)
 {
-	unsigned char hash[16];
+	unsigned char all[16], params[16];
+	int has_params;
+	srt_status_t status;
 	srt_file_t *file;
-	int code = 0;
 
 	if (ckpt_open(r->path[0], r->all, &file) != 0)
 		return CKPT_TROUBLE;
-	if (srt_file_hash(file, hash) == SRT_OK) {
-		for (int i = 0; i < 16; i++)
-			printf("%02x", hash[i]);
-		printf("  %s\n", r->path[0]);
-	} else {
-		code = ckpt_fail();
+	status = srt_file_hash_params(file, params, all);
+	has_params = status == SRT_OK;
+	if (status == SRT_ERR_INVALID_ARGUMENT) {
+		tool_error("%s: no hash of the parameters: %s", r->path[0], srt_last_error());
+		status = srt_file_hash(file, all);
 	}
 	srt_file_close(file);
-	return code;
+	if (status != SRT_OK)
+		return ckpt_fail();
+	print_hash(all);
+	printf("  %s\n", r->path[0]);
+	if (has_params) {
+		printf("parameters: xxh3-128 ");
+		print_hash(params);
+		putchar('\n');
+	}
+	return 0;
 }

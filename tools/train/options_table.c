@@ -167,7 +167,9 @@ const option_t train_option_table[] = {
 	       "if validated. peak_flops and mfu only if the peak is known: on a\n"
 	       "CPU in numerics mode exact, where independent FMAs in registers\n"
 	       "are measured at the start"),
-	FLAG("hash", hash, "print a last line: numerics version and XXH3-128 of all parameters"),
+	FLAG("hash", hash,
+	     "print a last line: numerics version and XXH3-128 of all parameters;\n"
+	     "shardrt-ckpt hash prints the latter of what was saved"),
 	FLAG("version", version, "print the version and stop"),
 	FLAG("help", help, "print this help and stop; also -h"),
 };

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 noinst_LTLIBRARIES += libtools.la
 libtools_la_SOURCES = \
+	tools/checkpoint_path.c \
+	tools/checkpoint_path.h \
 	tools/common.c \
 	tools/common.h \
 	tools/mesh.c \

@@ -14,7 +14,7 @@ s/^(installing|generating|configuring|building|text:|measuring|GPT of|2 ranks|st
 # The texts of a user, and where the library was installed; an example of four hours is two steps.
 s/FILE/text.txt/
 /--restarts/s/DIR/restarted/
-s/(--checkpoint|verify) DIR/\1 checkpoints/
+s/(--checkpoint|--init|verify|hash|merge) DIR/\1 checkpoints/
 s/FOLDER/huggingface/g
 s/(PKG_CONFIG_PATH=|rpath,)DIR/\1installed/
 s/--steps [0-9]+/--steps 2/

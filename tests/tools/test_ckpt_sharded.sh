@@ -31,6 +31,8 @@ expect()
 }
 has() { grep -q -e "$1" $tmp/out || fail "not '$1', but $(cat $tmp/out)"; }
 hash_of() { ./shardrt-ckpt hash "$@" | sed -n '1s/ .*//p'; }
+params_of() { ./shardrt-ckpt hash "$@" 2> /dev/null | sed -n '2s/^parameters: xxh3-128 //p'; }
+trained_hash() { sed -n 's/^hash: .* xxh3-128 //p' $tmp/train; }
 # train OPTIONS...
 train()
 {
@@ -41,7 +43,8 @@ train()
 # ---- a run of the trainer: the folder is the file
 awk 'BEGIN { for (i = 0; i < 300; i++) print "number", i * 7919 % 1000 }' > $tmp/text
 model="--preset gpt2-124m --layers 2 --heads 2 --width 24 --context 20 --strategy zero3 --flat views"
-train $model --steps 4 --save-every 2 --checkpoint $tmp/run --keep 3 --save $tmp/plain
+train $model --steps 4 --save-every 2 --checkpoint $tmp/run --keep 3 --save $tmp/plain --hash
+trained=$(trained_hash)
 last=$tmp/run/step-0000000004
 expect 0 '' ./shardrt-ckpt diff $last $tmp/plain
 expect 0 '' ./shardrt-ckpt diff $tmp/plain $last
@@ -69,11 +72,68 @@ expect 0 'wrote .*: 28 tensors' ./shardrt-ckpt merge $last $tmp/merged
 expect 0 '' ./shardrt-ckpt diff $tmp/merged $tmp/plain
 train --init $tmp/merged --steps 0 --save $tmp/again
 expect 0 '' ./shardrt-ckpt diff $tmp/again $tmp/plain
-expect 2 'is a sharded checkpoint: .* shardrt-ckpt merge$' ./shardrt-train --text $tmp/text --steps 0 --init $last
 expect 0 'wrote .*: 84 tensors' ./shardrt-ckpt merge --all $last $tmp/merged
 [ "$(hash_of $tmp/merged)" = "$(hash_of --all $last)" ] || fail "the hash of all tensors changes with merge"
 expect 0 'wrote .*: 84 tensors' ./shardrt-ckpt merge $tmp/merged $tmp/again
 cmp $tmp/merged $tmp/again || fail "merge of a merged file differs"
+
+# ---- the folder of --checkpoint is its latest checkpoint; the hash of the parameters is that of --hash
+ln -s run $tmp/link && ln -s $(basename $last) $tmp/run/link || exit 1
+for path in $tmp/plain $last $last/ $tmp/run $tmp/run/// $PWD/$tmp/run $tmp/link $tmp/run/link "--all $last" \
+	$tmp/merged; do
+	[ "$(params_of $path)" = "$trained" ] || fail "$path: the hash of the parameters is not $trained, but $(params_of $path)"
+done
+[ "$(cd $tmp/run && ../../../shardrt-ckpt hash . 2> err; cat err; rm err)" = "$hash  ./${last##*/}
+parameters: xxh3-128 $trained
+shardrt-ckpt: the latest checkpoint in . is ./${last##*/}" ] || fail "hash of the current folder"
+[ "$(params_of $tmp/run/step-0000000002)" != "$trained" ] || fail "two checkpoints have one hash"
+is_latest="^shardrt-ckpt: the latest checkpoint in $tmp/run is $last\$"
+expect 0 "$is_latest" ./shardrt-ckpt ls $tmp/run
+has '^checkpoint [0-9a-f]* of 3 ranks in '
+expect 0 "$is_latest" ./shardrt-ckpt diff $tmp/run $tmp/plain
+[ "$(wc -l < $tmp/out)" = 1 ] || fail "diff of the folder: $(cat $tmp/out)"
+expect 1 "$is_latest" ./shardrt-ckpt diff $tmp/run/step-0000000002 $tmp/run
+has '^wte.weight: '
+expect 0 "$is_latest" ./shardrt-ckpt merge --all $tmp/run $tmp/again
+cmp $tmp/merged $tmp/again || fail "merge of the folder differs"
+expect 0 "$is_latest" ./shardrt-ckpt convert --to hf $tmp/run $tmp/hf2
+cmp $tmp/hf1 $tmp/hf2 || fail "convert of the folder differs"
+expect 0 "$is_latest" ./shardrt-ckpt reshard --ranks 2 $tmp/run $tmp/resharded
+expect 0 '' ./shardrt-ckpt diff --all $tmp/resharded $last
+rm -r $tmp/resharded
+# the parameters alone, for another optimizer
+train --init $tmp/run --steps 2 --optimizer sgd --strategy zero2 --hash
+grep -q "^shardrt-train: the latest checkpoint in $tmp/run is $last\$" $tmp/train || fail "--init: $(cat $tmp/train)"
+begun=$(trained_hash)
+train --init $tmp/plain --steps 2 --optimizer sgd --hash
+[ -n "$begun" ] && [ "$(trained_hash)" = "$begun" ] || fail "--init of the folder and of the file: $begun, $(cat $tmp/train)"
+
+# each_refused WORDS FOLDER: by all commands that read it
+each_refused()
+{
+	for command in ls hash "diff $tmp/plain" "merge --all" "reshard --ranks 2" "convert --to hf"; do
+		case $command in ls | hash | diff*) set -- "$1" "$2" ;; *) set -- "$1" "$2" $tmp/none ;; esac
+		expect 2 "^shardrt-ckpt: $1" ./shardrt-ckpt $command "$2" $3
+	done
+	expect 2 "^shardrt-train: --init: $1" ./shardrt-train --text $tmp/text --steps 0 --init "$2"
+	[ ! -e $tmp/none ] || fail "$2: something was written"
+}
+folder=$tmp/unfinished
+mkdir $folder || exit 1
+nothing="$folder is no checkpoint (it has no manifest.json), and no complete checkpoint is in it: "
+each_refused "$nothing" $folder
+cp -r $last $folder/step-0000000004.tmp-0123456789abcdef && rm $folder/step-*/manifest.json
+expect 2 "$nothing" ./shardrt-ckpt hash $folder/
+expect 2 "$folder/step-.* is no checkpoint" ./shardrt-ckpt hash $folder/step-*
+echo step-0000000004 > $folder/latest
+each_refused "$folder/latest names the checkpoint 'step-0000000004', which is not there .*; name one of the checkpoints in" $folder
+printf 'a\033b\n' > $folder/latest && cp -r $last "$folder/$(printf 'a\033b')" || exit 1
+expect 2 "the name of the latest checkpoint in $folder has control characters" ./shardrt-ckpt hash $folder
+# a save was killed while it replaced the latest one
+echo step-0000000004 > $folder/latest && cp -r $last $folder/step-0000000004.replaced || exit 1
+[ "$(params_of $folder)" = "$trained" ] || fail "FOLDER.replaced is not found: $(./shardrt-ckpt hash $folder 2>&1)"
+expect 0 "wrote" ./shardrt-ckpt reshard --ranks 1 $folder $tmp/resharded
+rm -r $tmp/resharded $folder $tmp/link $tmp/run/link
 
 # a run goes on from another number of files with the same bits
 for ranks in 1 7; do
@@ -93,6 +153,14 @@ whole=$tmp/engine.safetensors
 ./shardrun -n 3 tests/engine/test_checkpoint_sharded save $tmp/engine views $whole || fail "save"
 all=$(hash_of --all $tmp/engine)
 [ "$(hash_of $tmp/engine)" = "$(hash_of $whole)" ] || fail "buffers: the hash differs"
+params=$(params_of $whole)
+[ -n "$params" ] && [ "$(params_of $tmp/engine)" = "$params" ] || fail "buffers: the hash of the parameters differs"
+for option in "" --all; do
+	expect 0 wrote ./shardrt-ckpt merge $option $tmp/engine $tmp/merged
+	[ "$(params_of $tmp/merged)" = "$params" ] || fail "merge $option: the hash of the parameters differs"
+	expect 0 wrote ./shardrt-ckpt merge $tmp/merged $tmp/again
+	cmp $tmp/merged $tmp/again || fail "merge of a merged file with buffers differs"
+done
 expect 0 '^scaler: scale 1024, growth tracker 5$' ./shardrt-ckpt ls $tmp/engine
 has '^I64 *\[\]  *8  buffer  *1 b0.count$'
 has '^F32 *\[0,3\]  *0  parameter  *0 b2.empty$'
@@ -173,7 +241,7 @@ expect 1 'manifest.json: its checksum is wrong' ./shardrt-ckpt verify $tmp/bad
 expect 2 'manifest.json: its checksum is wrong' ./shardrt-ckpt ls $tmp/bad
 rm $tmp/bad/manifest.json
 expect 2 'has no manifest.json of a checkpoint, nor a folder' ./shardrt-ckpt verify $tmp/bad
-expect 2 'cannot open .*bad/manifest.json' ./shardrt-ckpt hash $tmp/bad
+expect 2 'bad is no checkpoint (it has no manifest.json), and' ./shardrt-ckpt hash $tmp/bad
 dd if=$tmp/plain of=$tmp/cut bs=1000 count=30 2> /dev/null
 expect 1 'safetensors file .*cut: ' ./shardrt-ckpt verify $tmp/cut $tmp/plain
 expect 2 'cannot open .*missing' ./shardrt-ckpt verify $tmp/missing $tmp/plain

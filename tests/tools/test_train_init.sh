@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # shardrt-train --init and --tokens: bytes as tokens give the hash of the text; saved parameters are loaded with the
-# same hash on every number of ranks, from files with the names of Hugging Face's GPT-2 too; files that do not fit are
-# refused by name. tests/tools/test_ckpt.sh compares with transformers.
+# same hash on every number of ranks, from files with the names of Hugging Face's GPT-2 and from checkpoints too; files
+# that do not fit are refused by name. tests/tools/test_ckpt.sh compares with transformers.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 tmp=tests/train_init.$SHARDRT_BACKEND.tmp
@@ -154,6 +154,20 @@ refused "the tokens $tmp/tokens: token [0-9]*" $model --batch 6 --steps 0 --eval
 if grep -q '^#define HAVE_JANSSON 1' config.h; then
 	tokens=$(hash 2 $model $run --tokens $tmp/tokens --checkpoint $tmp/run)
 	[ "$tokens" = "$text" ] || fail "with checkpoints: $tokens, not $text"
+	latest=$tmp/run/$(cat $tmp/run/latest)
+	for n in 1 3; do
+		[ $n -le $most_ranks ] || continue
+		loaded=$(hash $n --init $tmp/run/ --text $tmp/text --batch 6 --steps 0 --eval-every 0 --strategy zero3 --flat views)
+		[ "$loaded" = "$text" ] || fail "the folder of checkpoints on $n ranks: $loaded, not $text: $(cat $tmp/out)"
+		[ "$(grep -c "^shardrt-train: the latest checkpoint in $tmp/run/ is $latest\$" $tmp/out)" = 1 ] ||
+			fail "the latest checkpoint is not reported: $(cat $tmp/out)"
+	done
+	cut=$(hash 2 --init $latest --text $tmp/text --batch 6 --steps 0 --eval-every 0 --mesh tp=2)
+	[ "$cut" = "$text" ] || fail "a checkpoint with tp=2: $cut, not $text"
+	[ "$(./shardrt-ckpt hash $latest | sed -n 's/^parameters: xxh3-128 //p')" = "$text" ] || fail "$latest: another hash than $text"
+	refused "'wpe.weight' is \[20,24\] in the checkpoint, but \[16,24\] in the engine" $init --init $tmp/run --context 16
+	refused "the model in --init $latest has 2, 2, 24 and 20" $init --init $latest --preset gpt2-124m
+	refused "$tmp/alone is no checkpoint (it has no manifest.json), and no complete checkpoint is in it: " $init --init $tmp/alone
 	resumed=$(hash 1 $model $run --tokens $tmp/tokens --checkpoint $tmp/run --resume)
 	[ "$resumed" = "$text" ] || fail "resumed after the last step: $resumed, not $text"
 	head -c 4000 $tmp/tokens > $tmp/other && head -c $(($(wc -c < $tmp/tokens) - 4000)) /dev/zero >> $tmp/other

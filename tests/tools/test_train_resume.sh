@@ -27,6 +27,12 @@ fail()
 	exit 1
 }
 hash_in() { sed -n 's/^hash: //p' "$tmp/out"; }
+# check_saved HASH: the latest checkpoint has it
+check_saved()
+{
+	saved=$(./shardrt-ckpt hash "$tmp/dir" 2> "$tmp/err" | sed -n 's/^parameters: xxh3-128 //p')
+	[ "$saved" = "${1##* }" ] || fail "the parameters that were saved have the hash '$saved', not ${1##* }"
+}
 # run RANKS OPTIONS...: to the end
 run()
 {
@@ -73,6 +79,7 @@ for options in $cases; do
 	run $world $options --steps $steps --checkpoint "$tmp/dir" --save-every 50 --keep 3 --resume
 	grep -q "^resumed from $tmp/dir/step-" "$tmp/out" || fail "$options: not resumed"
 	[ "$(hash_in)" = "$want" ] || fail "$options: $(hash_in), not $want"
+	check_saved "$want"
 	[ "$(ls "$tmp/dir" | grep -c '^step-')" -le 3 ] || fail "more than --keep checkpoints: $(ls "$tmp/dir")"
 	cell "$world" pass
 done
@@ -89,6 +96,7 @@ run_killed 4 $tree --strategy zero2
 run 1 $tree --checkpoint "$tmp/dir" --resume
 grep -q "^resumed from" "$tmp/out" || fail "the tree: not resumed"
 [ "$(hash_in)" = "$want" ] || fail "the tree on other ranks: $(hash_in), not $want"
+check_saved "$want"
 
 # A run that has ended is loaded, and goes on if there are more steps.
 run 2 $tree --checkpoint "$tmp/dir" --resume

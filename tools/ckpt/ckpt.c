@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/checkpoint_path.h"
 #include "tools/common.h"
 
 static const char usage[] =
@@ -19,13 +20,15 @@ static const char usage[] =
 	"       shardrt-ckpt reshard --ranks N FOLDER OUT\n"
 	"       shardrt-ckpt convert --to hf|shardrt [--heads N] FILE OUT\n"
 	"\n"
-	"FILE is a file of parameters in safetensors format, as shardrt-train --save writes it,\n"
-	"or the folder of a sharded checkpoint, as shardrt-train --checkpoint writes it. What is\n"
-	"read of a folder is compared with its hashes.\n"
+	"FILE is a file of parameters in safetensors format, as shardrt-train --save writes it;\n"
+	"the folder of a sharded checkpoint; or the folder that was given to shardrt-train\n"
+	"--checkpoint, which means its latest checkpoint, as with --resume: a line on standard\n"
+	"error has its name. What is read of a checkpoint is compared with its hashes.\n"
 	"\n"
-	"  ls       print dtype, shape, bytes and name of each tensor; of a folder all it has\n"
-	"  verify   read all bytes and print each defect; also of all checkpoints in a folder;\n"
-	"           exit status 1 if there is any\n"
+	"  ls       print dtype, shape, bytes and name of each tensor; of a checkpoint all it\n"
+	"           has\n"
+	"  verify   read all bytes and print each defect; of the folder of --checkpoint those\n"
+	"           of all checkpoints in it; exit status 1 if there is any\n"
 	"  hash     print XXH3-128 of names, dtypes, shapes and bytes of all tensors; it does\n"
 	"           not depend on their order in the file, on metadata, nor on the sharding.\n"
 	"           A second line, `parameters: xxh3-128 HASH`, has the hash of their values\n"
@@ -33,12 +36,12 @@ static const char usage[] =
 	"  diff     print which tensors are missing or differ, and by how much; exit status 1\n"
 	"           if any does\n"
 	"  merge    write the unsharded tensors to one file\n"
-	"  reshard  write a folder again, as N ranks would with --strategy zero3\n"
+	"  reshard  write a checkpoint again, as N ranks would with --strategy zero3\n"
 	"  convert  write a GPT with the names and layout of another program\n"
 	"\n"
-	"      --all            of a folder the states of the optimizer, too, not only parameters\n"
-	"                       and buffers\n"
-	"      --boxes          of a folder the files that the parts of each tensor are in\n"
+	"      --all            of a checkpoint the states of the optimizer, too, not only\n"
+	"                       parameters and buffers\n"
+	"      --boxes          of a checkpoint the files that the parts of each tensor are in\n"
 	"      --ranks N        ranks whose files are written\n"
 	"      --to hf|shardrt  hf: a GPT-2 of Hugging Face, with a config.json in the folder of\n"
 	"                       OUT if there is none; shardrt: for shardrt-train\n"
@@ -69,16 +72,17 @@ enum { TO = 1, HEADS = 2, ALL = 4, BOXES = 8, RANKS = 16 };
 static const struct {
 	const char *name;
 	int npaths, most; /* arguments: at least and at most */
+	int nread;        /* the first arguments: a folder of checkpoints means its latest one */
 	int takes, needs; /* options */
 	int (*run)(const ckpt_request_t *request);
 } commands[] = {
-	{ "ls", 1, 1, BOXES, 0, ckpt_ls },
-	{ "verify", 1, INT32_MAX, 0, 0, ckpt_verify },
-	{ "hash", 1, 1, ALL, 0, ckpt_hash },
-	{ "diff", 2, 2, ALL, 0, ckpt_diff },
-	{ "merge", 2, 2, ALL, 0, ckpt_merge },
-	{ "reshard", 2, 2, RANKS, RANKS, ckpt_reshard },
-	{ "convert", 2, 2, TO | HEADS, TO, ckpt_convert },
+	{ "ls", 1, 1, 1, BOXES, 0, ckpt_ls },
+	{ "verify", 1, INT32_MAX, 0, 0, 0, ckpt_verify },
+	{ "hash", 1, 1, 1, ALL, 0, ckpt_hash },
+	{ "diff", 2, 2, 2, ALL, 0, ckpt_diff },
+	{ "merge", 2, 2, 1, ALL, 0, ckpt_merge },
+	{ "reshard", 2, 2, 1, RANKS, RANKS, ckpt_reshard },
+	{ "convert", 2, 2, 1, TO | HEADS, TO, ckpt_convert },
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -143,9 +147,26 @@ static int check_options(int given, int takes, int needs, const char *name)
 	return 0;
 }
 
-/* @return the exit status. */
-static int run_command(const ckpt_request_t *r, const char *name, int given)
+/* Replaces the paths of folders of checkpoints by those of the latest ones, which are in `found`.
+ * @return 0, or CKPT_TROUBLE after the error was printed. */
+static int find_checkpoints(ckpt_request_t *r, int n, tool_found_t *found)
 {
+	for (int i = 0; i < n; i++) {
+		if (tool_find_checkpoint(r->path[i], &found[i]) != 0) {
+			tool_error("%s", found[i].why);
+			return CKPT_TROUBLE;
+		}
+		tool_report_found(r->path[i], &found[i]);
+		r->path[i] = found[i].path;
+	}
+	return 0;
+}
+
+/* @return the exit status. */
+static int run_command(ckpt_request_t *r, const char *name, int given)
+{
+	tool_found_t found[2];
+
 	for (size_t i = 0; i < NCOMMANDS; i++) {
 		if (strcmp(name, commands[i].name) != 0)
 			continue;
@@ -158,6 +179,8 @@ static int run_command(const ckpt_request_t *r, const char *name, int given)
 		if (r->heads && strcmp(r->to, "shardrt") != 0)
 			return complain("--heads is for convert --to shardrt, not for --to %s",
 					r->to);
+		if (find_checkpoints(r, commands[i].nread, found) != 0)
+			return CKPT_TROUBLE;
 		return commands[i].run(r);
 	}
 	return complain("unknown command '%s'", name);

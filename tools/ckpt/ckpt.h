@@ -9,7 +9,8 @@
  *     merge.c     merge, reshard
  *     convert.c   names and layouts of this library and of Hugging Face
  *
- * A file is a safetensors file or the folder of a sharded checkpoint (<shardrt/file.h>).
+ * A file is a safetensors file or the folder of a sharded checkpoint (<shardrt/file.h>). Of the
+ * folder of --checkpoint a command gets the latest one (tools/checkpoint_path.h); verify reads all.
  *
  * Each command returns an exit status: 0, CKPT_DIFFERS or CKPT_TROUBLE. Errors are printed.
  */
@@ -27,9 +28,9 @@
 /** Files are read and written in pieces of at least this size. */
 #define CKPT_PIECE_NBYTES ((size_t)4 << 20)
 
-/** The command line. Strings are borrowed from argv. */
+/** The command line. Strings are borrowed from it, paths also from what they mean. */
 typedef struct ckpt_request {
-	char **path; /* the arguments */
+	char **path; /* the arguments; a folder of checkpoints was replaced by its latest one */
 	int npaths;
 	int all, boxes; /* flags */
 	const char *to; /* convert: "hf" or "shardrt" */

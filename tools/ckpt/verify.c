@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "tools/checkpoint_path.h"
 #include "tools/common.h"
 
 static void print_defect(const char *sentence, void *arg)
@@ -84,14 +84,6 @@ static int verify_file(const char *path)
 	return ndefects > 0 ? CKPT_DIFFERS : 0;
 }
 
-static int has_manifest(const char *folder)
-{
-	char path[4096];
-
-	return snprintf(path, sizeof(path), "%s/manifest.json", folder) < (int)sizeof(path) &&
-	       access(path, F_OK) == 0;
-}
-
 /* Not the temporary folders of saves that go on or were killed. */
 static int is_name(const struct dirent *entry)
 {
@@ -110,7 +102,7 @@ static int verify_all(const char *dir)
 	for (int i = 0; i < n; i++) {
 		if (snprintf(path, sizeof(path), "%s/%s", dir, entries[i]->d_name) <
 			    (int)sizeof(path) &&
-		    has_manifest(path)) {
+		    tool_has_manifest(path)) {
 			code = worst(code, verify_checkpoint(path));
 			nfound++;
 		}
@@ -136,7 +128,7 @@ int ckpt_verify(const ckpt_request_t *r)
 
 		if (stat(r->path[i], &st) != 0 || !S_ISDIR(st.st_mode))
 			code = worst(code, verify_file(r->path[i]));
-		else if (has_manifest(r->path[i]))
+		else if (tool_has_manifest(r->path[i]))
 			code = worst(code, verify_checkpoint(r->path[i]));
 		else
 			code = worst(code, verify_all(r->path[i]));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The first values: initial ones, or those of --init, which is a file of --save or one of a GPT-2
- * of Hugging Face. Either has the model's sizes.
+ * The first values: initial ones, or those of --init, which is a file of --save, one of a GPT-2 of
+ * Hugging Face, a checkpoint, or the folder of --checkpoint. Each has the model's sizes.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -10,10 +10,11 @@
 
 #include "models/gpt_hf.h"
 #include "models/try.h"
+#include "tools/checkpoint_path.h"
 #include "tools/train/train.h"
 
-/* The sizes of an open file. Without metadata of ours and names of Hugging Face, those of the
- * preset stay. */
+/* The sizes of an open file or checkpoint. Without metadata of ours and names of Hugging Face, the
+ * sizes of the preset stay. */
 static int find_sizes(trainer_t *t, const srt_file_t *file)
 {
 	const char *sizes;
@@ -31,7 +32,7 @@ static int find_sizes(trainer_t *t, const srt_file_t *file)
 						 t->opt.heads, t->opt.init, t->config.heads);
 		return 0;
 	}
-	if (!srt_gpt_hf_recognise(file, &t->hf_prefix))
+	if (t->init_is_checkpoint || !srt_gpt_hf_recognise(file, &t->hf_prefix))
 		return 0;
 	if (srt_gpt_hf_sizes(file, t->opt.init, t->hf_prefix, t->opt.heads, &t->config) != SRT_OK)
 		return trainer_set_error(t, "--init: %s", srt_last_error());
@@ -64,6 +65,23 @@ static int check_preset(trainer_t *t, const srt_gpt_config_t *preset)
 				 c->context);
 }
 
+/* Of a folder of checkpoints, --init means the latest one. */
+static int find_init(trainer_t *t)
+{
+	tool_found_t found;
+
+	if (access(t->opt.init, R_OK) != 0)
+		return trainer_set_error(t, "cannot read --init %s: %s", t->opt.init,
+					 strerror(errno));
+	if (tool_find_checkpoint(t->opt.init, &found) != 0)
+		return trainer_set_error(t, "--init: %s", found.why);
+	if (t->rank == 0)
+		tool_report_found(t->opt.init, &found);
+	memcpy(t->init_path, found.path, sizeof(t->init_path));
+	t->opt.init = t->init_path;
+	return 0;
+}
+
 int trainer_read_sizes(trainer_t *t)
 {
 	const srt_gpt_config_t preset = t->config;
@@ -71,19 +89,13 @@ int trainer_read_sizes(trainer_t *t)
 	srt_file_t *file;
 	int failed;
 
-	if (access(t->opt.init, R_OK) != 0)
-		return trainer_set_error(t, "cannot read --init %s: %s", t->opt.init,
-					 strerror(errno));
+	if (find_init(t) != 0)
+		return -1;
 	if (srt_file_open(t->opt.init, &file) != SRT_OK)
 		return trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
 	t->init_ntensors = srt_file_count(file);
-	if (srt_file_get_checkpoint(file, &checkpoint) == SRT_OK)
-		failed = trainer_set_error(t,
-					   "--init %s is a sharded checkpoint: go on from it with "
-					   "--resume, or make a file of it by shardrt-ckpt merge",
-					   t->opt.init);
-	else
-		failed = find_sizes(t, file);
+	t->init_is_checkpoint = srt_file_get_checkpoint(file, &checkpoint) == SRT_OK;
+	failed = find_sizes(t, file);
 	srt_file_close(file);
 	return failed || !t->opt.preset ? failed : check_preset(t, &preset);
 }
@@ -102,18 +114,22 @@ int trainer_check_ntensors(trainer_t *t)
 
 srt_status_t trainer_start_values(trainer_t *t)
 {
+	const srt_checkpoint_options_t values = { .values_only = 1 };
 	srt_file_names_t names;
 	srt_status_t status;
 
 	if (!t->opt.init)
 		return srt_gpt_init(t->gpt, (uint64_t)t->opt.seed, t->stream);
-	if (t->hf_prefix) {
+	if (t->init_is_checkpoint) {
+		status = srt_checkpoint_load(t->engine, t->opt.init, &values, t->stream);
+	} else if (t->hf_prefix) {
 		names = srt_gpt_hf_names(t->hf_prefix);
 		status = srt_engine_load_named(t->engine, t->opt.init, &names, t->stream);
 	} else {
 		status = srt_engine_load(t->engine, t->opt.init, t->stream);
 	}
-	if (status == SRT_ERR_FORMAT || status == SRT_ERR_INVALID_ARGUMENT)
+	if (status == SRT_ERR_FORMAT || status == SRT_ERR_INVALID_ARGUMENT ||
+	    status == SRT_ERR_NOT_FOUND)
 		trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
 	return status;
 }

@@ -152,8 +152,9 @@ const option_t train_option_table[] = {
 	     "run that did not stop; without one, start a new run"),
 	STRING("init", init, "FILE", NULL,
 	       "start from saved parameters; the file contains the model size:\n"
-	       "one of --save, or a GPT-2 of Hugging Face (model.safetensors,\n"
-	       "config.json next to it has the number of heads)"),
+	       "one of --save, a checkpoint, or the folder of --checkpoint, which\n"
+	       "means its latest one; or a GPT-2 of Hugging Face\n"
+	       "(model.safetensors, config.json next to it has the number of heads)"),
 	INT("generate", generate, "0", 0, 1e6,
 	    "generate and print N bytes and stop; without --text"),
 	STRING("prompt", prompt, "TEXT", "\n", "start of the generated text; default: a newline"),

@@ -66,6 +66,8 @@ typedef struct trainer {
 	srt_text_t *text;
 	const char *hf_prefix; /* of the names of --init if they are Hugging Face's, else NULL */
 	size_t init_ntensors;  /* of --init */
+	int init_is_checkpoint;
+	char init_path[4096]; /* what --init means */
 	srt_engine_t *engine;
 	srt_scaler_t *scaler; /* NULL: the loss is not scaled */
 	srt_gpt_t *gpt;

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* See checkpoint_path.h. */
+#include "tools/checkpoint_path.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <shardrt/checkpoint.h>
+
+#include "tools/common.h"
+
+__attribute__((format(printf, 2, 3))) static int fail(tool_found_t *found, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(found->why, sizeof(found->why), format, ap);
+	va_end(ap);
+	tool_make_printable(found->why); /* it may have bytes of a file */
+	return -1;
+}
+
+int tool_has_manifest(const char *folder)
+{
+	char path[4096];
+
+	return snprintf(path, sizeof(path), "%s/manifest.json", folder) < (int)sizeof(path) &&
+	       access(path, F_OK) == 0;
+}
+
+static int find_latest(const char *folder, tool_found_t *found)
+{
+	const char *name;
+	char shown[256];
+	srt_status_t status = srt_checkpoint_latest(folder, found->path, sizeof(found->path));
+
+	if (status == SRT_ERR_NOT_FOUND)
+		return fail(found,
+			    "%s is no checkpoint (it has no manifest.json), and no complete "
+			    "checkpoint is in it: %s; name a file of parameters, a checkpoint or a "
+			    "folder in which one was saved",
+			    folder, srt_last_error());
+	if (status == SRT_ERR_FORMAT)
+		return fail(found, "%s; name one of the checkpoints in %s", srt_last_error(),
+			    folder);
+	if (status != SRT_OK)
+		return fail(found, "%s", srt_last_error());
+	name = strrchr(found->path, '/') + 1;
+	snprintf(shown, sizeof(shown), "%s", name);
+	tool_make_printable(shown);
+	if (strcmp(shown, name) != 0)
+		return fail(found, "the name of the latest checkpoint in %s has control characters",
+			    folder);
+	found->is_latest = 1;
+	return 0;
+}
+
+int tool_find_checkpoint(const char *path, tool_found_t *found)
+{
+	char folder[sizeof(found->path)];
+	struct stat st;
+	size_t n = strlen(path);
+
+	*found = (tool_found_t){ .is_latest = 0 };
+	if (n >= sizeof(folder))
+		return fail(found, "the path of a file or checkpoint has more than %zu bytes",
+			    sizeof(folder) - 1);
+	memcpy(found->path, path, n + 1);
+	if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode) || tool_has_manifest(path))
+		return 0;
+	memcpy(folder, path, n + 1);
+	for (; n > 1 && folder[n - 1] == '/'; n--)
+		folder[n - 1] = '\0';
+	return find_latest(folder, found);
+}
+
+void tool_report_found(const char *path, const tool_found_t *found)
+{
+	if (found->is_latest)
+		tool_error("the latest checkpoint in %s is %s", path, found->path);
+}

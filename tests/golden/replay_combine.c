@@ -22,7 +22,7 @@ static bool is_near(double got, double want, double tolerance)
 
 srt_status_t combine_refuse(net_job_t *job, const net_recipe_t *recipe, net_fact_t *ours)
 {
-	double all[NET_MAX_WORLD];
+	double *all = job->all[0];
 	srt_status_t status;
 	net_t net;
 
@@ -102,6 +102,16 @@ srt_status_t combine_step(net_job_t *job, const net_recipe_t *recipe, net_fact_t
 	return SRT_OK;
 }
 
+/* Resharding to groups whose size divides the number of shards is accepted, other sizes are refused.
+ * One shard is not divided: all sizes are accepted. */
+srt_status_t combine_reshard(net_job_t *job, const net_recipe_t *recipe, net_fact_t *ours)
+{
+	const int nshards = net_count_shards(job, recipe), group = net_reshard(job, recipe);
+
+	return nshards > 1 && nshards % group != 0 ? combine_refuse(job, recipe, ours) :
+						     combine_step(job, recipe, ours);
+}
+
 /* The dtype of the output; statistics are updated, and the step changes the parameters. */
 srt_status_t combine_normalise(net_job_t *job, const net_recipe_t *recipe, net_fact_t *ours)
 {
@@ -114,7 +124,7 @@ srt_status_t combine_normalise(net_job_t *job, const net_recipe_t *recipe, net_f
 	SRT_TRY(net_pass(&net, 0, 1));
 	SRT_TRY(srt_unit_buffer_get(net.mean, mean, job->stream));
 	CHECK_ROW(memcmp(mean, zero, sizeof(zero)) != 0, "%s: running_mean is 0", job->row);
-	snprintf(ours->fact, sizeof(ours->fact), "torch.%s",
+	snprintf(ours->fact, ours->nfact, "torch.%s",
 		 net.output_dtype == SRT_F16  ? "float16" :
 		 net.output_dtype == SRT_BF16 ? "bfloat16" :
 						"float32");
@@ -130,7 +140,7 @@ static srt_status_t clip_engine(net_t *net, srt_engine_t *engine, double *norm)
 	net_job_t *job = net->job;
 	const int p = net->recipe->norm_p;
 	const double most = 0.125, tolerance = net->recipe->stored == SRT_F32 ? 1e-5 : 1e-2;
-	double all[NET_MAX_WORLD], clipped;
+	double *all = job->all[0], clipped;
 	srt_step_state_t state;
 
 	SRT_TRY(net_norm(net, engine, p, norm));
@@ -177,7 +187,7 @@ srt_status_t combine_clip(net_job_t *job, const net_recipe_t *recipe, net_fact_t
 	CHECK_ROW(is_near(norm, want, tolerance), "%s: the norm is %.9g, and %.9g without a mesh",
 		  job->row, norm, want);
 	ours->works = true;
-	snprintf(ours->fact, sizeof(ours->fact), "DTensor float32 (Replicate(),%s",
+	snprintf(ours->fact, ours->nfact, "DTensor float32 (Replicate(),%s",
 		 recipe->mesh == NET_FLAT ? ")" : " Replicate())");
 	return SRT_OK;
 }
@@ -188,7 +198,7 @@ srt_status_t combine_clip(net_job_t *job, const net_recipe_t *recipe, net_fact_t
 static srt_status_t describe_found(net_t *net, net_fact_t *ours)
 {
 	net_job_t *job = net->job;
-	double all[NET_MAX_WORLD], skipped[NET_MAX_WORLD];
+	double *all = job->all[0], *skipped = job->all[1];
 	srt_step_state_t state;
 	float found;
 	size_t used;
@@ -198,16 +208,16 @@ static srt_status_t describe_found(net_t *net, net_fact_t *ours)
 	SRT_TRY(net_step(net));
 	SRT_TRY(srt_engine_state(net->engine, job->stream, &state));
 	SRT_TRY(net_gather(job, state.skipped, skipped));
-	used = (size_t)snprintf(ours->fact, sizeof(ours->fact), "found_inf.item() by rank [");
+	used = (size_t)snprintf(ours->fact, ours->nfact, "found_inf.item() by rank [");
 	for (int r = 0; r < job->world; r++) {
-		used += (size_t)snprintf(ours->fact + used, sizeof(ours->fact) - used, "%s%.1f",
+		used += (size_t)snprintf(ours->fact + used, ours->nfact - used, "%s%.1f",
 					 r ? ", " : "", all[r]);
 		CHECK_ROW(all[r] == (net->recipe->spoiled ? 1 : 0), "%s: rank %d found %g",
 			  job->row, r, all[r]);
 		CHECK_ROW(net->ignored || skipped[r] == all[r], "%s: rank %d found %g, skipped %g",
 			  job->row, r, all[r], skipped[r]);
 	}
-	snprintf(ours->fact + used, sizeof(ours->fact) - used, "]");
+	snprintf(ours->fact + used, ours->nfact - used, "]");
 	return SRT_OK;
 }
 
@@ -279,8 +289,7 @@ srt_status_t combine_count(net_job_t *job, const net_recipe_t *recipe, net_fact_
 	for (size_t i = 0; (p = net_param(&net, i)); i++)
 		nlast += srt_param_local(p, SRT_PARAM_GRAD).buffer != NULL;
 	CHECK_ROW(nlast == nparams, "%s: %d gradients of %d in the end", job->row, nlast, nparams);
-	snprintf(ours->fact, sizeof(ours->fact), "parameters with .grad: %d of %d", ngrads,
-		 nparams);
+	snprintf(ours->fact, ours->nfact, "parameters with .grad: %d of %d", ngrads, nparams);
 	net_destroy(&net);
 	return SRT_OK;
 }
@@ -304,7 +313,7 @@ srt_status_t combine_drop(net_job_t *job, const net_recipe_t *recipe, net_fact_t
 		net_destroy(&net);
 	}
 	CHECK_ROW(fabs(sum[0]) > 1, "%s: the gradients add up to %g", job->row, sum[0]);
-	snprintf(ours->fact, sizeof(ours->fact),
+	snprintf(ours->fact, ours->nfact,
 		 "gradient after zero_grad and one more micro-batch / "
 		 "gradient of one micro-batch: %.3g",
 		 sum[1] / sum[0]);

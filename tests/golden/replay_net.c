@@ -10,30 +10,46 @@
 #include "tests/golden/replay_net.h"
 #include "tests/harness/half.h"
 
-enum { ROWS = 4, WIDTH = 4 };
+/* Sizes are not recorded, and nothing recorded depends on them. */
+enum { ROWS = 4, WIDTH = 4, BATCHNORM_WIDTH = 6 };
 
 /* ---- the job ------------------------------------------------------------------------------ */
 
-srt_status_t net_job_open(net_job_t *job, srt_context_t *context, verdict_t *v)
+/* A mesh that has not all ranks is refused. */
+static srt_status_t open_mesh(net_job_t *job, net_mesh_t mesh)
 {
 	static const char *const names[3][2] = {
 		[NET_HYBRID] = { "replicate", "shard" }, [NET_TENSOR] = { "dp", "tp" }
 	};
-	srt_comm_t *world = srt_context_world(context);
-	const int shape[] = { 2, srt_context_world_size(context) / 2 };
+	const bool fits = job->shape[0] * job->shape[1] == job->world;
+	srt_status_t status = srt_mesh_create(srt_context_world(job->context), 2, job->shape,
+					      names[mesh], &job->mesh[mesh]);
 
+	if (fits)
+		return status;
+	verdict_exact(job->verdict, status == SRT_ERR_INVALID_ARGUMENT,
+		      "a mesh of %d x %d on %d ranks is not refused", job->shape[0], job->shape[1],
+		      job->world);
+	return SRT_OK;
+}
+
+srt_status_t net_job_open(net_job_t *job, srt_context_t *context, const int *shape, verdict_t *v)
+{
 	*job = (net_job_t){ .context = context,
 			    .verdict = v,
 			    .rank = srt_context_rank(context),
-			    .world = srt_context_world_size(context) };
-	if (job->world % 2 != 0 || job->world < 4 || job->world > NET_MAX_WORLD)
-		return srt_fail(SRT_ERR_FORMAT, "the table is for %d ranks, not 4 to %d, even",
-				job->world, NET_MAX_WORLD);
+			    .world = srt_context_world_size(context),
+			    .shape = { shape[0], shape[1] } };
+	for (size_t i = 0; i < SRT_ARRAY_LEN(job->all); i++) {
+		job->all[i] = srt_calloc((size_t)job->world, sizeof(**job->all), "of all ranks");
+		if (!job->all[i])
+			return SRT_ERR_OUT_OF_MEMORY;
+	}
 	SRT_TRY(srt_stream_create(srt_context_device(context), 0, "replay", &job->stream));
-	SRT_TRY(srt_comm_split(world, job->rank, "ignored parameters", &job->alone));
-	for (int m = NET_HYBRID; m <= NET_TENSOR; m++)
-		SRT_TRY(srt_mesh_create(world, 2, shape, names[m], &job->mesh[m]));
-	return SRT_OK;
+	SRT_TRY(srt_comm_split(srt_context_world(context), job->rank, "ignored parameters",
+			       &job->alone));
+	SRT_TRY(open_mesh(job, NET_HYBRID));
+	return open_mesh(job, NET_TENSOR);
 }
 
 void net_job_close(net_job_t *job)
@@ -42,6 +58,29 @@ void net_job_close(net_job_t *job)
 		srt_mesh_destroy(job->mesh[m]);
 	srt_comm_destroy(job->alone);
 	srt_stream_destroy(job->stream);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(job->all); i++)
+		free(job->all[i]);
+}
+
+bool net_has_mesh(const net_job_t *job, const net_recipe_t *recipe)
+{
+	return recipe->mesh == NET_FLAT || recipe->no_mesh || job->mesh[recipe->mesh];
+}
+
+int net_count_shards(const net_job_t *job, const net_recipe_t *recipe)
+{
+	return recipe->mesh == NET_FLAT   ? job->world :
+	       recipe->mesh == NET_TENSOR ? job->shape[0] :
+					    job->shape[1];
+}
+
+int net_reshard(const net_job_t *job, const net_recipe_t *recipe)
+{
+	if (recipe->reshard == NET_RESHARD_WORLD)
+		return job->world;
+	if (recipe->reshard == NET_RESHARD_NO_FACTOR)
+		return job->world % 3 ? 3 : 4;
+	return recipe->reshard;
 }
 
 srt_status_t net_gather(net_job_t *job, double mine, double *all)
@@ -64,9 +103,9 @@ static int count_layers(const net_recipe_t *recipe)
 
 static int64_t inner_size(const net_t *net)
 {
-	const int world = net->job->world;
+	const net_job_t *job = net->job;
 
-	return net->recipe->layers == NET_UNEVEN ? 4 * (world / 2) + 1 : 8 * world;
+	return net->recipe->layers == NET_UNEVEN ? 4 * job->shape[1] + 1 : 8 * job->world;
 }
 
 /* Rows and columns of the k-th layer's weight; one dimension for the BatchNorm, the second. */
@@ -77,8 +116,8 @@ static void layer_shape(const net_t *net, int k, int64_t shape[2])
 	shape[0] = k == first ? inner_size(net) : WIDTH;
 	shape[1] = k == first + 1 ? inner_size(net) : WIDTH;
 	if (net->recipe->layers == NET_BATCHNORM) {
-		shape[0] = k < 2 ? 6 : WIDTH;
-		shape[1] = k == 0 ? WIDTH : 6;
+		shape[0] = k < 2 ? BATCHNORM_WIDTH : WIDTH;
+		shape[1] = k == 0 ? WIDTH : BATCHNORM_WIDTH;
 	}
 }
 
@@ -138,7 +177,8 @@ static srt_status_t declare(net_t *net)
 			     .grads = recipe->offload,
 			     .state = recipe->offload },
 	};
-	const srt_unit_options_t unit = { .reshard = recipe->reshard, .flat = recipe->flat };
+	const srt_unit_options_t unit = { .reshard = net_reshard(net->job, recipe),
+					  .flat = recipe->flat };
 	srt_unit_t *root, *other;
 
 	SRT_TRY(srt_engine_create(net->job->context, &options, &net->engine));
@@ -277,7 +317,8 @@ srt_status_t net_pass(net_t *net, int i, int n)
 static srt_status_t spoil(net_t *net)
 {
 	const net_recipe_t *recipe = net->recipe;
-	const int rank = recipe->spoils_rank0 ? 0 : net->job->world / 2 - 1;
+	const int last = net->job->mesh[recipe->mesh] ? net->job->shape[1] - 1 : 0;
+	const int rank = recipe->spoils_rank0 ? 0 : last;
 	srt_view_t view;
 
 	if (!recipe->spoiled || net->job->rank != rank)

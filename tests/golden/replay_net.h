@@ -8,10 +8,12 @@
 
 #include "tests/golden/replay.h"
 
-#define NET_MAX_WORLD 16
-
-/* The ranks: one dimension, (replicate, shard) or (dp, tp), where the first size is 2. */
+/* The ranks: one dimension, (replicate, shard) or (dp, tp). */
 typedef enum net_mesh { NET_FLAT, NET_HYBRID, NET_TENSOR } net_mesh_t;
+
+/* Sizes of groups for option reshard that depend on the number of ranks: all of them, or 3, or 4 if
+ * 3 divides the number. */
+enum { NET_RESHARD_WORLD = -1, NET_RESHARD_NO_FACTOR = -2 };
 
 /* The layers. With NET_TENSOR the pair is cut: columns, then rows. */
 typedef enum net_layers {
@@ -30,7 +32,7 @@ typedef struct net_recipe {
 	const srt_precision_t *precision;
 	srt_accumulation_t accumulation;
 	srt_optimizer_t optimizer; /* SRT_OPTIMIZER_SGD */
-	int reshard;
+	int reshard;               /* ranks, or one of the sizes above */
 	srt_flat_t flat;
 	bool offload, ignoring, no_mesh, mixed, tied;
 	const char *frozen; /* a parameter */
@@ -48,9 +50,11 @@ typedef struct net_recipe {
 typedef struct net_job {
 	srt_context_t *context;
 	int rank, world;
+	int shape[2]; /* of the meshes of two dimensions */
 	srt_stream_t *stream;
 	srt_mesh_t *mesh[3]; /* by net_mesh_t; NULL: none */
 	srt_comm_t *alone;   /* of this rank */
+	double *all[2];      /* by rank, for net_gather() */
 	verdict_t *verdict;
 	const char *row; /* its name */
 } net_job_t;
@@ -68,9 +72,10 @@ typedef struct net {
 	srt_dtype_t output_dtype;
 } net_t;
 
-srt_status_t net_job_open(net_job_t *job, srt_context_t *context, verdict_t *v);
+/* shape: of the meshes of two dimensions. */
+srt_status_t net_job_open(net_job_t *job, srt_context_t *context, const int *shape, verdict_t *v);
 void net_job_close(net_job_t *job);
-/* One value of each rank. */
+/* One value of each rank; all: one of the job's arrays. */
 srt_status_t net_gather(net_job_t *job, double mine, double *all);
 
 /* Builds the net; to be destroyed after failures, too. */
@@ -92,16 +97,23 @@ srt_status_t net_get(net_t *net, srt_param_t *p, srt_param_what_t what, float **
 srt_status_t net_norm(net_t *net, const srt_engine_t *engine, int p, double *norm);
 srt_status_t net_sum(net_t *net, double *sum);
 
+/* Whether the mesh of a recipe exists: not where its size is not the number of ranks. */
+bool net_has_mesh(const net_job_t *job, const net_recipe_t *recipe);
+/* Ranks that the parameters of the first engine are sharded over; option reshard of its unit. */
+int net_count_shards(const net_job_t *job, const net_recipe_t *recipe);
+int net_reshard(const net_job_t *job, const net_recipe_t *recipe);
+
 /* What the library does: whether it works, and the fact in the words of the table. */
 typedef struct net_fact {
 	bool works;
-	char fact[128];
+	char *fact; /* nfact bytes: room for a number of each rank */
+	size_t nfact;
 } net_fact_t;
 
 /* What a row does on all ranks (replay_combine.c). A failure is one of all ranks. */
 typedef srt_status_t combine_fn(net_job_t *job, const net_recipe_t *recipe, net_fact_t *ours);
-combine_fn combine_refuse, combine_step, combine_normalise, combine_clip, combine_find,
-	combine_find_ignored, combine_count, combine_drop;
+combine_fn combine_refuse, combine_step, combine_reshard, combine_normalise, combine_clip,
+	combine_find, combine_find_ignored, combine_count, combine_drop;
 
 /* The table errors_combined. */
 srt_status_t replay_errors(golden_t *g, srt_context_t *context, verdict_t *v, char *note,

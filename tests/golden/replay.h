@@ -280,6 +280,9 @@ void replay_buffers_count(replay_t *r);
 srt_status_t replay_buffer_compare(replay_t *r, const char *key, const char *name);
 
 /* ---- precision */
+/* A recorded policy: its casts of parameters, reductions and buffers. */
+srt_status_t replay_policy(const json_t *policy, srt_precision_rule_t rule,
+			   srt_precision_t *precision);
 /* Sets r->precision and r->root_precision by the case's policy. */
 srt_status_t replay_precision(replay_t *r);
 /* The dtype of a unit's output. */

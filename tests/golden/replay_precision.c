@@ -25,8 +25,8 @@ static srt_status_t read_cast(const json_t *object, const char *key, srt_cast_t 
 	return SRT_OK;
 }
 
-static srt_status_t read_policy(const json_t *policy, srt_precision_rule_t rule,
-				srt_precision_t *precision)
+srt_status_t replay_policy(const json_t *policy, srt_precision_rule_t rule,
+			   srt_precision_t *precision)
 {
 	*precision = (srt_precision_t){ .rule = rule };
 	SRT_TRY(read_cast(policy, "param_dtype", &precision->param));
@@ -41,8 +41,8 @@ srt_status_t replay_precision(replay_t *r)
 	const json_t *policy = json_object_get(r->golden->json, "mixed_precision");
 	bool one = !strcmp(r->golden->reference, "fsdp1");
 
-	SRT_TRY(read_policy(policy, one ? SRT_PRECISION_FSDP1 : SRT_PRECISION_FSDP2,
-			    &r->precision));
+	SRT_TRY(replay_policy(policy, one ? SRT_PRECISION_FSDP1 : SRT_PRECISION_FSDP2,
+			      &r->precision));
 	r->root_precision = r->precision;
 	return read_cast(policy, "output_dtype", &r->root_precision.output);
 }
@@ -84,7 +84,7 @@ static srt_status_t check_fsdp1(verdict_t *v, const json_t *row, size_t i)
 	srt_precision_t precision;
 	srt_unit_types_t types;
 
-	SRT_TRY(read_policy(row, SRT_PRECISION_FSDP1, &precision));
+	SRT_TRY(replay_policy(row, SRT_PRECISION_FSDP1, &precision));
 	SRT_TRY(srt_precision_resolve(&precision, SRT_F16, &types));
 	verdict_exact(v,
 		      !golden_is_set(row, "error") && is_only(row, "param_dtypes", types.stored) &&
@@ -113,7 +113,7 @@ static srt_status_t check_fully_shard(verdict_t *v, const json_t *row, size_t i)
 
 	if (!golden_dtype(golden_text(row, "module_dtype"), &stored))
 		return srt_fail(SRT_ERR_FORMAT, "row %zu has no module_dtype", i);
-	SRT_TRY(read_policy(row, SRT_PRECISION_FSDP2, &precision));
+	SRT_TRY(replay_policy(row, SRT_PRECISION_FSDP2, &precision));
 	SRT_TRY(read_cast(row, "output_dtype", &precision.output));
 	SRT_TRY(srt_precision_resolve(&precision, stored, &types));
 	verdict_exact(v,

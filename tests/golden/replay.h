@@ -79,6 +79,8 @@ double golden_number(const json_t *object, const char *key, double otherwise);
 bool golden_is_set(const json_t *object, const char *key); /* there, and not null or false */
 bool golden_has(const json_t *array, const char *text);
 bool golden_has_int(const json_t *array, int value);
+/* Whether a case is a table of this name; what follows after a '_' tells several of them apart. */
+bool golden_is_named(const golden_t *g, const char *table);
 /* A recorded scalar {"dtype","dec","hex"}. */
 double golden_scalar(const json_t *scalar);
 

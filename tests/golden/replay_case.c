@@ -68,6 +68,13 @@ bool golden_is_one_of(const char *words, const char *word)
 	return false;
 }
 
+bool golden_is_named(const golden_t *g, const char *table)
+{
+	const size_t n = strlen(table);
+
+	return !strncmp(g->name, table, n) && (g->name[n] == '\0' || g->name[n] == '_');
+}
+
 bool golden_dtype(const char *text, srt_dtype_t *dtype)
 {
 	static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };

@@ -302,9 +302,9 @@ static srt_status_t run_rows(fixture_t *f)
 	srt_status_t (*run)(fixture_t *, const json_t *) = unscale_row;
 	size_t i;
 
-	if (!strcmp(g->name, "sgs_sparse_unscale"))
+	if (golden_is_named(g, "sgs_sparse_unscale"))
 		run = replay_sparse_row;
-	if (!strcmp(g->name, "sgs_scale_outputs"))
+	if (golden_is_named(g, "sgs_scale_outputs"))
 		run = outputs_row;
 	json_array_foreach(json_object_get(g->json, "rows"), i, row) SRT_TRY(run(f, row));
 	if (nested)
@@ -321,7 +321,7 @@ srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v, ch
 			   size_t nnote)
 {
 	srt_device_t *device = srt_context_device(context);
-	const bool has_sequences = !strcmp(g->name, "scaler_state_machine");
+	const bool has_sequences = golden_is_named(g, "scaler_state_machine");
 	fixture_t f = { .golden = g, .verdict = v };
 	srt_status_t status;
 

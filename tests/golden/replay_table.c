@@ -305,28 +305,27 @@ static srt_status_t run_optimizers(golden_t *g, srt_context_t *context, verdict_
 srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
 			  size_t nnote)
 {
-	if (!strncmp(g->name, "numerics_optim_", strlen("numerics_optim_")) && g->expect)
+	if (golden_is_named(g, "numerics_optim") && g->expect)
 		return run_optimizers(g, context, v, note, nnote);
-	if (!strcmp(g->name, "numerics_casts") && g->expect)
+	if (golden_is_named(g, "numerics_casts") && g->expect)
 		return replay_casts(g, context, v);
-	if (!strcmp(g->name, "meta_init_order"))
+	if (golden_is_named(g, "meta_init_order"))
 		return replay_meta(g, context, v);
-	if (!strcmp(g->name, "dtype_rules"))
+	if (golden_is_named(g, "dtype_rules"))
 		return replay_dtype_rules(g, v);
-	if (!strcmp(g->name, "init_distributions"))
+	if (golden_is_named(g, "init_distributions"))
 		return replay_init(g, v);
-	if (!strncmp(g->name, "shard_table_", strlen("shard_table_")) ||
-	    !strncmp(g->name, "fsdp1_flat_shards_", strlen("fsdp1_flat_shards_")))
+	if (golden_is_named(g, "shard_table") || golden_is_named(g, "fsdp1_flat_shards"))
 		return replay_shards(g, context, v);
-	if (!strcmp(g->name, "numerics_unscale") || !strcmp(g->name, "sgs_sparse_unscale") ||
-	    !strcmp(g->name, "sgs_scale_outputs") || !strcmp(g->name, "grad_divide_factors") ||
-	    !strcmp(g->name, "scaler_state_machine"))
+	if (golden_is_named(g, "numerics_unscale") || golden_is_named(g, "sgs_sparse_unscale") ||
+	    golden_is_named(g, "sgs_scale_outputs") || golden_is_named(g, "grad_divide_factors") ||
+	    golden_is_named(g, "scaler_state_machine"))
 		return replay_scaler(g, context, v, note, nnote);
-	if (!strncmp(g->name, "sharded_optimizer_", strlen("sharded_optimizer_")) && g->expect)
+	if (golden_is_named(g, "sharded_optimizer") && g->expect)
 		return replay_sharded_optimizer(g, context, v);
 	if (replay_is_sharded_add(g))
 		return replay_sharded_add(g, context, v);
-	if (!strcmp(g->name, "errors_combined"))
+	if (golden_is_named(g, "errors_combined"))
 		return replay_errors(g, context, v, note, nnote);
 	return srt_fail(SRT_ERR_UNSUPPORTED, "needs a replay of its table");
 }

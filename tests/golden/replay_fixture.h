@@ -9,9 +9,7 @@
 
 #include "tests/golden/replay.h"
 
-enum { FIXTURE_NBYTES = 1 << 20 };
-
-/* One device buffer, cut anew for each row. */
+/* One device buffer, large enough for any row, cut anew for each. */
 typedef struct fixture {
 	golden_t *golden;
 	verdict_t *verdict;

@@ -43,8 +43,9 @@ srt_status_t fixture_recorded(fixture_t *f, const char *key, values_t *v)
 
 srt_status_t fixture_alloc(fixture_t *f, size_t nbytes, srt_dtype_t dtype, srt_view_t *view)
 {
-	if (f->used + nbytes > FIXTURE_NBYTES)
-		return srt_fail(SRT_ERR_FORMAT, "a row of more than %d bytes", FIXTURE_NBYTES);
+	if (f->used + nbytes > srt_buffer_nbytes(f->buffer))
+		return srt_fail(SRT_ERR_FORMAT, "a row of more than %zu bytes",
+				srt_buffer_nbytes(f->buffer));
 	*view = srt_view(f->buffer, f->used, dtype);
 	f->used = srt_align_up(f->used + nbytes, 64);
 	return SRT_OK;
@@ -317,6 +318,17 @@ static srt_status_t run_rows(fixture_t *f)
 	return SRT_OK;
 }
 
+/* Memory for a row: copies of its tensors, scratch to sort their elements by, step states. */
+static size_t fixture_nbytes(const golden_t *g)
+{
+	const srt_safetensors_tensor_t *t;
+	size_t most = 0;
+
+	for (size_t i = 0; g->expect && (t = srt_safetensors_tensor(g->expect, i)); i++)
+		most = t->nbytes > most ? t->nbytes : most;
+	return ((size_t)1 << 20) + 64 * most;
+}
+
 srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
 			   size_t nnote)
 {
@@ -329,7 +341,7 @@ srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v, ch
 		return run_factors(g, v);
 	status = srt_stream_create(device, 0, "scaler", &f.stream);
 	if (status == SRT_OK)
-		status = srt_buffer_create(device, SRT_MEM_DEVICE, FIXTURE_NBYTES, "rows",
+		status = srt_buffer_create(device, SRT_MEM_DEVICE, fixture_nbytes(g), "rows",
 					   &f.buffer);
 	if (status == SRT_OK)
 		status = has_sequences ? replay_sequences(&f, context) : run_rows(&f);

@@ -25,6 +25,24 @@ static srt_status_t open_file(sharded_run_t *r, const char *name, srt_safetensor
 	return status;
 }
 
+srt_status_t sharded_open(sharded_run_t *r)
+{
+	const int world = srt_context_world_size(r->context);
+
+	r->places = srt_calloc((size_t)world, sizeof(*r->places), "places");
+	if (!r->places)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (int i = 0; i < world; i++)
+		r->places[i] = (srt_shard_place_t){ .rank = i };
+	return srt_stream_create(srt_context_device(r->context), 0, "replay", &r->stream);
+}
+
+void sharded_close(sharded_run_t *r)
+{
+	srt_stream_destroy(r->stream);
+	free(r->places);
+}
+
 /* Device memory with these values. */
 srt_status_t sharded_upload(sharded_run_t *r, const float *values, size_t n, srt_buffer_t **buffer)
 {
@@ -33,14 +51,11 @@ srt_status_t sharded_upload(sharded_run_t *r, const float *values, size_t n, srt
 	return srt_copy_from_host(r->stream, *buffer, 0, values, n * sizeof(*values));
 }
 
-/* Chunks of a dimension on ranks 0, 1 ... */
-srt_sharding_t sharded_chunks(const sharded_run_t *r, int dim, srt_shard_place_t *places)
+srt_sharding_t sharded_chunks(const sharded_run_t *r, int dim)
 {
-	const int world = srt_context_world_size(r->context);
+	const size_t world = (size_t)srt_context_world_size(r->context);
 
-	for (int i = 0; i < world; i++)
-		places[i] = (srt_shard_place_t){ .rank = i };
-	return (srt_sharding_t){ .dim = dim, .places = places, .nplaces = (size_t)world };
+	return (srt_sharding_t){ .dim = dim, .places = r->places, .nplaces = world };
 }
 
 static srt_status_t compare_shard(sharded_run_t *r, const char *key, const srt_sharded_tensor_t *t)
@@ -123,8 +138,7 @@ static void compare_metadata(sharded_run_t *r, const sharded_param_t *p)
 static srt_status_t create_param(sharded_run_t *r, int i, int64_t rows, int64_t columns)
 {
 	sharded_param_t *p = &r->params[i];
-	srt_shard_place_t places[SHARDED_MAX_RANKS];
-	srt_sharding_t sharding = sharded_chunks(r, i == W2, places);
+	const srt_sharding_t sharding = sharded_chunks(r, i == W2);
 	float *values = NULL;
 	srt_buffer_t *whole = NULL;
 	srt_status_t status;
@@ -413,7 +427,7 @@ srt_status_t replay_sharded_optimizer(golden_t *g, srt_context_t *context, verdi
 	if (status == SRT_OK)
 		status = open_file(&r, "input.safetensors", &g->input);
 	if (status == SRT_OK)
-		status = srt_stream_create(srt_context_device(context), 0, "replay", &r.stream);
+		status = sharded_open(&r);
 	if (status == SRT_OK)
 		status = run_linear(&r);
 	sharded_free(&r);
@@ -423,7 +437,7 @@ srt_status_t replay_sharded_optimizer(golden_t *g, srt_context_t *context, verdi
 		compare_names(&r, json_object_get(json_object_get(g->json, "add_model"),
 						  "named_params"));
 	sharded_free(&r);
-	srt_stream_destroy(r.stream);
+	sharded_close(&r);
 	srt_safetensors_close(r.init);
 	return status;
 }

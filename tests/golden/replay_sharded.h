@@ -6,7 +6,6 @@
 #include "tests/golden/replay.h"
 
 #define SHARDED_MAX_PARAMS 4
-#define SHARDED_MAX_RANKS 64
 
 /* A parameter: sharded, or plain on each rank. */
 typedef struct sharded_param {
@@ -24,15 +23,19 @@ typedef struct sharded_run {
 	verdict_t *verdict;
 	srt_stream_t *stream;
 	srt_safetensors_t *init;
+	srt_shard_place_t *places; /* ranks 0, 1 ... */
 	sharded_param_t params[SHARDED_MAX_PARAMS];
 	size_t nparams;
 	srt_sharded_optim_t *optim;
 } sharded_run_t;
 
+/* The stream and the places; sharded_close() also after a failure. */
+srt_status_t sharded_open(sharded_run_t *r);
+void sharded_close(sharded_run_t *r);
 /* Device memory with these values. */
 srt_status_t sharded_upload(sharded_run_t *r, const float *values, size_t n, srt_buffer_t **buffer);
-/* Chunks of a dimension on ranks 0, 1 ... */
-srt_sharding_t sharded_chunks(const sharded_run_t *r, int dim, srt_shard_place_t *places);
+/* Chunks of a dimension, one on each rank. */
+srt_sharding_t sharded_chunks(const sharded_run_t *r, int dim);
 /* The optimizer of the case over the parameters. */
 srt_status_t sharded_create_optimizer(sharded_run_t *r);
 /* Compares a plain tensor with a recorded one. */

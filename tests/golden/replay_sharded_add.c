@@ -87,8 +87,7 @@ static srt_status_t upload_recorded(sharded_run_t *r, const srt_safetensors_t *f
 static srt_status_t create_rows(sharded_run_t *r, const add_keys_t *keys, sharded_param_t *p,
 				size_t n)
 {
-	srt_shard_place_t places[SHARDED_MAX_RANKS];
-	const srt_sharding_t sharding = sharded_chunks(r, 0, places);
+	const srt_sharding_t sharding = sharded_chunks(r, 0);
 	float *values = NULL;
 	srt_status_t status;
 
@@ -170,8 +169,7 @@ bool replay_is_sharded_add(const golden_t *g)
 srt_status_t replay_sharded_add(golden_t *g, srt_context_t *context, verdict_t *v)
 {
 	sharded_run_t r = { .golden = g, .context = context, .verdict = v };
-	srt_status_t status =
-		srt_stream_create(srt_context_device(context), 0, "replay", &r.stream);
+	srt_status_t status = sharded_open(&r);
 
 	if (status == SRT_OK)
 		status = run_add(&r, &(add_keys_t){ .init = g->init,
@@ -184,6 +182,6 @@ srt_status_t replay_sharded_add(golden_t *g, srt_context_t *context, verdict_t *
 						    .new_sharded = "step1.param.sharded_param",
 						    .has_loss = true });
 	sharded_free(&r);
-	srt_stream_destroy(r.stream);
+	sharded_close(&r);
 	return status;
 }

@@ -130,6 +130,8 @@ static void need_dtypes(needs_t *n, const golden_t *g)
 {
 	static const char *const casts[] = { "param_dtype", "reduce_dtype", "output_dtype",
 					     "buffer_dtype" };
+	bool is_half = false;
+	srt_dtype_t dtype;
 	const json_t *p;
 	size_t i;
 
@@ -138,7 +140,10 @@ static void need_dtypes(needs_t *n, const golden_t *g)
 	json_array_foreach(json_object_get(g->json, "params"), i, p)
 	{
 		need_dtype(n, p, "dtype");
+		is_half |= golden_dtype(golden_text(p, "dtype"), &dtype) && dtype != SRT_F32;
 	}
+	/* whose rounding at the ends of cells is not known */
+	need(n, is_half && golden_is_tensor(g), "tensor parallelism of 16-bit parameters");
 	need_dtype(n, json_object_get(g->json, "model"), "cast_inputs_to");
 }
 

@@ -140,7 +140,7 @@ static void step_elements(replay_t *r, const char *name, replay_tail_t *t,
 static void step_ends(replay_t *r, srt_param_t *param, const struct replay_before *b, int step,
 		      float *p, float *m)
 {
-	const int nshards = golden_is_replicated(r->golden) ? 1 : r->golden->dp_size;
+	const int nshards = golden_nshards(r->golden); /* rank k has the k-th */
 	replay_tail_t tail = start_tail(r, srt_param_local(param, SRT_PARAM_VALUE).dtype);
 
 	for (int k = 0; k < nshards; k++) {

@@ -237,6 +237,8 @@ static outcome_t run_case(const char *dir, bool one, srt_context_t *context)
 		} else {
 			outcome = OUTCOME_FAIL;
 			fprintf(stderr, "%s: %s\n", g.name, srt_last_error());
+			if (rank == 0)
+				printf("FAIL %s table ended early\n", g.name);
 		}
 	} else if (!strcmp(g.kind, "train") && golden_unsupported(&g, note, sizeof(note))) {
 		outcome = OUTCOME_SKIP;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Replays all recorded cases on the library, each at its world size, in each form of the backend, and some of them on
-# other meshes.
+# other meshes and with other sizes.
 # The folder of cases is not part of the sources: configure looks for it in ../shared/golden (--with-golden).
 # First, on the cpu, it injects faults into copies of a case, which must fail, and unknown features, which must
 # be skipped.
@@ -48,99 +48,109 @@ world()
 	sed -n 's/^ "world_size": *\([0-9]*\).*/\1/p' "$1/case.json" | grep . || echo 1
 }
 
-# ---- injected faults: each must turn a case that passes into one that fails
-sample=$SRT_GOLDEN_DIR/cases/clip_p2_w2
-fails()
+# cases PATTERN: the recorded cases of this name, whose end is often the number of ranks.
+cases()
 {
-	status=0
-	./shardrun -n "$(world $work/sample)" tests/golden/replay_golden $work/sample > $work/out 2>&1 || status=$?
-	chmod -R u+w $work/sample
-	rm -rf $work/sample
-	[ $status = 1 ] && grep -q '^FAIL' $work/out && return
-	echo "FAIL: a case with $1 did not fail (exit status $status):"
-	cat $work/out
-	exit 1
+	for case in "$SRT_GOLDEN_DIR"/cases/$1; do
+		[ ! -d "$case" ] || echo "$case"
+	done
 }
+# copy CASE NAME: a case that can be written to.
 copy()
 {
-	cp -RL "$sample" $work/sample && chmod -R u+w $work/sample
+	cp -RL "$1" $work/$2 && chmod -R u+w $work/$2 || exit 1
 }
-if [ -d "$sample" ] && [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
-	./shardrun -n 2 tests/golden/replay_golden "$sample" > $work/out 2>&1 || {
-		echo "FAIL: the case for the injected faults does not pass:"
-		cat $work/out
-		exit 1
-	}
-	# the last parameter by less than 1 %
-	copy
-	size=$(wc -c < $work/sample/expect.safetensors)
-	byte=$(od -An -tu1 -j $((size - 3)) -N 1 $work/sample/expect.safetensors | tr -d ' ')
-	printf "\\$(printf %03o $((byte ^ 64)))" | dd of=$work/sample/expect.safetensors bs=1 \
-		seek=$((size - 3)) conv=notrunc 2> /dev/null
-	fails "another parameter"
-	copy
-	sed '/"loss": \[/s/"hex": "0x1\.[0-9a-f]/"hex": "0x1.0/' "$sample/case.json" > $work/sample/case.json
-	fails "other losses"
-	copy
-	sed '/"grad_norm"/s/"hex": "0x1\.[0-9a-f]*/"hex": "0x1.0/' "$sample/case.json" \
-		> $work/sample/case.json
-	fails "another gradient norm"
-	copy
-	sed '/"offset"/s/"offset": \[[0-9]*/"offset": [1/' "$sample/case.json" > $work/sample/case.json
-	fails "other shards"
-	copy
-	sed 's/"grad_none": \[\]/"grad_none": ["0.bias"]/' "$sample/case.json" > $work/sample/case.json
-	fails "a gradient that should be missing"
 
-	# fault CASE SED WHAT: what precision, scalers and buffers are compared by
-	fault()
-	{
-		[ -d "$SRT_GOLDEN_DIR/cases/$1" ] || return 0
-		cp -RL "$SRT_GOLDEN_DIR/cases/$1" $work/sample && chmod -R u+w $work/sample
-		sed "$2" "$SRT_GOLDEN_DIR/cases/$1/case.json" > $work/sample/case.json
-		fails "$3"
-	}
-	fault probe_accum4_last_bf16_f32_w2 's/"reduce_dtype": "f32"/"reduce_dtype": "bf16"/' \
-		"sums in another dtype"
-	fault probe_accum4_last_fsdp1_f16_f32_w2 's/"reference": "fsdp1"/"reference": "fsdp2"/' \
+# ---- injected faults: each must turn a case that passes into one that fails
+#
+# fault PATTERN SED WHAT: a copy of the first such case that the command changes.
+: > $work/faults
+fault()
+{
+	for case in $(cases "$1"); do
+		sed "$2" "$case/case.json" > $work/faulty.json
+		cmp -s $work/faulty.json "$case/case.json" && continue
+		to=fault$(wc -l < $work/faults)
+		copy "$case" $to
+		mv $work/faulty.json $work/$to/case.json
+		echo "$(world $work/$to) $work/$to $3" >> $work/faults
+		return
+	done
+	echo "not injected: $3"
+}
+sample=$(cases 'clip_p2_w[2-9]' | head -n 1)
+if [ -n "$sample" ] && [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
+	# the last parameter by less than 1 %
+	copy "$sample" fault0
+	file=$work/fault0/expect.safetensors
+	size=$(wc -c < $file)
+	byte=$(od -An -tu1 -j $((size - 3)) -N 1 $file | tr -d ' ')
+	printf "\\$(printf %03o $((byte ^ 64)))" | dd of=$file bs=1 seek=$((size - 3)) conv=notrunc 2> /dev/null
+	echo "$(world "$sample") $work/fault0 another parameter" > $work/faults
+
+	clip='clip_p2_w[2-9]'
+	fault "$clip" '/"loss": \[/s/"hex": "0x1\.[0-9a-f]/"hex": "0x1.0/' "other losses"
+	fault "$clip" '/"grad_norm"/s/"hex": "0x1\.[0-9a-f]*/"hex": "0x1.0/' "another gradient norm"
+	fault "$clip" '/"offset"/s/"offset": \[[0-9]*/"offset": [1/' "other shards"
+	fault "$clip" 's/"grad_none": \[\]/"grad_none": ["0.bias"]/' "a gradient that should be missing"
+
+	# what precision, scalers and buffers are compared by
+	fault 'probe_accum4_last_bf16_f32_w*' 's/"reduce_dtype": "f32"/"reduce_dtype": "bf16"/' "sums in another dtype"
+	fault 'probe_accum4_last_fsdp1_f16_f32_w*' 's/"reference": "fsdp1"/"reference": "fsdp2"/' \
 		"the rule of another wrapper"
-	scaled=scaler_accum3_every_f16_f32_w2
-	fault $scaled '/"scale_after"/s/"hex": "0x1\.0*p+[0-9]*"/"hex": "0x1p+3"/' "another scale"
-	fault $scaled 's/"growth_tracker_after": 1/"growth_tracker_after": 0/' "another growth tracker"
-	fault $scaled 's/"found_inf": {[^}]*}/"found_inf": {"dtype": "f32", "hex": "0x1p+0"}/' \
-		"other findings"
-	fault $scaled '/"ranks": *\[1\]/s//"ranks": [0]/' "an infinity on another rank"
-	fault $scaled 's/"output_dtype": "f16"/"output_dtype": "f32"/' "another output dtype"
-	fault init_distributions 's/0x1\.6a09e667f3bccp-2/0x1.6a09e667fp-2/' "another bound of a distribution"
-	fault init_distributions 's/"zero_row": 1/"zero_row": 2/' "another row of zeros"
-	fault batchnorm_ddp_broadcast_w2 's/"broadcast_buffers": true/"broadcast_buffers": false/' \
+	scaled='scaler_accum3_every_f16_f32_w*'
+	fault "$scaled" '/"scale_after"/s/"hex": "0x1\.0*p+[0-9]*"/"hex": "0x1p+3"/' "another scale"
+	fault "$scaled" 's/"growth_tracker_after": 1/"growth_tracker_after": 0/' "another growth tracker"
+	fault "$scaled" 's/"found_inf": {[^}]*}/"found_inf": {"dtype": "f32", "hex": "0x1p+0"}/' "other findings"
+	fault "$scaled" '/"ranks": *\[1\]/s//"ranks": [0]/' "an infinity on another rank"
+	fault "$scaled" 's/"output_dtype": "f16"/"output_dtype": "f32"/' "another output dtype"
+	fault init_distributions 's/\("high": {[^}]*"hex": "0x1\.[0-9a-f]\{8\}\)[1-9a-f]/\10/' \
+		"another bound of a distribution"
+	fault init_distributions 's/"zero_row": \([0-9]\)/"zero_row": 1\1/' "another row of zeros"
+	fault 'batchnorm_ddp_broadcast_w*' 's/"broadcast_buffers": true/"broadcast_buffers": false/' \
 		"buffers that are not broadcast"
-	fault fsdp1_flat_shards_w3 's/"offset_in_shard": 12/"offset_in_shard": 11/' \
-		"flat parameters without alignment"
+	fault 'fsdp1_flat_shards_w*' 's/"offset_in_shard": \([1-9]\)/"offset_in_shard": 1\1/' \
+		"flat parameters at other elements"
 	fault meta_init_order 's/"reset_order": \["lin1", "lin2"/"reset_order": ["lin2", "lin1"/' "another order"
-	fault meta_init_nested_fsdp1_w2 's/"module": "l3"/"module": "l3.lin1"/' "other units"
-	fault state_adam_w2 's/"resume_at": 3/"resume_at": 2/' "a state that was not recorded"
-	fault sharded_optimizer_w4_uneven1 's/"offsets": \[9, 0\]/"offsets": [8, 0]/' "other shards"
-	fault sharded_optimizer_w4 's/"lr": 0.1/"lr": 0.11/' "another learning rate"
-	fault shard_table_chunk_spec 's/"n": 7, "world": 4, "offsets": \[0, 2/"n": 7, "world": 4, "offsets": [0, 1/' "other chunks"
+	fault meta_init_order 's/"unit_flat_numel": \[\([0-9]*\), \([0-9]*\), \([0-9]*\)\]/"unit_flat_numel": [\3, \2, \1]/' \
+		"units of other sizes"
+	fault meta_init_order 's/"policy": "size_based_[0-9]*"/"policy": "size_based_1000000"/' "another policy"
+	fault 'meta_init_nested_fsdp1_w*' 's/"module": "l3"/"module": "l3.lin1"/' "other units"
+	fault 'state_adam_w*' 's/"resume_at": [0-9]*/"resume_at": 1/' "a state that was not recorded"
+	fault 'sharded_optimizer_w*_uneven1' 's/"offsets": \[\([1-9]\)/"offsets": [1\1/' "other shards"
+	fault 'sharded_optimizer_w*' 's/"lr": [0-9.]*/&1/' "another learning rate"
+	fault shard_table_chunk_spec 's/"offsets": \[0, \([1-9]\)/"offsets": [0, 1\1/' "other chunks"
+	fault shard_table_chunk_spec 's/"dim": -1/"dim": 0/' "another dimension"
 	fault errors_combined 's/"name": "tp_uneven"/"name": "tp_odd"/' "an unknown row"
-	fault errors_combined '/"name": "tp_uneven"/,/outcome/s/"error"/"ok"/' "another outcome"
-	fault errors_combined '/"name": "hsdp_inf_one_replica"/,/fact/s/0\.0, 0\.0\]/1.0, 1.0]/' "a fact that is not worse"
+	fault errors_combined 's/"outcome": "error"/"outcome": "ok"/' "other outcomes"
+	fault errors_combined '/"name": "hsdp_inf_one_replica"/,/fact/s/0\.0/1.0/g' "a fact that is not worse"
 	fault errors_combined '/"name": "zero_grad_fsdp1_no_sync"/,/fact/s/: 1"/: 2"/' "another fact"
 
+	for n in $(cut -d' ' -f1 $work/faults | sort -nu); do
+		grep "^$n " $work/faults > $work/injected
+		./shardrun -n "$n" tests/golden/replay_golden $(cut -d' ' -f2 $work/injected) > $work/out 2>&1
+		grep -E '^(PASS|FAIL|skip)' $work/out > $work/verdicts
+		if grep -qv '^FAIL' $work/verdicts || [ "$(grep -c . $work/verdicts)" != "$(grep -c . $work/injected)" ]; then
+			echo "FAIL: a fault was not found on $n ranks. The faults, then what was printed:"
+			cat $work/injected $work/out
+			exit 1
+		fi
+	done
+	sed 's/^[^ ]* [^ ]* /found: /' $work/faults
+	rm -rf $work/fault*
+
 	# what is ignored would pass: fields that are not known, values that are not supported
-	inject()
+	unknown()
 	{
-		copy
-		sed "$2" "$sample/case.json" > $work/sample/case.json
-		mv $work/sample $work/inject$1
+		copy "$sample" unknown$1
+		sed "$2" "$sample/case.json" > $work/unknown$1/case.json
 	}
-	inject 1 's/^ "accum": /"new_field": null,&/'
-	inject 2 's/"bias": true/&, "new_field": 1/'
-	inject 3 's/"accum_sync": "every"/"accum_sync": "sometimes", "reshard_after_forward": "2"/'
-	inject 4 's/"shape": \[2\], "names": \["dp"\]/"shape": [2, 1], "names": ["shard", "replicate"]/'
+	unknown 1 's/^ "accum": /"new_field": null,&/'
+	unknown 2 's/"bias": true/&, "new_field": 1/'
+	unknown 3 's/"accum_sync": "every"/"accum_sync": "sometimes", "reshard_after_forward": "2"/'
+	unknown 4 's/"shape": \[\([0-9]*\)\], "names": \["dp"\]/"shape": [\1, 1], "names": ["shard", "replicate"]/'
 	status=0
-	./shardrun -n 2 tests/golden/replay_golden $work/inject? > $work/out 2>&1 || status=$?
+	./shardrun -n "$(world "$sample")" tests/golden/replay_golden $work/unknown? > $work/out 2>&1 || status=$?
 	cat > $work/skips << 'EOF'
 the replay does not know the field new_field
 the replay does not know the field model.hyper.new_field
@@ -160,8 +170,8 @@ fi
 # each data-parallel rank the recorded one with its inputs. The shards of the recorded ranks are left out.
 derive()
 {
-	from=$SRT_GOLDEN_DIR/cases/$2 to=$work/$1
-	[ -d "$from" ] || return 0
+	from=$2 to=$work/$1
+	[ ! -d $to ] || return 0
 	mkdir $to && cp "$from"/init.safetensors "$from"/expect.safetensors $to || exit 1
 	inputs= i=0
 	for k in $7; do
@@ -169,12 +179,16 @@ derive()
 		inputs="$inputs${inputs:+, }\"input.rank$i.safetensors\""
 		i=$((i + 1))
 	done
-	sed -e '/^ "shards": {},$/d; /^ "shards": {$/,/^ },$/d' -e 's/"shards_at": \[[^]]*\]/"shards_at": []/' \
-		-e "s/^ \"name\": .*/ \"name\": \"$1\",/; s/^ \"dp_size\": .*/ \"dp_size\": $i,/" \
-		-e "s/^ \"world_size\": .*/ \"world_size\": $(echo $6 | wc -w),/" \
-		-e "s/^ \"mesh\": .*/ \"mesh\": {\"shape\": [$3], \"names\": [$4]},/" \
-		-e "s/^ \"data_index\": .*/ \"data_index\": \"$5\",/" -e "s/\"inputs\": \[\"input[^]]*\]/\"inputs\": [$inputs]/" \
-		-e 's/"expect_ranks": \[[^]]*\]/"expect_ranks": []/' "$from/case.json" |
+	awk '
+		/"(inputs|expect_ranks)": \[$/ { in_list = 1 }
+		in_list && /\]/ { in_list = 0 }
+		{ printf "%s%s", $0, in_list ? "" : "\n" }' "$from/case.json" |
+		sed -e '/^ "shards": {},$/d; /^ "shards": {$/,/^ },$/d' -e 's/"shards_at": \[[^]]*\]/"shards_at": []/' \
+			-e "s/^ \"name\": .*/ \"name\": \"$1\",/; s/^ \"dp_size\": .*/ \"dp_size\": $i,/" \
+			-e "s/^ \"world_size\": .*/ \"world_size\": $(echo $6 | wc -w),/" \
+			-e "s/^ \"mesh\": .*/ \"mesh\": {\"shape\": [$3], \"names\": [$4]},/" \
+			-e "s/^ \"data_index\": .*/ \"data_index\": \"$5\",/" -e "s/\"inputs\": \[ *\"input[^]]*\]/\"inputs\": [$inputs]/" \
+			-e 's/"expect_ranks": \[[^]]*\]/"expect_ranks": []/' |
 		awk -v ranks="$6" '
 			in_ranks && /^   \]/ {
 				n = split(ranks, of, " ")
@@ -187,19 +201,109 @@ derive()
 			{ print }' > $to/case.json
 	echo $to >> $work/derived
 }
+# list COUNT EXPRESSION: its values for i = 0 to COUNT - 1.
+list()
+{
+	i=0
+	while [ $i -lt "$1" ]; do
+		printf '%s ' $(($2))
+		i=$((i + 1))
+	done
+}
+# wider NAME PATTERN MESH: three times the ranks, on a mesh of replicas and shards, 3xN or Nx3, or of one dimension.
+wider()
+{
+	case=$(cases "$2" | head -n 1)
+	[ -n "$case" ] || return 0
+	n=$(world "$case")
+	ranks=$(list $((3 * n)) "i % $n")
+	case $3 in
+	3xN) derive "$1_3x$n" "$case" "3, $n" '"replicate", "shard"' rank "$ranks" "$ranks" ;;
+	Nx3) derive "$1_${n}x3" "$case" "$n, 3" '"replicate", "shard"' rank "$ranks" "$ranks" ;;
+	flat) derive "$1_w$((3 * n))" "$case" $((3 * n)) '"dp"' rank "$ranks" "$ranks" ;;
+	esac
+}
+# tensor NAME PATTERN MESH: on a mesh of DP x TP ranks one more TP, or three times the DP.
+tensor()
+{
+	case=$(cases "$2" | head -n 1)
+	[ -n "$case" ] || return 0
+	shape=$(sed -n 's/^ "mesh": {"shape": \[\([0-9]*\), \([0-9]*\)\].*/\1 \2/p' "$case/case.json")
+	dp=${shape% *} tp=${shape#* } data="mesh coordinate 0 (dp)"
+	case $3 in
+	TP) derive "$1_${dp}x$((tp + 1))" "$case" "$dp, $((tp + 1))" '"dp", "tp"' "$data" \
+		"$(list $((dp * (tp + 1))) "i / ($tp + 1) * $tp")" "$(list "$dp" i)" ;;
+	DP) derive "$1_$((3 * dp))x$tp" "$case" "$((3 * dp)), $tp" '"dp", "tp"' "$data" \
+		"$(list $((3 * dp * tp)) "i / $tp % $dp * $tp")" "$(list $((3 * dp)) "i % $dp")" ;;
+	esac
+}
+
+# ---- tables for other numbers of ranks and other sizes
+#
+# errors RANKS: what PyTorch does with a mesh of 2 x RANKS / 2. Of a recording all ranks of a row of the mesh, but its last
+# one, have found the same.
+errors()
+{
+	case=$(cases 'errors_combined*' | head -n 1)
+	[ -n "$case" ] && grep -q '2-D meshes are 2 x world/2' "$case/case.json" && [ "$(world "$case")" -gt 3 ] || return 0
+	mkdir $work/errors_w$1 || exit 1
+	awk -v to="$1" '
+		/^ "world_size"/ { from = $2 + 0; sub(/[0-9]+/, to) }
+		/"name": "/ { split($0, word, "\""); row = word[2] == "name" ? word[4] : "" }
+		/"outcome"/ && row == "reshard_int_hsdp" { sub(/"(ok|error)"/, to % 4 ? "\"error\"" : "\"ok\"") }
+		/"outcome"/ && row == "tp_uneven" { sub(/"(ok|error)"/, to == 2 ? "\"ok\"" : "\"error\"") }
+		/DeviceMesh/ { sub("tp=" from / 2, "tp=" to / 2) }
+		/found_inf/ {
+			at = index($0, "[")
+			split(substr($0, at + 1), found, ",")
+			list = ""
+			for (r = 0; r < 2; r++)
+				for (c = 1; c <= to / 2; c++)
+					list = list (list == "" ? "" : ", ") found[r * from / 2 + (c < to / 2 ? 1 : from / 2)] + 0
+			$0 = substr($0, 1, at) list substr($0, index($0, "]"))
+		}
+		{ print }' "$case/case.json" > $work/errors_w$1/case.json
+	echo $work/errors_w$1 >> $work/derived
+}
+# meta RANKS: the wrap policies with layers of three times the width.
+meta()
+{
+	case=$(cases 'meta_init_order*' | head -n 1)
+	[ -n "$case" ] || return 0
+	mkdir $work/meta_w$1 || exit 1
+	awk -v ranks="$1" '
+		/^ "world_size"/ { next }
+		/^ "kind"/ { print " \"world_size\": " ranks "," }
+		/"policy": "size_based_/ {
+			match($0, /[0-9]+/)
+			$0 = substr($0, 1, RSTART - 1) 9 * substr($0, RSTART, RLENGTH) substr($0, RSTART + RLENGTH)
+		}
+		/"unit_flat_numel"/ {
+			at = index($0, "[")
+			n = split(substr($0, at + 1, index($0, "]") - at - 1), size, ",")
+			list = ""
+			for (i = 1; i <= n; i++)
+				list = list (i > 1 ? ", " : "") 9 * size[i]
+			$0 = substr($0, 1, at) list substr($0, index($0, "]"))
+		}
+		{ print }' "$case/case.json" > $work/meta_w$1/case.json
+	echo $work/meta_w$1 >> $work/derived
+}
 : > $work/derived
 if [ -z "$1" ]; then
-	hybrid='"replicate", "shard"' tensor='"dp", "tp"' dp="mesh coordinate 0 (dp)"
-	derive offload_2x3 fsdp2_offload_fp32_w2 "2, 3" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
-	derive tp_1x3 tp_clip_p2_f32_1x2 "1, 3" "$tensor" "$dp" "0 0 0" "0"
+	wider offload 'fsdp2_offload_fp32_w[2-9]*' Nx3
+	tensor tp 'tp_clip_p2_f32_1x*' TP
 fi
 if [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
-	derive offload_3x2 fsdp2_offload_fp32_w2 "3, 2" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
-	derive clip_2x3 clip_p2_w2 "2, 3" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
-	derive clip_3x2 clip_p2_w2 "3, 2" "$hybrid" rank "0 1 0 1 0 1" "0 1 0 1 0 1"
-	derive clip_w6 clip_p2_w2 6 '"dp"' rank "0 1 0 1 0 1" "0 1 0 1 0 1"
-	derive tp_2x3 tp_clip_p2_f32_2x2 "2, 3" "$tensor" "$dp" "0 0 0 2 2 2" "0 1"
-	derive tp_3x2 tp_clip_p2_f32_1x2 "3, 2" "$tensor" "$dp" "0 0 0 0 0 0" "0 0 0"
+	wider offload 'fsdp2_offload_fp32_w[2-9]*' 3xN
+	wider clip 'clip_p2_w[2-9]*' Nx3
+	wider clip 'clip_p2_w[2-9]*' 3xN
+	wider clip 'clip_p2_w[2-9]*' flat
+	tensor tp 'tp_clip_p2_f32_[2-9]x*' TP
+	tensor tp 'tp_clip_p2_f32_1x*' DP
+	errors 2
+	errors 6
+	meta 2
 fi
 
 # ---- all cases on the cpu; on other devices, and with SRT_TEST_WORLDS=largest, one of those whose names differ in

@@ -102,8 +102,8 @@ srt_status_t combine_step(net_job_t *job, const net_recipe_t *recipe, net_fact_t
 	return SRT_OK;
 }
 
-/* Resharding to groups whose size divides the number of shards is accepted, other sizes are refused.
- * One shard is not divided: all sizes are accepted. */
+/* Resharding to groups whose size divides the number of shards is accepted, other sizes are
+ * refused. One shard is not divided: all sizes are accepted. */
 srt_status_t combine_reshard(net_job_t *job, const net_recipe_t *recipe, net_fact_t *ours)
 {
 	const int nshards = net_count_shards(job, recipe), group = net_reshard(job, recipe);

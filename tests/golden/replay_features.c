@@ -185,9 +185,11 @@ static void need_tensor(needs_t *n, const golden_t *g)
 	json_t *shape = json_object_get(json_object_get(g->json, "mesh"), "shape");
 	json_t *plan = json_object_get(g->json, "tp_plan"), *item;
 
+	/* with one tensor-parallel rank the coordinate is the rank */
 	need(n,
 	     !golden_is_tensor(g) || strcmp(g->reference, "fsdp2") || !data ||
-		     strcmp(data, "mesh coordinate 0 (dp)") ||
+		     (strcmp(data, "mesh coordinate 0 (dp)") &&
+		      (strcmp(data, "rank") || g->dp_size != g->world_size)) ||
 		     json_integer_value(json_array_get(shape, 0)) != g->dp_size,
 	     "a mesh of another kind");
 	need(n, json_object_size(plan) == 0, "a plan of tensor parallelism");
@@ -218,6 +220,21 @@ static void need_mesh(needs_t *n, const golden_t *g)
 	     "a mesh of another kind");
 }
 
+/* Whether micro-batches are added up in 16 bits, on a mesh that has not both replicas and shards:
+ * without them SRT_ACCUMULATE_LAST_ALL_REDUCE adds in the stored dtype. */
+static bool adds_in_half(const golden_t *g)
+{
+	const json_t *policy = json_object_get(g->json, "mixed_precision");
+	const char *sync = golden_text(g->json, "accum_sync");
+	const char *reduce = golden_text(policy, "reduce_dtype");
+	const int nshards = golden_nshards(g);
+	srt_dtype_t dtype = SRT_F32;
+
+	golden_dtype(reduce ? reduce : golden_text(policy, "param_dtype"), &dtype);
+	return sync && !strcmp(sync, "last_all_reduce") && dtype != SRT_F32 &&
+	       (nshards == 1 || nshards == g->world_size);
+}
+
 static void need_sharding(needs_t *n, const golden_t *g)
 {
 	const json_t *c = g->json;
@@ -230,6 +247,8 @@ static void need_sharding(needs_t *n, const golden_t *g)
 	     reshard && !json_is_boolean(reshard) && !json_is_null(reshard) &&
 		     !(json_integer_value(reshard) > 0 && golden_can_keep(g)),
 	     "resharding of this kind");
+	need(n, golden_is_hybrid(g) && adds_in_half(g),
+	     "16-bit sums of micro-batches without replicas of shards");
 	need(n, has_ignored && (golden_is_set(c, "clip") || golden_is_set(c, "scaler")),
 	     "clipping or scaling of ignored parameters");
 	need(n, has_ignored && !golden_can_keep(g), "ignored parameters of this model");

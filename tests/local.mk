@@ -108,9 +108,9 @@ tests/backends.txt: tests/harness/list_backends $(check_LTLIBRARIES) look-for-ba
 		$(EMULATOR) tests/harness/list_backends "$$SHARDRT_TEST_BACKENDS" > $@.tmp
 	$(AM_V_at)mv $@.tmp $@
 
-# The first test program waits for it, so that make begins with it: an OpenCL driver compiles its kernels for half a
-# minute, on one core.
-tests/harness/always_fails$(EXEEXT): | tests/backends.txt
+# An object of the first test program waits for it, so that make begins with it: an OpenCL driver compiles its kernels for
+# half a minute, on one core.
+tests/harness/always_fails-always_fails.$(OBJEXT): | tests/backends.txt
 
 # The files of the tarball, for tests that read the sources: a build in the source folder adds others there.
 check_DATA += tests/sources.txt

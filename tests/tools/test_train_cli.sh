@@ -169,7 +169,7 @@ done
 has() { grep -q "^#define HAVE_$1 1" config.h; }
 want_hash=
 has XXHASH && want_hash=--hash
-./shardrun -n 2 ./shardrt-train $small --steps 6 --eval-every 3 --log "$tmp/log" $want_hash \
+./shardrun -n 2 ./shardrt-train $small --steps 6 --eval-every 3 --eval-batches 0 --log "$tmp/log" $want_hash \
 	--save "$tmp/model" > "$tmp/out" 2>&1 || bad "training: status $?: $(cat "$tmp/out")"
 hash=$(grep '^hash: numerics [0-9]* exact, xxh3-128 [0-9a-f]\{32\}$' "$tmp/out")
 [ -n "$hash" ] || [ -z "$want_hash" ] || bad "no hash line: $(cat "$tmp/out")"
@@ -236,6 +236,14 @@ last=$(sed -n 's/^step 6.*\(validation loss .*\)/\1/p' "$tmp/trained")
 grep -q "^step 0/0  ${last:-none}\$" "$tmp/out" || bad "not '$last': $(cat "$tmp/out")"
 grep -q '^{"step": 0, "loss": null,.*"val_loss": [0-9.]*}$' "$tmp/log0" ||
 	bad "no steps: $(cat "$tmp/log0")"
+
+# ---- without --eval-batches a validation reads as many batches as the steps before it
+for batches in "" "--eval-batches 3"; do
+	./shardrun -n 2 ./shardrt-train $small --steps 6 --eval-every 3 $batches > "$tmp/out" 2>&1 || bad "$batches: $(cat "$tmp/out")"
+	sed -n 's/^step 6.*\(validation loss .*\)/\1/p' "$tmp/out" >> "$tmp/validations"
+done
+[ "$(wc -l < "$tmp/validations") $(sort -u "$tmp/validations" | wc -l)" = "2 1" ] && ! grep -qx "$last" "$tmp/validations" ||
+	bad "validations of 3 batches: $(cat "$tmp/validations"); of all: $last"
 
 # ---- divergence: one warning, nothing is saved, also when a signal ends it
 echo good > "$tmp/kept"
@@ -370,7 +378,7 @@ fi
 # ---- a validation that would take minutes does not hold up the end
 head -c 30000000 /dev/zero | tr '\0' a > "$tmp/long"
 rm -f "$tmp/stopped" "$tmp/out"
-$job -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 --save "$tmp/stopped" \
+$job -n 2 ./shardrt-train $small --text "$tmp/long" --eval-every 1 --eval-batches 0 --save "$tmp/stopped" \
 	> "$tmp/out" 2>&1 &
 started
 await_of $started grep -q '^validating: ' "$tmp/out" || bad "does not validate: $(cat "$tmp/out")"

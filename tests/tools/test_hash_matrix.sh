@@ -26,7 +26,10 @@ long)
 *)
 	model="--layers 2 --heads 2 --width 24 --context 20 --batch 30 --clip 0.5"
 	worlds="2 3" size=small steps=4 steps16=6 scale=1048576
-	case $SRT_TEST_LONG$SRT_TEST_WORLDS in 1* | all) worlds="2 3 5" ;; largest) worlds=3 ;; esac
+	case $SRT_TEST_LONG.$SRT_TEST_WORLDS.$SHARDRT_BACKEND in
+	1.* | .all.cpu) worlds="2 3 5" ;;
+	.largest.*) worlds=3 ;;
+	esac
 	;;
 esac
 worlds=${2:-$worlds}

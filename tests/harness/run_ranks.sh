@@ -32,7 +32,7 @@ cpu)
 	case $SRT_TEST_WORLDS in all) most_ranks=512 ;; largest) forms=threads ;; esac
 	;;
 opencl)
-	# The forms differ in the kernels alone; tests/tools/test_hash_matrix.sh trains in both.
+	# The forms differ in the kernels alone. tests/tools/test_hash_matrix.sh has a training in both.
 	case $SRT_TEST_LONG.$SRT_TEST_NAME in
 	.tests/kernels/* | .tests/tools/test_hash_matrix.sh | 1.*) forms="loop items" ;;
 	*) forms=loop ;;

@@ -7,6 +7,7 @@ RESULT_DEVICE_TESTS = \
 	tests/tools/test_train_precision.sh \
 	tests/tools/test_world_sizes.sh
 RESULT_TESTS = \
+	tests/tools/test_readme.sh \
 	tests/tools/test_strategies.sh \
 	tests/tools/test_train_launchers.sh \
 	tests/tools/test_train_restarts.sh
@@ -27,7 +28,6 @@ SCRIPT_TESTS += \
 	tests/tools/test_info.sh \
 	tests/tools/test_install.sh \
 	tests/tools/test_man.sh \
-	tests/tools/test_readme.sh \
 	tests/tools/test_shardrun.sh \
 	tests/tools/test_shardrun_hosts.sh \
 	tests/tools/test_shardrun_restarts.sh \

@@ -69,7 +69,7 @@ SRT_API size_t srt_feature_count(void);
 
 /**
  * Looks for a feature: libraries that are loaded at run time are loaded, drivers are asked for
- * devices; nothing is opened. A missing feature is no error: `state` and `why_missing` tell.
+ * devices; nothing is opened. If it is missing, the call succeeds, and `why_missing` says why.
  * @param[out] info set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for a number that is not one of srt_feature_t. Thread-safe.
  */

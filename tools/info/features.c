@@ -4,26 +4,36 @@
 #include "tools/info/info.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <shardrt/version.h>
 
 #define ROW "%s%-26s%-9s%-36s%s\n"
 
-void info_features(const char *indent)
+int info_features(const char *indent)
 {
 	static const char *const states[] = { "missing", "built", "found" };
-	const int n = (int)srt_feature_count();
-	srt_feature_info_t info;
+	const size_t n = srt_feature_count();
+	srt_feature_info_t *infos = calloc(n, sizeof(*infos));
+	size_t found = 0;
 
+	if (!infos) {
+		tool_error("no memory for the features");
+		return 1;
+	}
+	while (found < n && srt_feature_get_info((srt_feature_t)found, &infos[found]) == SRT_OK)
+		found++;
 	printf(ROW, indent, "feature", "state", "package", "command that needs it");
-	for (int i = 0; i < n; i++) {
-		if (srt_feature_get_info((srt_feature_t)i, &info) == SRT_OK)
-			printf(ROW, indent, info.name, states[info.state], info.packages,
-			       info.command);
+	for (size_t i = 0; i < found; i++)
+		printf(ROW, indent, infos[i].name, states[infos[i].state], infos[i].packages,
+		       infos[i].command);
+	for (size_t i = 0; i < found; i++) {
+		if (infos[i].state == SRT_FEATURE_MISSING)
+			printf("%s# %s: %s\n", indent, infos[i].name, infos[i].why_missing);
 	}
-	for (int i = 0; i < n; i++) {
-		if (srt_feature_get_info((srt_feature_t)i, &info) == SRT_OK &&
-		    info.state == SRT_FEATURE_MISSING)
-			printf("%s# %s: %s\n", indent, info.name, info.why_missing);
-	}
+	free(infos);
+	if (found == n)
+		return 0;
+	tool_error("%s", srt_last_error());
+	return 1;
 }

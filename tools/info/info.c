@@ -144,14 +144,16 @@ static int print_device(void)
 
 static int print_all(void)
 {
+	int status;
+
 	printf("libshardrt %s, numerics version %d\nbuilt with:\n", srt_version_string(),
 	       srt_numerics_version());
 	print_indented(srt_build_info());
 	printf("features:\n");
-	info_features("    ");
+	status = info_features("    ");
 	info_topology();
 	info_backends();
-	return print_device();
+	return status | print_device();
 }
 
 /* The command line. */
@@ -332,7 +334,7 @@ int main(int argc, char **argv)
 	else if (r.page)
 		info_config_page();
 	else if (r.features)
-		info_features("");
+		status = info_features("");
 	else if (!r.config && !plans && !r.flight)
 		status = print_all();
 	if (r.config)

@@ -18,8 +18,8 @@ void info_config_page(void);
 /** The backends: the file of each, its devices, or the reason why it does not have any. */
 void info_backends(void);
 
-/** Prints the table of optional features, each line after `indent`. */
-void info_features(const char *indent);
+/** Prints the table of optional features, each line after `indent`. @return the exit status. */
+int info_features(const char *indent);
 
 /** Packages, cores, caches and memory of this node. */
 void info_topology(void);

@@ -238,7 +238,7 @@ static srt_status_t run_flat(golden_t *g, srt_context_t *context, verdict_t *v)
 
 /* ---- chunks of sharded tensors ----------------------------------------------------------- */
 
-/* The chunks of a tensor, as many as ranks, and where each of them is. */
+/* The chunks of a tensor, one for each rank, with their places. */
 typedef struct chunks {
 	size_t n;
 	srt_shard_place_t *places;

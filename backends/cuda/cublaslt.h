@@ -28,6 +28,7 @@
 	F(cublasLtMatmulPreferenceDestroy)                                                         \
 	F(cublasLtMatmulPreferenceSetAttribute)                                                    \
 	F(cublasLtMatmulAlgoGetHeuristic)                                                          \
+	F(cublasLtMatmulAlgoConfigGetAttribute)                                                    \
 	F(cublasLtMatmul)
 
 /* The functions, as lt->cublasLtMatmul(...). */

@@ -5,6 +5,8 @@
  * The table has sets of a few entries; a new entry replaces the oldest of its set. Operations copy
  * their entry, so entries can be replaced at any time.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/cuda/fast_product.h"
@@ -155,7 +157,8 @@ static cublasStatus_t set_preference(const srt_cublaslt_t *lt, const srt_cuda_pr
 }
 
 /* Under the lock. */
-static cublasStatus_t request_algorithm(const srt_cuda_fast_t *fast, srt_cuda_fast_entry_t *entry)
+static cublasStatus_t request_algorithm(const srt_cuda_fast_t *fast, srt_cuda_fast_entry_t *entry,
+					float *waves)
 {
 	const srt_cuda_product_t *p = &entry->problem;
 	const srt_cuda_descriptors_t *d = &fast->descriptors;
@@ -171,8 +174,56 @@ static cublasStatus_t request_algorithm(const srt_cuda_fast_t *fast, srt_cuda_fa
 	if (result.state == CUBLAS_STATUS_SUCCESS) {
 		memcpy(entry->algorithm.opaque, &result.algo, sizeof(result.algo));
 		entry->algorithm.workspace_nbytes = result.workspaceSize;
+		*waves = result.wavesCount;
 	}
 	return result.state;
+}
+
+/* An attribute of an algorithm; -1 if cuBLASLt does not have it. */
+static int attribute_of(const srt_cuda_fast_t *fast, const cublasLtMatmulAlgo_t *algo,
+			cublasLtMatmulAlgoConfigAttributes_t attribute)
+{
+	int32_t value = 0;
+	size_t written = 0;
+
+	return fast->lt->cublasLtMatmulAlgoConfigGetAttribute(algo, attribute, &value,
+							      sizeof(value), &written) ==
+			       CUBLAS_STATUS_SUCCESS ?
+		       value :
+		       -1;
+}
+
+/* Logs the answer for a new product: the algorithm, or that the exact kernels run it. */
+static void log_choice(const srt_cuda_fast_t *fast, const srt_cuda_fast_entry_t *entry,
+		       cublasStatus_t code, float waves)
+{
+	const srt_host_services_t *host = fast->device->host;
+	const srt_cuda_product_t *p = &entry->problem;
+	cublasLtMatmulAlgo_t algo;
+	char shape[256];
+
+	snprintf(shape, sizeof(shape),
+		 "product %" PRId64 " x %" PRId64 " x %" PRId64 " batch %" PRId64
+		 " %s to %s, %c%c, ld %" PRId64 " %" PRId64 " %" PRId64
+		 ", aligned %u %u %u%s%s",
+		 p->m, p->n, p->k, p->batch, srt_kernel_dtype_name(p->type),
+		 srt_kernel_dtype_name(p->type_c), p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N',
+		 p->lda, p->ldb, p->ldc, p->align[1], p->align[2], p->align[0],
+		 p->bias ? ", bias" : "", p->accumulate ? ", added" : "");
+	if (!entry->can) {
+		host->log(SRT_LOG_INFO, "cuBLASLt refuses %s: %s; the exact kernels run it", shape,
+			  fast->lt->cublasLtGetStatusName(code));
+		return;
+	}
+	memcpy(&algo, entry->algorithm.opaque, sizeof(algo));
+	host->log(SRT_LOG_INFO,
+		  "cuBLASLt takes %s: algorithm %d, tile %d, stages %d, split-k %d, workspace %zu, "
+		  "waves %.2f",
+		  shape, attribute_of(fast, &algo, CUBLASLT_ALGO_CONFIG_ID),
+		  attribute_of(fast, &algo, CUBLASLT_ALGO_CONFIG_TILE_ID),
+		  attribute_of(fast, &algo, CUBLASLT_ALGO_CONFIG_STAGES_ID),
+		  attribute_of(fast, &algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM),
+		  entry->algorithm.workspace_nbytes, (double)waves);
 }
 
 static unsigned set_of(const srt_cuda_product_t *p)
@@ -203,15 +254,17 @@ srt_status_t srt_cuda_fast_choose(srt_cuda_fast_t *fast, const srt_cuda_product_
 	const srt_host_services_t *host = fast->device->host;
 	const unsigned set = set_of(p);
 	srt_status_t status = SRT_OK;
-	srt_cuda_fast_entry_t *entry;
+	srt_cuda_fast_entry_t *entry, made = { .problem = *p, .used = 1 };
+	cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
+	bool is_new = false;
+	float waves = 0;
 
 	pthread_mutex_lock(&fast->lock);
 	entry = find_entry(fast, set, p);
 	if (!entry) {
-		srt_cuda_fast_entry_t made = { .problem = *p, .used = 1 };
 		srt_cuda_scope_t scope = srt_cuda_enter(fast->device);
-		cublasStatus_t code = request_algorithm(fast, &made);
 
+		code = request_algorithm(fast, &made, &waves);
 		srt_cuda_leave(scope);
 		made.can = code == CUBLAS_STATUS_SUCCESS;
 		if (!made.can && code != CUBLAS_STATUS_NOT_SUPPORTED &&
@@ -226,6 +279,7 @@ srt_status_t srt_cuda_fast_choose(srt_cuda_fast_t *fast, const srt_cuda_product_
 			fast->oldest[set] =
 				(uint8_t)((fast->oldest[set] + 1) % SRT_CUDA_FAST_NWAYS);
 			*entry = made;
+			is_new = true;
 		}
 	}
 	if (status == SRT_OK && !entry->can)
@@ -233,5 +287,7 @@ srt_status_t srt_cuda_fast_choose(srt_cuda_fast_t *fast, const srt_cuda_product_
 	if (status == SRT_OK)
 		*algorithm = entry->algorithm;
 	pthread_mutex_unlock(&fast->lock);
+	if (is_new)
+		log_choice(fast, &made, code, waves);
 	return status;
 }

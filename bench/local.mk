@@ -18,11 +18,17 @@ EXTRA_DIST += \
 # Built by name, e.g. `make bench/bench_coll`, not by default.
 EXTRA_PROGRAMS = bench/bench_checkpoint bench/bench_coll bench/bench_kernels bench/bench_matmul bench/bench_startup \
 	bench/bench_stream
+if HAVE_CUDA
+EXTRA_PROGRAMS += bench/bench_cuda
+endif
 CLEANFILES += $(EXTRA_PROGRAMS)
 bench_bench_checkpoint_SOURCES = bench/bench_checkpoint.c
 bench_bench_checkpoint_LDADD = $(SRT_LIB)
 bench_bench_coll_SOURCES = bench/bench_coll.c bench/coll_rules.h
 bench_bench_coll_LDADD = $(SRT_LIB)
+bench_bench_cuda_SOURCES = bench/bench_cuda.c
+bench_bench_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+bench_bench_cuda_LDADD = -ldl
 bench_bench_kernels_SOURCES = bench/bench_kernels.c
 bench_bench_kernels_LDADD = libfixtures.la $(SRT_CORE)
 bench_bench_matmul_SOURCES = bench/bench_matmul.c

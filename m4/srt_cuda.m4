@@ -6,7 +6,7 @@
 # in the PATH or in /usr/local/cuda/bin and cuda.h in ../include of its folder. NVCC and NVCCFLAGS may be given.
 # LIST: the targets of the kernels, separated by commas: sm_NN is machine code, compute_NN is code that the driver
 # compiles for later devices. The default is the part of the list below that nvcc supports.
-# Defines HAVE_CUDA; SRT_CUDA_CFLAGS, NVCC, SRT_NVCC_FLAGS, srt_why_cuda and the summary's line as other packages'.
+# Defines HAVE_CUDA, HAVE_CUPTI (cupti.h, of which only tools/gpu-check/launches.c knows); SRT_CUDA_CFLAGS, NVCC, SRT_NVCC_FLAGS, srt_why_cuda and the summary's line as other packages'.
 AC_DEFUN([SRT_CUDA],[
 AC_ARG_VAR([NVCC],[the CUDA compiler])
 AC_ARG_VAR([NVCCFLAGS],[flags for it, in addition to those of the numeric contract])
@@ -15,6 +15,7 @@ AC_ARG_WITH([cuda],[AS_HELP_STRING([--with-cuda=@<:@DIR|no|auto@:>@],
 AC_ARG_WITH([cuda-arch],[AS_HELP_STRING([--with-cuda-arch=LIST],
 	[what CUDA kernels are made for @<:@sm_80,sm_90,sm_100,sm_120,compute_80@:>@])],[],[with_cuda_arch=])
 srt_have_cuda=no
+srt_have_cupti=no
 srt_why_cuda="switched off"
 AS_IF([test "x$with_cuda" != xno],[
 	SRT_CUDA_FIND
@@ -27,6 +28,7 @@ AC_SUBST([SRT_CUDA_CFLAGS])
 AC_SUBST([SRT_NVCC_FLAGS])
 AC_SUBST([SRT_CUDA_ARCH],[$with_cuda_arch])
 SRT_HAVE_PACKAGE([cuda])
+AM_CONDITIONAL([HAVE_CUPTI],[test $srt_have_cuda$srt_have_cupti = yesyes])
 m4_append([SRT_SUMMARY_LINES],[
 	AS_IF([test $srt_have_cuda = yes],[echo "    cuda: yes, kernels for: $with_cuda_arch"],
 		[echo "    cuda: no, $srt_why_cuda: no backend for NVIDIA GPUs"])])
@@ -70,6 +72,8 @@ AS_IF([test -n "$NVCC" && "$NVCC" --version >/dev/null 2>&1],[
 #if CUDA_VERSION < 12000
 #error too old
 #endif]],[[return (int)sizeof(CUuuid);]])],[srt_have_cuda=yes])
+	AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <cupti.h>]],
+		[[return (int)sizeof(CUpti_ActivityKernel9);]])],[srt_have_cupti=yes])
 	CPPFLAGS=$srt_save_CPPFLAGS
 	AS_IF([test $srt_have_cuda = yes],[
 		echo 'extern "C" __global__ void k(float *x) { *x = 1; }' > conftest.cu

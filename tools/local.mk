@@ -121,6 +121,22 @@ libpeak_avx512_la_CPPFLAGS = $(libisa_avx512_la_CPPFLAGS)
 libpeak_avx512_la_CFLAGS = $(libisa_avx512_la_CFLAGS)
 
 # Run from the sources: packs a build for a machine with a GPU, and runs there.
-EXTRA_DIST += tools/gpu-check/gpu-check tools/gpu-check/gpu_check_machine.py tools/gpu-check/gpu_check_pack.py tools/gpu-check/gpu_check_plan.py
+EXTRA_DIST += \
+	tools/gpu-check/gpu-check \
+	tools/gpu-check/gpu_check_launches.py \
+	tools/gpu-check/gpu_check_machine.py \
+	tools/gpu-check/gpu_check_pack.py \
+	tools/gpu-check/gpu_check_plan.py
+# Built by name: `make launches.la`.
+EXTRA_LTLIBRARIES =
+if HAVE_CUPTI
+EXTRA_LTLIBRARIES += launches.la
+endif
+CLEANFILES += launches.la
+launches_la_SOURCES = tools/gpu-check/launches.c
+launches_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+launches_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+launches_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-version -rpath $(pkglibdir)
+launches_la_LIBADD = -ldl
 
 dist_man_MANS = tools/ckpt/shardrt-ckpt.1 tools/info/shardrt-info.1 tools/shardrun/shardrun.1 tools/train/shardrt-train.1

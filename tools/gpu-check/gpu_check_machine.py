@@ -47,12 +47,12 @@ class Line:
 
 
 class Section:
-    """Lines that may run side by side, `jobs` at a time, within a share of the time. Sections of one pool, one
-    after the other in the plan, have their shares together."""
+    """Lines that may run side by side, `jobs` at a time, within a share of the time, which the profile sets. Sections
+    of one pool, one after the other, have their shares together. alone: timings of a GPU that nobody else has open."""
 
-    def __init__(self, name, title, share, jobs, lines, pool=None):
-        self.name, self.title, self.share, self.jobs, self.lines = name, title, share, jobs, lines
-        self.pool = pool or name
+    def __init__(self, name, title, jobs, lines, pool=None, alone=False):
+        self.name, self.title, self.jobs, self.lines, self.alone = name, title, jobs, lines, alone
+        self.pool, self.share = pool or name, 0.0
 
 
 # ---- the machine ---------------------------------------------------------------------------
@@ -153,6 +153,10 @@ class Machine:
                            "/usr/lib/x86_64-linux-gnu")
         self.site = os.path.dirname(os.path.dirname(self.torch.split()[-1])) if self.torch else "/nowhere"
         self.nccl, self.has_nccl = self.find_nccl(), False
+        self.ncu = shutil.which("ncu") or (glob.glob("/usr/local/cuda/bin/ncu") + glob.glob(
+            "/opt/nvidia/nsight-compute/*/ncu") + [None])[0]
+        self.cupti = (glob.glob(os.path.join(self.site, "nvidia", "cu*", "lib", "libcupti.so.*")) + glob.glob(
+            "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so") + glob.glob("/usr/local/cuda/lib64/libcupti.so") + [None])[0]
         lt = glob.glob(os.path.join(self.site, "nvidia", "cu*", "lib", "libcublasLt.so.*"))
         lt += glob.glob("/usr/local/cuda/lib64/libcublasLt.so.[0-9]*")
         if lt and not os.environ.get("SHARDRT_CUBLASLT_LIBRARY"):

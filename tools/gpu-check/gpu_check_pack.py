@@ -11,7 +11,7 @@ import sys
 import tarfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SCRIPTS = ("gpu-check", "gpu_check_plan.py", "gpu_check_machine.py")
+SCRIPTS = ("gpu-check", "gpu_check_plan.py", "gpu_check_machine.py", "gpu_check_launches.py")
 MAX_BYTES = 60 << 20
 ARCHIVE = "tree.tar.xz"
 GLIBC = re.compile(r"^(ld-linux|linux-vdso|lib(c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+)\.so)")
@@ -78,7 +78,8 @@ def stage_files(build, v, stage):
         path = real_program(build, name)
         if path:
             binaries.append(put(path, name))
-    modules = [f".libs/{os.path.basename(n)[:-3]}.so" for n in v["pkglib_LTLIBRARIES"].split()]
+    names = v["pkglib_LTLIBRARIES"] + " " + v["EXTRA_LTLIBRARIES"]
+    modules = [f".libs/{os.path.basename(n)[:-3]}.so" for n in names.split()]
     for name in [n for n in modules if os.path.exists(os.path.join(build, n))]:
         binaries.append(put(os.path.join(build, name), name))
     for name in os.listdir(own):
@@ -123,9 +124,9 @@ def writable(info):
 def pack(args):
     build = os.path.abspath(args.build)
     v = make_variables(build, "top_srcdir", "check_PROGRAMS", "bin_PROGRAMS", "EXTRA_PROGRAMS",
-                       "pkglib_LTLIBRARIES", "DEVICE_TESTS", "SRT_GOLDEN_DIR", "PACKAGE_STRING")
+                       "pkglib_LTLIBRARIES", "EXTRA_LTLIBRARIES", "DEVICE_TESTS", "SRT_GOLDEN_DIR", "PACKAGE_STRING")
     if not args.as_built:
-        names = (v["check_PROGRAMS"] + " " + v["EXTRA_PROGRAMS"]).split()
+        names = (v["check_PROGRAMS"] + " " + v["EXTRA_PROGRAMS"] + " " + v["EXTRA_LTLIBRARIES"]).split()
         subprocess.run(["make", "-s", "all", *names], cwd=build, env=clean_env(), check=True)
     os.makedirs(args.folder, exist_ok=True)
     stage = os.path.join(args.folder, "tree")

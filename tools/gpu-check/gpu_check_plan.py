@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The plan of gpu-check: what it looks for on the machine, and the sections in the order of their worth, each
-with its share of the time and its lines. A line is a shell command in the top of the unpacked tree, which looks
+"""The plan of gpu-check: the sections, each with its lines, and the profiles, which are sections in the order of
+their worth, each with its share of the time. A line is a shell command in the top of the unpacked tree, which looks
 like a build folder that is its own source. Used by gpu-check run.
 """
 import os
@@ -94,9 +94,9 @@ def device_test(backend, name, *arguments, title=None, **more):
 
 def kernels(m):
     """The bits of every kernel, in parts; then the tests of families of them."""
-    parts = max(8, m.cores)
+    parts = max(4, m.cores // 2)
     lines = [device_test(m.backend, "tests/kernels/test_conformance", *m.cases[i::parts],
-                         title=f"test_conformance, part {i + 1} of {parts}", cost=30) for i in range(parts)]
+                         title=f"test_conformance, part {i + 1} of {parts}", cost=90) for i in range(parts)]
     return lines + [device_test(m.backend, t) for t in m.device_tests if is_kernel_test(t)]
 
 
@@ -109,13 +109,25 @@ def is_kernel_test(name):
 
 
 def hashes(m):
+    """A training of nano: the cpu's hash, on 1 to 3 ranks that share the GPU."""
+    runs = [(1, "fp32"), (1, "bf16"), (2, "fp32"), (2, "fp16"), (3, "bf16")]
+    return [same_hash(f"nano, {precision}, {n} ranks", m.backend, f"./shardrun -n {n}",
+                      f"--strategy zero3 --clip 0.5 --batch 6 --dtype {precision}{" --scaler" * (precision == "fp16")}", {"SHARDRT_THREADS": "2"}, cost=10, limit=60)
+            for n, precision in runs]
+
+
+def hash_matrix(m):
     """nano with clipping: the cpu's hash, for every strategy, staged too."""
     runs = [(1, "fp32"), (2, "fp32"), (2, "bf16"), (2, "fp16"), (3, "fp32")]
     return [device_test(m.backend, "tests/tools/test_hash_matrix.sh", "long", str(n), precision,
-                        title=f"nano, {precision}, {n} ranks", figure=matches(r"^\d ranks, .*"),
-                        env={"SHARDRT_THREADS": "2"}, cost=40 * n, limit=200)
+                        title=f"nano, {precision}, {n} ranks, every strategy", figure=matches(r"^\d ranks, .*"),
+                        env={"SHARDRT_THREADS": "2"}, cost=40 * n, limit=300)
             for n, precision in runs]
 
+
+# The step that is timed, as bench/peer_torch_gpu.py runs it.
+STEP = ("./shardrt-train --text bench/text.txt --preset gpt2-124m --context 1024 --vocab 50257 --batch 16 --strategy zero3 "
+        "--eval-every 0")
 
 # Of tests that else run over the fake driver and the fake cuBLASLt.
 ON_DEVICE = {"SRT_TEST_CUDA": "device", "SHARDRT_BACKEND": "cuda"}
@@ -131,6 +143,11 @@ def fast(m):
         return [Line("numerics fast", "", skip=f"of {m.backend} is not looked at")]
     tests = ("tests/device/test_cuda_fast_products", "tests/device/test_cuda_fast_attention")
     lines = [Line(os.path.basename(t), can_on_device(t) + t, env=ON_DEVICE) for t in tests]
+    lines.append(Line("cuBLASLt takes every product of a bf16 step", f"SHARDRT_LOG=info {STEP} --steps 2 --dtype bf16 "
+                      "--numerics fast > taken.log 2>&1 || { cat taken.log; exit 1; }; grep 'cuBLASLt [tr]' taken.log; "
+                      "taken=$(grep -c 'cuBLASLt takes' taken.log); refused=$(grep -c 'cuBLASLt refuses' taken.log); "
+                      'echo "$taken shapes taken, $refused refused"; [ "$refused" = 0 ] && [ "$taken" -ge 10 ]',
+                      figure=last_line, env={"SHARDRT_BACKEND": "cuda"}))
     for fp32, bound in (("ieee", 1e-3), ("tf32", 1e-2)):
         train = "./shardrt-train --text bench/text.txt --preset char --batch 8 --steps 20 --eval-every 0 --numerics"
         log = f"losses-{fp32}"
@@ -154,7 +171,8 @@ def same_hash(name, backend, job, options, env, **more):
 
 
 def nccl(m):
-    """The collectives' tests over NCCL: one rank, and two on one GPU where the library can."""
+    """The collectives' tests over NCCL with two ranks on the one GPU. NCCL 2.30 allows that; to an older one the
+    ranks are of two hosts, which talk over sockets (NCCL_HOSTID, in the place of the host's name)."""
     if m.backend != "cuda":
         return [Line("NCCL", "", skip=f"{m.backend} has no NCCL")]
     if not m.nccl:
@@ -162,17 +180,17 @@ def nccl(m):
     if not m.has_nccl:
         return [Line("NCCL", "", skip="this build has no NCCL")]
     version, path = m.nccl[0]
-    env = {"SHARDRT_NCCL_LIBRARY": path, "SHARDRT_COLLECTIVES": "nccl"}
-    old = None if version >= 23000 else f"NCCL {version} allows one rank a GPU (2.30 allows several)"
-    lines = []
-    for n, e, skip in ((1, env, None), (2, dict(env, NCCL_MULTI_RANK_GPU_ENABLE="1"), old)):
-        job = f"./shardrun -n {n}"
-        ranks = f"{n} rank{'s' * (n > 1)}"
-        lines += [Line(f"{test}, {ranks}", f"SHARDRT_BACKEND=cuda {job} tests/collectives/{test}", env=e, skip=skip)
-                  for test in ("test_collectives", "test_coll_order")]
-        lines.append(same_hash(f"nano, 20 steps, zero3, {ranks}: the cpu's hash", "cuda", job, "--strategy zero3",
-                               env=e, skip=skip))
-    return lines
+    env = {"SHARDRT_NCCL_LIBRARY": path, "SHARDRT_COLLECTIVES": "nccl", "SHARDRT_BACKEND": "cuda"}
+    job, ways = "./shardrun -n 2", "one host"
+    if version >= 23000:
+        env["NCCL_MULTI_RANK_GPU_ENABLE"] = "1"
+    else:
+        env.update(NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
+        job, ways = job + " sh -c 'NCCL_HOSTID=$SHARDRT_RANK exec \"$0\" \"$@\"'", "two hosts to NCCL"
+    lines = [Line(f"{test}, 2 ranks, {ways}", f"{job} tests/collectives/{test}", env=env, limit=60)
+             for test in ("test_collectives", "test_coll_order")]
+    return lines + [same_hash(f"nano, 20 steps, zero3, 2 ranks, {ways}: the cpu's hash", "cuda", job, "--strategy zero3",
+                              env=env, limit=60)]
 
 
 def sanitizer(m):
@@ -227,43 +245,96 @@ def peer(m):
     return f"{sys.executable} bench/peer_torch_gpu.py --text bench/text.txt {size}--steps"
 
 
-def warm_torch(m):
-    """What PyTorch compiles for the benchmarks, while untimed lines run."""
+def warm_torch(m, compiled):
+    """What PyTorch reads and compiles for the benchmarks, while untimed lines run."""
     if not (m.gpu and m.torch):
-        return [Line("PyTorch compiles", "", skip="no GPU or no PyTorch")]
-    return [Line("PyTorch compiles", f"for m in tf32 fp32 bf16; do {peer(m)} 2 --worker --compile --modes $m || exit; done",
+        return [Line("PyTorch starts", "", skip="no GPU or no PyTorch")]
+    modes = "tf32 fp32 bf16" if compiled else "bf16"
+    return [Line("PyTorch starts", f"for m in {modes}; do {peer(m)} 2 --worker {'--compile ' * compiled}--modes $m || exit; done",
                  figure=matches(r'"(?:torch|gpu|graphs)": [^,}]*'), cost=150)]
 
 
-def benchmarks(m):
-    """Timings, one at a time, in the order of their worth; each keeps what it has when its time is over."""
-    torch = None if m.torch else "no PyTorch"
+def compare(m, mode, title, limit, options=""):
+    return Line(f"gpt2-124m, {title}", f"{peer(m)} 12 {options}--budget {{left}} --modes {mode}",
+                skip=None if m.torch else "no PyTorch", limit=limit, table=STEPS, figure=comparison)
+
+
+def kernels_speed(m, title, types, cases, limit=45, options=""):
     device = "cuda" if m.backend == "cuda" else "cpu"
-    compare_torch = f"{peer(m)} 30 --compile --budget {{left}} --modes"
     run = f"SHARDRT_BACKEND={m.backend} PYTHON={sys.executable} bench/kernels --peer-device {device} " \
-          f"--scale {4 if device == 'cuda' else 1} --rounds 2 --dtypes"
-    return [
-        Line("gpt2-124m, fp32: fast and exact mode and PyTorch", f"{compare_torch} fp32,exact", skip=torch, limit=75,
-             table=STEPS, figure=comparison),
-        Line("gpt2-124m, TF32: fast mode and PyTorch", f"{compare_torch} tf32", skip=torch, limit=55, table=STEPS,
-             figure=comparison),
-        Line("kernels, f32", f"{run} f32 adamw unscale cast_from_f16 cast_from_bf16 scale add matmul attention "
-             "attention_backward_q axpy fill relu gelu_tanh divide sgd", limit=45, table=ROW, figure=of_copy),
-        Line("gpt2-124m, bf16: fast mode and PyTorch", f"{compare_torch} bf16", skip=torch, limit=55, table=STEPS,
-             figure=comparison),
-        Line("casts and scales in 16 bits", f"{run} f16,bf16 cast_from_f32 unscale scale add adamw", limit=45, table=ROW,
-             figure=of_copy),
-    ]
+          f"--scale {4 if device == 'cuda' else 1} --rounds 2 {options}--dtypes"
+    return Line(title, f"{run} {types} {cases}", limit=limit, table=ROW, figure=of_copy)
+
+
+# ---- figures for work without a GPU --------------------------------------------------------
+
+
+def host_costs(m):
+    """What the driver's calls cost the host, the GPU's copies, and every product of a step."""
+    if m.backend != "cuda":
+        return [Line("bench_cuda", "", skip="needs cuda")]
+    return [Line("calls of the driver", "mkdir -p data && bench/bench_cuda host | tee data/host.json", figure=last_line),
+            Line("products with cuBLASLt", "mkdir -p data && bench/bench_cuda products | tee data/products.csv", limit=60,
+                 figure=lambda output: f"{output.count(chr(10)) - 1} products")]
+
+
+def launches(m):
+    """The durations of all launches of one step, ours and PyTorch's (launches.c)."""
+    if m.backend != "cuda" or not m.cupti or not os.path.exists(os.path.join(m.tree, ".libs", "launches.so")):
+        return [Line("launches of a step", "", skip="needs cuda, and CUPTI here and where it was built")]
+    inject = f"CUDA_INJECTION64_PATH=$PWD/.libs/launches.so SRT_LAUNCHES_CUPTI={m.cupti} SRT_LAUNCHES=rows.csv "
+    find = f"{sys.executable} ../gpu_check_launches.py rows.csv"
+
+    def line(name, steps, program):
+        return Line(f"launches of a step: {name}", f"mkdir -p data && {inject}{program} && {find} {steps} data/step-{name}.csv",
+                    env={"SHARDRT_BACKEND": "cuda"}, figure=last_line, limit=40)
+
+    lines = [line("bf16", 8, f"{STEP} --steps 8 --dtype bf16 --numerics fast"),
+             line("exact", 5, f"{STEP} --steps 5 --numerics exact")]
+    if m.torch:
+        lines += [line("torch-bf16", 8, f"{peer(m)} 8 --worker --modes bf16"),
+                  line("torch-fp32", 6, f"{peer(m)} 6 --worker --modes fp32")]
+    return lines
+
+
+def profiler(m):
+    """ncu's details of the kernels in which a step spends most of its time, one launch of each."""
+    ncu = m.ncu
+    if m.backend != "cuda" or not ncu:
+        return [Line("ncu", "", skip="not on this machine" if not ncu else "needs cuda")]
+    names = ("attention|gpu_weights|gpu_gradients|cross_entropy|bias_backward|layernorm|embedding_backward|adam|"
+             "matmul|gelu|add|cast")
+    return [Line(f"ncu, {mode}", f"mkdir -p data && {ncu} --clock-control none --set detailed --page details --csv "
+                 f"--launch-skip-before-match 0 --kernel-name 'regex:{names}' --kernel-id ::'regex:.*':9 "
+                 f"{STEP} --steps 1 {options} > data/ncu-{mode}.csv", env={"SHARDRT_BACKEND": "cuda"}, limit=60,
+                 figure=lambda output: "written")
+            for mode, options in (("bf16", "--dtype bf16 --numerics fast"), ("exact", "--numerics exact"))]
 
 
 # They time how soon a job ends when a rank has; alone, since starts on a busy GPU take long.
 TIMED = ("tests/collectives/test_kill.sh", "tests/collectives/test_peer_failures.sh")
 
 
+# Of each profile the limit, and its sections in order with their shares: seconds, of which what one leaves is the
+# next one's.
+PROFILES = {
+    "first": (235, {"machine": 2, "device": 8, "kernels": 30, "hash": 20, "torch": 5, "fast": 25, "host": 10,
+                    "bf16": 50, "exact": 45, "launches": 40}),
+    "rest": (330, {"device": 8, "golden": 40, "tests": 60, "hash-matrix": 40, "timed": 20, "nccl": 40, "sanitizer": 60, "opencl": 15,
+                   "opencl-kernels": 15, "speed": 60}),
+    "data": (330, {"device": 8, "torch-compiled": 40, "host": 40, "launches": 60, "compiled": 80, "tf32": 40, "speed": 60,
+                   "profiler": 60}),
+    "regress": (90, {"device": 6, "kernels": 20, "hash": 20, "bf16": 35, "speed": 10}),
+    "all": (840, {"machine": 2, "device": 10, "kernels": 40, "hash": 20, "golden": 30, "tests": 60, "hash-matrix": 60, "torch-compiled": 20,
+                  "timed": 20, "fast": 30, "nccl": 40, "sanitizer": 65, "opencl": 12, "opencl-kernels": 13, "host": 40,
+                  "bf16": 50, "exact": 45, "compiled": 80, "tf32": 40, "speed": 60, "launches": 60, "profiler": 60}),
+}
+
+
 def plan(m):
-    """The sections. Shares are seconds of the default limit; what one leaves is the next one's."""
+    """All sections by name."""
     tests = [t for t in m.device_tests if not is_kernel_test(t) and t not in SEPARATE + TIMED]
-    half = max(2, m.cores // 2)  # one that hangs must not keep the others from running
+    # Each start waits for the driver, and each process spins while it waits for the GPU.
     few = max(1, m.cores // 4)
 
     def cost(test):
@@ -274,28 +345,42 @@ def plan(m):
                            limit=120)]
     opencl_train, opencl_kernels = opencl(m)
     sections = [
-        Section("machine", "The machine", 20, 1, [
+        Section("machine", "The machine", 1, [
             Line("GPU", "nvidia-smi", device=False, figure=matches(r"^\| +(NVIDIA-SMI .*?) *\|$"),
                  skip=None if m.gpu else "nvidia-smi finds none"),
         ]),
-        Section("device", "Start and errors of start", 40, 1, errors_of_start(m)),
-        Section("kernels", "Every kernel against the bits of the CPU", 50, half, kernels(m), pool="bits"),
-        Section("hash", "Training in exact mode: the hash of the CPU", 40, half, hashes(m), pool="bits"),
-        Section("golden", "Recorded runs of PyTorch", 25, half, golden, pool="bits"),
-        Section("tests", "Tests of devices, 1 to 3 ranks sharing the GPU", 40, half,
+        Section("device", "Start and errors of start", 1, errors_of_start(m)),
+        Section("kernels", "Every kernel against the bits of the CPU", few, kernels(m), pool="bits"),
+        Section("hash", "Training in exact mode: the hash of the CPU", few, hashes(m), pool="bits"),
+        Section("hash-matrix", "Training in exact mode, every strategy and form", few, hash_matrix(m), pool="bits"),
+        Section("golden", "Recorded runs of PyTorch", few, golden, pool="bits"),
+        Section("tests", "Tests of devices, 1 to 3 ranks sharing the GPU", few,
                 [device_test(m.backend, t, cost=cost(t)) for t in tests], pool="bits"),
-        Section("torch", "PyTorch, for the benchmarks", 10, half, warm_torch(m), pool="bits"),
-        Section("timed", "Jobs with a rank that ends", 20, 1, [device_test(m.backend, t) for t in TIMED if t in m.device_tests]),
-        Section("fast", "Numerics mode fast", 30, few, fast(m)),
-        Section("nccl", "NCCL", 25, 1, nccl(m)),
-        Section("sanitizer", "compute-sanitizer", 65, half, sanitizer(m)),
-        Section("opencl", "OpenCL on NVIDIA's driver", 12, 1, opencl_train),
-        Section("opencl-kernels", "OpenCL on NVIDIA's driver: every kernel", 13, few, opencl_kernels),
-        Section("bench", "Benchmarks", 205, 1, benchmarks(m)),
+        Section("torch", "PyTorch, for the benchmarks", few, warm_torch(m, False), pool="bits"),
+        Section("torch-compiled", "PyTorch compiles, for the benchmarks", few, warm_torch(m, True), pool="bits"),
+        Section("timed", "Jobs with a rank that ends", 1, [device_test(m.backend, t) for t in TIMED if t in m.device_tests]),
+        Section("fast", "Numerics mode fast", few, fast(m)),
+        Section("nccl", "NCCL", 1, nccl(m)),
+        Section("sanitizer", "compute-sanitizer", few, sanitizer(m)),
+        Section("opencl", "OpenCL on NVIDIA's driver", 1, opencl_train),
+        Section("opencl-kernels", "OpenCL on NVIDIA's driver: every kernel", few, opencl_kernels),
+        Section("host", "Costs of the host, products", 1, host_costs(m), alone=True),
+        Section("bf16", "Benchmark: bf16", 1, [compare(m, "bf16", "bf16: fast mode and PyTorch", 60)], alone=True),
+        Section("exact", "Benchmark: exact mode", 1, [compare(m, "exact", "exact mode and PyTorch's fp32", 60)], alone=True),
+        Section("compiled", "Benchmarks: PyTorch compiled", 1, [
+            compare(m, "bf16", "bf16: fast mode, PyTorch eager and compiled", 60, "--compile "),
+            compare(m, "exact,fp32", "fp32: exact and fast mode, PyTorch eager and compiled", 80, "--compile ")], alone=True),
+        Section("tf32", "Benchmark: TF32", 1, [compare(m, "tf32", "TF32: fast mode and PyTorch", 60, "--compile ")], alone=True),
+        Section("speed", "Benchmarks: kernels", 1, [
+            kernels_speed(m, "kernels, f32", "f32", "adamw unscale cast_from_f16 cast_from_bf16 scale add matmul attention "
+                          "attention_backward_q axpy fill relu gelu_tanh divide sgd"),
+            kernels_speed(m, "kernels in 16 bits", "f16,bf16", "cast_from_f32 unscale scale add adamw")], alone=True),
+        Section("launches", "Launches of a step", 1, launches(m), alone=True),
+        Section("profiler", "Kernels by ncu", 1, profiler(m), alone=True),
     ]
     if m.exclusive:  # one line at a time, and ranks that share the GPU are refused
         for section in sections:
             section.jobs = 1
             for line in section.lines:
                 line.unless = line.unless or "CUDA_ERROR_DEVICE_UNAVAILABLE"
-    return sections
+    return {s.name: s for s in sections}

@@ -112,7 +112,7 @@ def hashes(m):
     """A training of nano: the cpu's hash, on 1 to 3 ranks that share the GPU."""
     runs = [(1, "fp32"), (1, "bf16"), (2, "fp32"), (2, "fp16"), (3, "bf16")]
     return [same_hash(f"nano, {precision}, {n} ranks", m.backend, f"./shardrun -n {n}",
-                      f"--strategy zero3 --clip 0.5 --batch 6 --dtype {precision}{" --scaler" * (precision == "fp16")}", {"SHARDRT_THREADS": "2"}, cost=10, limit=60)
+                      f"--strategy zero3 --clip 0.5 --batch 6 --dtype {precision}{' --scaler' * (precision == 'fp16')}", {"SHARDRT_THREADS": "2"}, cost=10, limit=60)
             for n, precision in runs]
 
 

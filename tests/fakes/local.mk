@@ -27,3 +27,4 @@ include $(top_srcdir)/tests/fakes/backend_late/local.mk
 include $(top_srcdir)/tests/fakes/fake_cuda/local.mk
 include $(top_srcdir)/tests/fakes/fake_cublaslt/local.mk
 include $(top_srcdir)/tests/fakes/fake_nccl/local.mk
+include $(top_srcdir)/tests/fakes/null_cuda/local.mk

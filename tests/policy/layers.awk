@@ -46,7 +46,7 @@ function check_include(path, quoted,   to, dir) {
 	if (path ~ /^shardrt\/(opencl|cuda)\.h$/ && folder !~ /^(examples|tests)/)
 		complain("<" path "> is for programs: the library includes no header of a driver")
 	if (path ~ /^cuda|^cublas|^cudnn/ && folder != "backends/cuda" &&
-	    folder !~ /^tests\/fakes\/fake_(cu|nccl)/)
+	    folder !~ /^tests\/fakes\/(fake_(cu|nccl)|null_cuda)/)
 		complain("<" path "> belongs to backends/cuda")
 	if (path ~ /^CL\// && folder != "backends/opencl")
 		complain("<" path "> belongs to backends/opencl")

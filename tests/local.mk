@@ -32,6 +32,9 @@ ONE_DEVICE_TESTS =
 # programs that their scripts run, apart from those that are named as the script is.
 THREAD_TESTS =
 THREAD_TESTS_NEED = tests/harness/list_backends
+# Comparisons with committed tables: trainings that run code of other tests, and what nvcc made of the kernels. A
+# sanitizer need not see them.
+RESULT_TESTS =
 # Tests of several nodes: `make check-cluster` runs them alone.
 CLUSTER_TESTS =
 check_LTLIBRARIES = libfixtures.la
@@ -60,6 +63,7 @@ srt_test_folders = base collectives device engine golden harness kernels models 
 $(srt_test_folders:%=tests/%/%.$(OBJEXT)): SRT_CFLAGS_OPT = $(SRT_CFLAGS_TESTS)
 
 DEVICE_TESTS = $(DEVICE_PROGRAM_TESTS) $(DEVICE_SCRIPT_TESTS) $(RANK_TESTS:=.sh)
+SCRIPT_TESTS += $(RESULT_TESTS)
 TESTS += $(PROGRAM_TESTS) $(SCRIPT_TESTS) $(DEVICE_TESTS)
 check_PROGRAMS += $(PROGRAM_TESTS) $(DEVICE_PROGRAM_TESTS) $(RANK_TESTS)
 EXTRA_DIST += $(SCRIPT_TESTS) $(DEVICE_SCRIPT_TESTS) $(RANK_TESTS:=.sh) \

@@ -16,10 +16,19 @@ SCRIPT_TESTS += \
 	tests/device/test_cuda_driver.sh \
 	tests/device/test_cuda_tuned.sh \
 	tests/device/test_opencl.sh
+RESULT_TESTS += \
+	tests/device/test_cuda_calls_of_step.sh
+EXTRA_DIST += \
+	tests/device/cuda_calls_of_step.def
 LONG_TESTS += \
 	tests/device/test_cuda_tuned_long.sh \
 	tests/device/test_oclgrind.sh \
 	tests/device/test_opencl_intel.sh
+
+# The table of test_cuda_calls_of_step.sh, from this build.
+.PHONY: update-cuda-tables
+update-cuda-tables: all $(check_LTLIBRARIES)
+	srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/device/test_cuda_calls_of_step.sh update
 
 # ---- native handles, with work of the program in each driver's interface
 NATIVE_TEST_SOURCES = tests/device/native_work.c tests/device/native_work.h

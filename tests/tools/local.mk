@@ -6,7 +6,7 @@ RESULT_DEVICE_TESTS = \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_precision.sh \
 	tests/tools/test_world_sizes.sh
-RESULT_TESTS = \
+RESULT_TESTS += \
 	tests/tools/test_readme.sh \
 	tests/tools/test_strategies.sh \
 	tests/tools/test_train_launchers.sh \
@@ -22,7 +22,6 @@ THREAD_TESTS += $(tools_thread_tests)
 ONE_DEVICE_TESTS += tests/tools/test_ckpt.sh tests/tools/test_train_cli.sh tests/tools/test_train_init.sh \
 	tests/tools/test_train_mesh.sh tests/tools/test_train_precision.sh tests/tools/test_world_sizes.sh
 SCRIPT_TESTS += \
-	$(RESULT_TESTS) \
 	tests/tools/test_ckpt_sharded.sh \
 	tests/tools/test_gpu_check.sh \
 	tests/tools/test_info.sh \

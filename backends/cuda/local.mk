@@ -4,7 +4,8 @@
 # internals. The module has the same objects and those of the library that it needs.
 #
 # nvcc compiles the kernels, one fatbin a unit and type of the tensors (UNIT_DTYPE.fatbin of UNIT.cu), embedded by
-# images.c. A further unit is its names in CUDA_FATBINS, a line of prerequisites and a row of images.c.
+# images.c. A further unit is its names in CUDA_FATBINS, a line of prerequisites and a row of images.c. What ptxas
+# reports of each kernel is kept in UNIT_DTYPE.ptxas for tests/device/test_cuda_resources.sh.
 CUDA_FATBINS = \
 	backends/cuda/portable_f32.fatbin \
 	backends/cuda/portable_f16.fatbin \
@@ -67,7 +68,7 @@ libnccl_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_NCCL_CFLAGS) $(SRT_CUDA_CFLAGS)
 libcuda_images_la_SOURCES = backends/cuda/images.c backends/cuda/images.h
 $(libcuda_images_la_OBJECTS): $(CUDA_FATBINS)
 
-CLEANFILES += $(CUDA_FATBINS)
+CLEANFILES += $(CUDA_FATBINS) $(CUDA_FATBINS:.fatbin=.ptxas)
 SRT_NVCC = $(NVCC) $(SRT_NVCC_FLAGS) $(NVCCFLAGS) -I$(top_srcdir) -I$(top_srcdir)/include
 SRT_AM_V_NVCC = $(srt__v_NVCC_$(V))
 srt__v_NVCC_ = $(srt__v_NVCC_$(AM_DEFAULT_VERBOSITY))
@@ -75,8 +76,10 @@ srt__v_NVCC_0 = @echo "  NVCC    " $@;
 srt__v_NVCC_1 =
 
 $(CUDA_FATBINS):
-	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && name=$(@F:.fatbin=) && \
-		$(SRT_NVCC) -DK_DTYPE=$${name##*_} -o $@.tmp $(top_srcdir)/backends/cuda/$${name%_*}.cu
-	$(AM_V_at)mv $@.tmp $@
+	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && name=$(@F:.fatbin=) && report=$(@:.fatbin=.ptxas) && \
+		$(NVCC) --version > $$report && \
+		{ $(SRT_NVCC) -Xptxas -v -DK_DTYPE=$${name##*_} -o $@.tmp $(top_srcdir)/backends/cuda/$${name%_*}.cu \
+			2>> $$report || { cat $$report >&2; exit 1; }; }
+	$(AM_V_at)grep warning $(@:.fatbin=.ptxas) >&2; mv $@.tmp $@
 $(filter backends/cuda/portable_%,$(CUDA_FATBINS)): backends/cuda/portable.cu kernels/all.h $(KERNEL_DIALECT)
 $(filter backends/cuda/tuned_%,$(CUDA_FATBINS)): backends/cuda/tuned.cu $(GPU_DIALECT) $(KERNEL_DIALECT)

@@ -17,18 +17,21 @@ SCRIPT_TESTS += \
 	tests/device/test_cuda_tuned.sh \
 	tests/device/test_opencl.sh
 RESULT_TESTS += \
-	tests/device/test_cuda_calls_of_step.sh
+	tests/device/test_cuda_calls_of_step.sh \
+	tests/device/test_cuda_resources.sh
 EXTRA_DIST += \
-	tests/device/cuda_calls_of_step.def
+	tests/device/cuda_calls_of_step.def \
+	tests/device/cuda_resources.def
 LONG_TESTS += \
 	tests/device/test_cuda_tuned_long.sh \
 	tests/device/test_oclgrind.sh \
 	tests/device/test_opencl_intel.sh
 
-# The table of test_cuda_calls_of_step.sh, from this build.
+# The tables of test_cuda_calls_of_step.sh and test_cuda_resources.sh, from this build.
 .PHONY: update-cuda-tables
 update-cuda-tables: all $(check_LTLIBRARIES)
 	srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/device/test_cuda_calls_of_step.sh update
+	srcdir='$(srcdir)' $(SHELL) $(srcdir)/tests/device/test_cuda_resources.sh update
 
 # ---- native handles, with work of the program in each driver's interface
 NATIVE_TEST_SOURCES = tests/device/native_work.c tests/device/native_work.h

@@ -24,6 +24,7 @@ typedef ulong uint64_t;
 #define SRT_K_REDUCE_ELEMENTS 16384 /* elements of one group of absmax and bin_sum */
 #define SRT_K_MATMUL_KB 512         /* a chain of the matrix product restarts at its multiples */
 #define SRT_K_ROW_BLOCK 128         /* rows of one chain in sums over rows */
+#define SRT_K_COLUMN_PARTS 4        /* CUDA blocks of one group of sums over rows */
 #define SRT_K_EMBED_COLUMNS 512     /* columns of one group of embedding_backward */
 #define SRT_K_EMBED_BUCKETS 1024    /* a group of it owns every 1024th row; a power of two */
 #define SRT_K_MAX_RANKS 8           /* inputs of reduce_ranks */
@@ -55,7 +56,7 @@ typedef struct srt_k_rows {
 	float value;         /* layernorm, rmsnorm: eps; cross_entropy, mse, sum_loss: grad_scale */
 	int32_t accumulate;  /* onto the (first) output */
 	int32_t accumulate2; /* onto the second output: dbeta */
-	int32_t reserved;
+	int32_t ld;          /* cross_entropy: from a row of x and dx to the next; 0: n */
 } srt_k_rows_t;
 
 /* batchnorm_stats */
@@ -81,6 +82,7 @@ typedef struct srt_k_vocab {
 	int64_t first;  /* column of the whole logits that is the first one here */
 	int64_t vocab;  /* columns of the whole logits */
 	int64_t stride; /* between the statistics of two parts */
+	int64_t ld;     /* from a row of x and dx to the next; 0: n */
 	int32_t nparts;
 	float value; /* grad_scale */
 } srt_k_vocab_t;

@@ -118,6 +118,7 @@ typedef struct srt_vocab_part {
 	int64_t vocab;        /* size of the whole vocabulary */
 	int64_t first;        /* the first row or column of this part */
 	int64_t n;            /* rows or columns of this part; 0: none */
+	int64_t ld;           /* of logits: elements from a row to the next, at least n; 0: n */
 	uint64_t reserved[4]; /* zero */
 } srt_vocab_part_t;
 
@@ -165,15 +166,16 @@ SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_
 /**
  * Cross-entropy: loss (rows)[r] = log(sum(exp(x[r] - max))) + max - x[r][targets[r]]; dx (rows,n) =
  * (softmax(x) - onehot) * grad_scale. dx may be x. targets (rows), SRT_I32, in 0..n-1, so n is at
- * least 1 unless rows is 0.
+ * least 1 unless rows is 0. Rows of x and dx are ld elements apart, n <= ld < 2^31, or n if ld is 0;
+ * what lies between is neither read nor written.
  */
 SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
 					  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
-					  float grad_scale, srt_view_t scale);
+					  int64_t ld, float grad_scale, srt_view_t scale);
 
 /**
  * The first half of a cross-entropy over parts of the logits: stats (3,rows), SRT_F32 = maximum of
- * the row of x (rows,part->n), sum(exp(x - maximum)), and x[r][targets[r]]: -inf where another part
+ * the row of x (rows,part->n), rows part->ld apart, sum(exp(x - maximum)), and x[r][targets[r]]: -inf where another part
  * has the target. The ranks gather the statistics of all parts, not the logits. part->n is at least
  * 1 unless rows is 0.
  */

@@ -71,20 +71,37 @@ srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_t dx, sr
 				dx, dy, y, rows, n);
 }
 
+/* Elements of rows that are ld apart, the last one without what follows it. */
+static int64_t pitched_size(int64_t rows, int64_t n, int64_t ld)
+{
+	return rows > 0 && ld > 0 ? srt_op_size(rows - 1, ld) + n : srt_op_size(rows, n);
+}
+
+static srt_status_t check_pitch(const char *name, int64_t n, int64_t ld)
+{
+	if (!ld || (ld >= n && ld <= INT32_MAX))
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"%s: rows of %lld elements are %lld elements apart; needs at least their "
+			"length, and less than 2^31",
+			name, (long long)n, (long long)ld);
+}
+
 srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
 				  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
-				  float grad_scale, srt_view_t scale)
+				  int64_t ld, float grad_scale, srt_view_t scale)
 {
-	const srt_k_rows_t args = { .rows = rows, .n = n, .value = grad_scale };
+	const srt_k_rows_t args = { .rows = rows, .n = n, .value = grad_scale, .ld = (int32_t)ld };
 	const srt_op_tensor_t tensors[] = {
 		{ "loss", loss, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-		{ "dx", dx, srt_op_size(rows, n), 0 },
-		{ "x", x, srt_op_size(rows, n), 0 },
+		{ "dx", dx, pitched_size(rows, n, ld), 0 },
+		{ "x", x, pitched_size(rows, n, ld), 0 },
 		{ "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
 		{ "scale", scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
 	SRT_TRY(check_width("srt_op_cross_entropy", rows, n));
+	SRT_TRY(check_pitch("srt_op_cross_entropy", n, ld));
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_cross_entropy", stream, SRT_K_CROSS_ENTROPY,
 					       true, &args },
 			     tensors);
@@ -114,14 +131,16 @@ srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, s
 
 	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_part", stream, part));
 	SRT_TRY(check_width("srt_op_cross_entropy_part", rows, part->n));
+	SRT_TRY(check_pitch("srt_op_cross_entropy_part", part->n, part->ld));
 	args.n = part->n;
+	args.ld = part->ld;
 	args.first = part->first;
 	args.vocab = part->vocab;
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_cross_entropy_part", stream,
 					       SRT_K_CROSS_ENTROPY_PART, false, &args },
 			     (const srt_op_tensor_t[]){
 				     { "stats", stats, srt_op_size(rows, 3), SRT_OP_DTYPE_F32 },
-				     { "x", x, srt_op_size(rows, part->n), 0 },
+				     { "x", x, pitched_size(rows, part->n, part->ld), 0 },
 				     { "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
 			     });
 }
@@ -137,6 +156,7 @@ srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, srt_view_t loss, s
 
 	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_merge", stream, part));
 	SRT_TRY(check_width("srt_op_cross_entropy_merge", rows, part->n));
+	SRT_TRY(check_pitch("srt_op_cross_entropy_merge", part->n, part->ld));
 	if (nparts < 1 || rows < 0 || stride / 3 < rows)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_cross_entropy_merge: statistics of %d parts that are %lld "
@@ -144,14 +164,15 @@ srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, srt_view_t loss, s
 				"%lld rows",
 				nparts, (long long)stride, (long long)rows);
 	args.n = part->n;
+	args.ld = part->ld;
 	args.first = part->first;
 	args.vocab = part->vocab;
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_cross_entropy_merge", stream,
 					       SRT_K_CROSS_ENTROPY_MERGE, true, &args },
 			     (const srt_op_tensor_t[]){
 				     { "loss", loss, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-				     { "dx", dx, srt_op_size(rows, part->n), 0 },
-				     { "x", x, srt_op_size(rows, part->n), 0 },
+				     { "dx", dx, pitched_size(rows, part->n, part->ld), 0 },
+				     { "x", x, pitched_size(rows, part->n, part->ld), 0 },
 				     { "stats", stats, srt_op_size(nparts, stride),
 				       SRT_OP_DTYPE_F32 },
 				     { "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },

@@ -76,15 +76,16 @@ static void test_rows(void)
 	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), INT64_MAX, 3), "size of y is negative or");
 	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), -1, 3), "size of y is negative or");
 	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), 10, 101), "do not fit");
-	REFUSED(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), at(b, 0), 4, 5, 1, absent),
+	REFUSED(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), at(b, 0), 4, 5, 0, 1, absent),
 		"srt_op_cross_entropy: targets is f32, must be i32");
-	REFUSED(srt_op_cross_entropy(s, at(a, 101), absent, at(a, 100), ids, 4, 5, 1, absent),
+	REFUSED(srt_op_cross_entropy(s, at(a, 101), absent, at(a, 100), ids, 4, 5, 0, 1, absent),
 		"loss overlaps x");
 	/* Output and input begin together, but are not element by element the same. */
-	REFUSED(srt_op_cross_entropy(s, at(a, 100), absent, at(a, 100), ids, 4, 5, 1, absent),
+	REFUSED(srt_op_cross_entropy(s, at(a, 100), absent, at(a, 100), ids, 4, 5, 0, 1, absent),
 		"loss overlaps x");
-	CHECK_OK(srt_op_cross_entropy(s, at(a, 0), at(a, 100), at(a, 100), ids, 4, 5, 1, absent));
-	CHECK_OK(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), ids, 4, 5, 1, absent));
+	CHECK_OK(
+		srt_op_cross_entropy(s, at(a, 0), at(a, 100), at(a, 100), ids, 4, 5, 0, 1, absent));
+	CHECK_OK(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), ids, 4, 5, 0, 1, absent));
 	REFUSED(srt_op_mse(s, at(a, 0), at(a, 100), at(a, 100), at(b, 0), 4, 5, 1, absent),
 		"srt_op_mse: dx overlaps x");
 	REFUSED(srt_op_sum_loss(s, at(a, 0), at(a, 100), at(a, 100), 4, 5, 1, absent),
@@ -157,10 +158,10 @@ static void test_empty_rows(void)
 	REFUSED(srt_op_layernorm(s, at(b, 0), at(b, 100), at(b, 104), at(a, 0), at(a, 500), absent,
 				 4, 0, 1e-5f),
 		"srt_op_layernorm: n is 0: the 4 rows have no elements");
-	REFUSED(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), ids, 4, 0, 1, absent),
+	REFUSED(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), ids, 4, 0, 0, 1, absent),
 		"srt_op_cross_entropy: n is 0: the 4 rows have no elements");
 	CHECK_OK(srt_op_layernorm(s, absent, absent, absent, absent, absent, absent, 0, 0, 1e-5f));
-	CHECK_OK(srt_op_cross_entropy(s, absent, absent, absent, absent, 0, 0, 1, absent));
+	CHECK_OK(srt_op_cross_entropy(s, absent, absent, absent, absent, 0, 0, 0, 1, absent));
 	CHECK_OK(srt_copy_from_host(s, a, 0, five, sizeof(five)));
 	CHECK_OK(srt_op_layernorm_backward(s, absent, absent, absent, at(b, 100), at(b, 104),
 					   absent, 4, 0, 0));

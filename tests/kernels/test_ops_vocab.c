@@ -65,11 +65,14 @@ static void test_vocab_part(void)
 					    &part, 2, 12, 1, absent));
 }
 
-/* Rows with a large and a small sum, one with an infinity, and one whose target is outside. */
+/* Rows with a large and a small sum, one with an infinity, and one whose target is outside; of one
+ * part, and of rows that are LD elements apart, between which nothing is written. */
 static void test_one_part(void)
 {
-	enum { ROWS = 6, N = 131 };
+	enum { ROWS = 6, N = 131, LD = 136 };
 	const srt_vocab_part_t all = { .vocab = N, .n = N };
+	const srt_vocab_part_t apart = { .vocab = N, .n = N, .ld = LD };
+	float spread[ROWS * LD], of_spread[ROWS * LD];
 	const srt_view_t ids = srt_view(b, 0, SRT_I32);
 	float x[ROWS * N], want[ROWS * (N + 1)], got[ROWS * (N + 1)];
 	int32_t targets[ROWS];
@@ -81,7 +84,7 @@ static void test_one_part(void)
 	x[2 * N + 7] = -INFINITY;
 	test_put(s, b, 0, targets, sizeof(targets));
 	test_put(s, b, 100 * sizeof(float), x, sizeof(x));
-	CHECK_OK(srt_op_cross_entropy(s, at(a, 0), at(a, ROWS), at(b, 100), ids, ROWS, N, 0.3f,
+	CHECK_OK(srt_op_cross_entropy(s, at(a, 0), at(a, ROWS), at(b, 100), ids, ROWS, N, 0, 0.3f,
 				      absent));
 	test_get(s, want, a, 0, sizeof(want));
 	CHECK_OK(srt_op_cross_entropy_part(s, at(b, 20), at(b, 100), ids, ROWS, &all));
@@ -90,6 +93,31 @@ static void test_one_part(void)
 	test_get(s, got, a, 0, sizeof(got));
 	CHECK_BITS(got, want, ROWS * (N + 1));
 	CHECK(want[0] > 0.0f && want[1] != want[1]);
+	for (int pass = 0; pass < 2; pass++) {
+		for (int i = 0; i < ROWS * LD; i++)
+			spread[i] = i % LD < N ? x[i / LD * N + i % LD] : (float)i;
+		test_put(s, b, 100 * sizeof(float), spread, sizeof(spread));
+		if (pass == 0) {
+			CHECK_OK(srt_op_cross_entropy(s, at(a, 0), at(b, 100), at(b, 100), ids,
+						      ROWS, N, LD, 0.3f, absent));
+		} else {
+			CHECK_OK(srt_op_cross_entropy_part(s, at(b, 20), at(b, 100), ids, ROWS,
+							   &apart));
+			CHECK_OK(srt_op_cross_entropy_merge(s, at(a, 0), at(b, 100), at(b, 100),
+							    at(b, 20), ids, ROWS, &apart, 1,
+							    3 * ROWS, 0.3f, absent));
+		}
+		test_get(s, got, a, 0, ROWS * sizeof(float));
+		test_get(s, of_spread, b, 100 * sizeof(float), sizeof(of_spread));
+		CHECK_BITS(got, want, ROWS);
+		for (int r = 0; r < ROWS; r++) {
+			CHECK_BITS(of_spread + r * LD, want + ROWS + r * N, N);
+			CHECK_BITS(of_spread + r * LD + N, spread + r * LD + N, LD - N);
+		}
+	}
+	REFUSED(srt_op_cross_entropy(s, at(a, 0), at(b, 100), at(b, 100), ids, ROWS, N, N - 1, 0.3f,
+				     absent),
+		"rows of 131 elements are 130 elements apart");
 }
 
 int main(void)

@@ -2,19 +2,25 @@
 /*
  * The output layer fused with its cross-entropy, by chunks of rows: of the logits, in the dtype of
  * x, one chunk exists at a time. Its gradient with respect to the objective is as that of the
- * losses in layer_loss.c.
+ * losses in layer_loss.c. Rows of logits are LOGITS_ALIGN elements or a multiple apart: tensor cores
+ * need rows that begin at multiples of 16 bytes, and GPT-2's vocabulary is odd.
  * Colwise: each tensor-parallel rank has the columns of its rows of the weight. For each chunk the
  * ranks gather the statistics of its rows (srt_op_cross_entropy_part()), never the logits.
  */
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
+#define LOGITS_ALIGN 64
+#define MOST_LOGITS_NBYTES ((size_t)512 << 20) /* of the default chunk on a GPU */
+#define SHARE_OF_MEMORY 128                    /* the same as a part of the GPU's memory */
+
 /* One chunk of rows, for product, loss and gradients. */
 typedef struct chunk {
 	int64_t first, rows;
 	srt_view_t x, logits, weight;
-	int64_t n, vocab;
-	srt_view_t dlogits; /* logits, or absent */
+	int64_t n, vocab, ld; /* ld: from a row of logits to the next */
+	int64_t sum_rows;     /* of one product of the gradient of the weight */
+	srt_view_t dlogits;   /* logits, or absent */
 	float grad_scale;
 	srt_view_t scale;
 } chunk_t;
@@ -23,6 +29,11 @@ static srt_view_t shift_view(srt_view_t view, int64_t nelem)
 {
 	view.offset += (size_t)nelem * (srt_dtype_bits(view.dtype) / 8);
 	return view;
+}
+
+static int64_t pitch_of(int64_t vocab)
+{
+	return (vocab + LOGITS_ALIGN - 1) / LOGITS_ALIGN * LOGITS_ALIGN;
 }
 
 /* The shapes of the products of a chunk. */
@@ -35,7 +46,7 @@ static srt_matmul_t make_logits_product(const chunk_t *c)
 		.trans_b = 1,
 		.lda = c->n,
 		.ldb = c->n,
-		.ldc = c->vocab,
+		.ldc = c->ld,
 	};
 }
 
@@ -45,7 +56,7 @@ static srt_matmul_t make_x_product(const chunk_t *c)
 		.m = c->rows,
 		.n = c->n,
 		.k = c->vocab,
-		.lda = c->vocab,
+		.lda = c->ld,
 		.ldb = c->n,
 		.ldc = c->n,
 	};
@@ -58,7 +69,7 @@ static srt_matmul_t make_weight_product(const chunk_t *c, int64_t rows)
 		.n = c->n,
 		.k = rows,
 		.trans_a = 1,
-		.lda = c->vocab,
+		.lda = c->ld,
 		.ldb = c->n,
 		.ldc = c->n,
 	};
@@ -77,7 +88,7 @@ static srt_status_t run_chunk_loss(const srt_run_t *run, const srt_node_t *node,
 	SRT_TRY(srt_op_matmul(run->stream, &mm));
 	if (!node->layer->gathers)
 		return srt_op_cross_entropy(run->stream, loss, c->dlogits, c->logits, targets,
-					    c->rows, c->vocab, c->grad_scale, c->scale);
+					    c->rows, c->vocab, c->ld, c->grad_scale, c->scale);
 	SRT_TRY(srt_op_cross_entropy_part(run->stream, srt_run_stats(run, node), c->logits, targets,
 					  c->rows, &node->args.part));
 	SRT_TRY(srt_run_gather_stats(run, node));
@@ -100,22 +111,33 @@ static srt_status_t run_chunk_x_gradient(const srt_run_t *run, const chunk_t *c,
 	return srt_op_matmul(run->stream, &mm);
 }
 
-/* dweight (+)= dlogits^T x, one block of the sum after the other: chunks do not change the bits. */
+/* dweight (+)= dlogits^T x, one block of the sum after the other, so that chunks do not change the
+ * bits; in numerics mode fast all at once, which rounds once. */
 static srt_status_t run_chunk_weight_gradient(const srt_run_t *run, const chunk_t *c,
 					      srt_view_t dweight, int add)
 {
-	for (int64_t first = 0; first < c->rows; first += SRT_HEAD_ROWS) {
+	for (int64_t first = 0; first < c->rows; first += c->sum_rows) {
 		const int64_t left = c->rows - first;
-		srt_matmul_t mm =
-			make_weight_product(c, left < SRT_HEAD_ROWS ? left : SRT_HEAD_ROWS);
+		srt_matmul_t mm = make_weight_product(c, left < c->sum_rows ? left : c->sum_rows);
 
-		mm.a = shift_view(c->logits, first * c->vocab);
+		mm.a = shift_view(c->logits, first * c->ld);
 		mm.b = shift_view(c->x, first * c->n);
 		mm.c = dweight;
 		mm.accumulate = add || first > 0;
 		SRT_TRY(srt_op_matmul(run->stream, &mm));
 	}
 	return SRT_OK;
+}
+
+static void describe_head(const srt_node_t *node, chunk_t *c)
+{
+	int64_t shape[SRT_MAX_DIMS];
+
+	srt_param_cell(node->param[0], shape);
+	c->n = node->in[0]->n;
+	c->vocab = shape[0];
+	c->ld = pitch_of(c->vocab);
+	c->sum_rows = node->args.sum_rows;
 }
 
 static srt_status_t run_chunks(const srt_run_t *run, const srt_node_t *node, int scratch,
@@ -125,11 +147,9 @@ static srt_status_t run_chunks(const srt_run_t *run, const srt_node_t *node, int
 	srt_view_t dx = { 0 }, dweight = { 0 };
 	int add_x = 0, add_weight = 0;
 	const int64_t most = node->args.chunk_rows;
-	chunk_t c = { .n = x->n, .logits = srt_run_block(run, scratch, x->dtype) };
-	int64_t shape[SRT_MAX_DIMS];
+	chunk_t c = { .logits = srt_run_block(run, scratch, x->dtype) };
 
-	srt_param_cell(node->param[0], shape);
-	c.vocab = shape[0];
+	describe_head(node, &c);
 	SRT_TRY(srt_run_param(run, node, 0, &c.weight));
 	if (with_gradient) {
 		c.dlogits = c.logits;
@@ -180,9 +200,9 @@ static srt_status_t measure_chunk(srt_tape_t *tape, const chunk_t *c, int gradie
 	if (!gradients)
 		return SRT_OK;
 	SRT_TRY(measure_both(tape, make_x_product(c), dtype));
-	if (c->rows >= SRT_HEAD_ROWS)
-		SRT_TRY(measure_both(tape, make_weight_product(c, SRT_HEAD_ROWS), dtype));
-	left = c->rows % SRT_HEAD_ROWS;
+	if (c->rows >= c->sum_rows)
+		SRT_TRY(measure_both(tape, make_weight_product(c, c->sum_rows), dtype));
+	left = c->rows % c->sum_rows;
 	return left ? measure_both(tape, make_weight_product(c, left), dtype) : SRT_OK;
 }
 
@@ -191,13 +211,9 @@ static srt_status_t measure_head(srt_tape_t *tape, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];
 	const int64_t most = node->args.chunk_rows, last = x->rows % most;
-	chunk_t c = { .n = x->n,
-		      .rows = x->rows < most ? x->rows : most,
-		      .x = srt_view(NULL, 0, x->dtype) };
-	int64_t shape[SRT_MAX_DIMS];
+	chunk_t c = { .rows = x->rows < most ? x->rows : most, .x = srt_view(NULL, 0, x->dtype) };
 
-	srt_param_cell(node->param[0], shape);
-	c.vocab = shape[0];
+	describe_head(node, &c);
 	SRT_TRY(measure_chunk(tape, &c, node->has_backward));
 	c.rows = last;
 	return last > 0 ? measure_chunk(tape, &c, node->has_backward) : SRT_OK;
@@ -227,12 +243,26 @@ static const srt_layer_t colwise_layer = {
 	.measure = measure_head,
 };
 
+/* The default chunk. On a GPU its products fill all multiprocessors. The ranks that gather
+ * statistics of chunks need the same chunks whatever their devices are. */
+static int64_t default_rows(const srt_device_info_t *info, int gathers, size_t row_nbytes)
+{
+	const size_t part = info->mem_nbytes / SHARE_OF_MEMORY;
+	const size_t most = part && part < MOST_LOGITS_NBYTES ? part : MOST_LOGITS_NBYTES;
+	const size_t blocks = row_nbytes ? most / (row_nbytes * SRT_HEAD_ROWS) : 1;
+
+	return info->host_memory || gathers || blocks < 1 ? SRT_HEAD_ROWS :
+							    (int64_t)blocks * SRT_HEAD_ROWS;
+}
+
 static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
 				 srt_param_t *weight, srt_tensor_t *targets, int64_t chunk_rows)
 {
 	srt_node_desc_t desc = { .layer = layer, .param = { weight }, .n = 1 };
 	int64_t shape[SRT_MAX_DIMS], rows;
-	size_t nbytes;
+	size_t nbytes, row_nbytes;
+	srt_device_info_t info;
+	srt_status_t status;
 
 	desc.in[0] = x = srt_tape_enter(tape, layer->name, x);
 	desc.in[1] = targets;
@@ -241,7 +271,15 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 	    (layer->gathers &&
 	     !srt_tape_param_part(tape, layer->name, weight, x->n, &desc.args.part)))
 		return NULL;
-	chunk_rows = chunk_rows ? chunk_rows : SRT_HEAD_ROWS;
+	srt_param_cell(weight, shape);
+	row_nbytes = (size_t)pitch_of(shape[0]) * (srt_dtype_bits(x->dtype) / 8);
+	status = srt_device_get_info(tape->device, &info);
+	if (status != SRT_OK) {
+		srt_tape_fail(tape, status, NULL);
+		return NULL;
+	}
+	if (!chunk_rows)
+		chunk_rows = default_rows(&info, layer->gathers, row_nbytes);
 	if (chunk_rows < 0 || chunk_rows % SRT_HEAD_ROWS != 0) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 			      "%s: chunks of %lld rows, must be a multiple of %d", layer->name,
@@ -249,11 +287,12 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 		return NULL;
 	}
 	desc.args.chunk_rows = chunk_rows;
-	srt_param_cell(weight, shape);
+	desc.args.sum_rows = info.fast ? chunk_rows : SRT_HEAD_ROWS;
 	rows = x->rows < chunk_rows ? x->rows : chunk_rows;
-	nbytes = srt_tape_f32_nbytes(tape, rows, shape[0]) / sizeof(float) *
+	nbytes = srt_tape_f32_nbytes(tape, rows, pitch_of(shape[0])) / sizeof(float) *
 		 (srt_dtype_bits(x->dtype) / 8);
 	if (layer->gathers) {
+		desc.args.part.ld = pitch_of(shape[0]);
 		desc.args.stats_rows = rows;
 		desc.args.stats_offset =
 			(nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;

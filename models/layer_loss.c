@@ -140,7 +140,7 @@ static srt_status_t compute_cross_entropy(const srt_run_t *run, const srt_node_t
 
 	return srt_op_cross_entropy(run->stream, srt_run_value(run, node->out), dx,
 				    srt_run_value(run, x), srt_run_value(run, node->in[1]), x->rows,
-				    x->n, grad_scale, scale);
+				    x->n, 0, grad_scale, scale);
 }
 
 LOSS(cross_entropy);

@@ -187,7 +187,7 @@ int main(void)
 		test_embedding(64, 1009, 3, 64);
 		test_embedding(0, 64, 4, 4);
 		test_embedding_owners(600, 90);
-		test_embedding_owners(1900, 1500);
+		test_embedding_owners(5200, 4300);
 	}
 	return kc_done();
 }

@@ -15,6 +15,7 @@
 typedef enum state {
 	AT_START, /* has run nothing of this block */
 	AT_BARRIER,
+	AT_WARP_BARRIER,
 	AT_END,
 } state_t;
 
@@ -154,6 +155,11 @@ void fake_barrier(int line)
 	wait_at(AT_BARRIER, line);
 }
 
+void fake_warp_sync(int line)
+{
+	wait_at(AT_WARP_BARRIER, line);
+}
+
 /* Threads [first, first + n) to their next barrier or their end; in a cyclic order with a random
  * step, which passes through all. */
 static void run_some(int first, int n, uint32_t *random)
@@ -193,6 +199,25 @@ static bool agree(int first, int n, const char *what)
 	return true;
 }
 
+static bool uses_warps(int first, int n)
+{
+	for (int i = first; i < first + n; i++)
+		if (fibers[i].state == AT_WARP_BARRIER)
+			return true;
+	return false;
+}
+
+/* Each warp goes on until all of its threads are at a barrier of the block, or have ended. */
+static void run_warps(int n, uint32_t *random)
+{
+	for (int first = 0; first < n && !stop; first += 32) {
+		const int width = n - first < 32 ? n - first : 32;
+
+		while (!stop && uses_warps(first, width) && agree(first, width, "a warp"))
+			run_some(first, width, random);
+	}
+}
+
 bool fake_block_run(const fake_kernel_t *k, void **p, uint32_t *random)
 {
 	int n = (int)(fake_block_dim.x * fake_block_dim.y * fake_block_dim.z);
@@ -208,6 +233,7 @@ bool fake_block_run(const fake_kernel_t *k, void **p, uint32_t *random)
 	}
 	do {
 		run_some(0, n, random);
+		run_warps(n, random);
 		fake_who.interval++;
 	} while (!stop && agree(0, n, "a block") && fibers[0].state != AT_END);
 	for (int i = 0; i < n; i++) {

@@ -36,6 +36,8 @@ extern fake_dim_t fake_thread_idx, fake_block_idx, fake_block_dim, fake_grid_dim
 
 /* __syncthreads() of the line. */
 void fake_barrier(int line);
+/* Waits for the threads of the warp, in the same line. */
+void fake_warp_sync(int line);
 /* Before an atomic operation on the bytes. */
 void fake_atomic(const volatile void *p, size_t nbytes);
 /* An access of the text that the compiler's calls do not show. */

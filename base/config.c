@@ -100,9 +100,9 @@ static const srt_config_entry_t table[] = {
 	  "The NCCL library, which the cuda backend loads for collectives: a name that the dynamic "
 	  "linker finds, or a path." },
 	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
-	  "exact: every bit as docs/numerics.md defines it, on every device. fast: matrix products "
-	  "and attention may use cuBLASLt on cuda, and oneDNN with bf16 operands on the CPU, if "
-	  "they are installed. default: fast on cuda if cuBLASLt is installed, else exact." },
+	  "exact: every bit as docs/numerics.md defines it, on every device. fast: on cuda "
+	  "matrix products may use cuBLASLt, and attention tensor cores; on the CPU products may "
+	  "use oneDNN with bf16 operands, if these libraries are installed. default: fast on cuda if cuBLASLt is installed, else exact." },
 	{ "SHARDRT_OPENCL_LANES", SRT_CONFIG_ENUM, "auto", "", "auto|items|loop",
 	  "How an OpenCL device runs the lanes of a kernel. items: as work-items; loop: as a loop in "
 	  "one work-item; auto: loop on devices of CPU type. Results do not depend on it." },

@@ -25,6 +25,18 @@
 #define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
 
 typedef struct srt_cuda_fast srt_cuda_fast_t;
+
+/* The kernels of SRT_COMMAND_TUNED: srt_gpu_kernel_t's, then attention's of numerics mode fast. */
+enum {
+	SRT_CUDA_ATTENTION_64 = SRT_GPU_KERNEL_COUNT,
+	SRT_CUDA_ATTENTION_128,
+	SRT_CUDA_ATTENTION_Q_64,
+	SRT_CUDA_ATTENTION_Q_128,
+	SRT_CUDA_ATTENTION_KV_64,
+	SRT_CUDA_ATTENTION_KV_128,
+	SRT_CUDA_TUNED_COUNT
+};
+
 /* The tuned kernels of the device (tuned.c). */
 typedef struct srt_cuda_tuning {
 	bool wanted;   /* 0: use the portable kernels */
@@ -32,13 +44,14 @@ typedef struct srt_cuda_tuning {
 	int tile, cut; /* forced during the self-test (srt_gpu_t) */
 
 	CUmodule modules[SRT_CUDA_NDTYPES];
-	CUfunction functions[SRT_CUDA_NDTYPES][SRT_GPU_KERNEL_COUNT];
+	CUfunction functions[SRT_CUDA_NDTYPES][SRT_CUDA_TUNED_COUNT];
 } srt_cuda_tuning_t;
 
 /* A portable kernel. */
 typedef struct srt_cuda_entry {
 	CUfunction function;
 	unsigned nthreads; /* of a block */
+	unsigned nblocks;  /* of a group, side by side: blockIdx.y */
 } srt_cuda_entry_t;
 
 typedef struct srt_cuda_device {
@@ -130,6 +143,8 @@ srt_status_t srt_cuda_submit(void *stream, const srt_command_t *command);
 
 /* launch.c. Submits a kernel to the driver's stream: SRT_COMMAND_KERNEL or SRT_COMMAND_TUNED. */
 srt_status_t srt_cuda_launch(srt_cuda_stream_t *stream, const srt_command_t *command);
+/* A kernel of SRT_COMMAND_TUNED. */
+const srt_gpu_kernel_info_t *srt_cuda_tuned_info(int kernel);
 /* The device address of a binding, scratch included; 0 = absent. */
 CUdeviceptr srt_cuda_address(const srt_cuda_stream_t *stream, const srt_binding_t *binding);
 

@@ -15,6 +15,7 @@
 #define WORKSPACE_HOPPER ((size_t)32 << 20)
 #define WORKSPACE_BEFORE ((size_t)8 << 20)
 #define MOST_ALIGN 256u
+#define LEAST_SPLIT 1024 /* of a shorter dimension two products cost more than a slow one */
 
 /* ---- open and close ---------------------------------------------------------------------- */
 
@@ -122,7 +123,58 @@ static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], 
 	p->trans_b = mm->trans_b != 0;
 	p->bias = at[3] != 0;
 	p->accumulate = mm->accumulate != 0;
-	p->type = p->type_c = (uint8_t)command->dtype;
+	p->type = (uint8_t)command->dtype;
+	return true;
+}
+
+/* ---- dimensions that tensor cores cannot take -------------------------------------------- */
+
+/* Moves a matrix of a part. */
+static void move_binding(srt_command_t *part, int i, int64_t nelem)
+{
+	part->bindings[i].offset += (size_t)(nelem * srt_gpu_nbytes(part->dtype));
+}
+
+/*
+ * cuBLASLt's fast kernels take 16 bytes at a time along the rows of all three matrices. A long
+ * dimension along rows that is no multiple of that (a vocabulary, mostly) is split: a product of
+ * the multiple, and one of the few elements that are left. Of a sum over k the second is added to
+ * the first, which was rounded. False: there is nothing to split, or it would not help.
+ */
+static bool split_product(const srt_cuda_fast_t *fast, const srt_command_t *command,
+			  srt_command_t parts[2])
+{
+	const srt_k_matmul_t *mm = &command->matmul;
+	const int64_t unit = command->dtype == SRT_F32 ? 4 : 8;
+	const int64_t m = mm->trans_a ? mm->m % unit : 0, n = mm->n % unit;
+	const int64_t k = mm->trans_a && !mm->trans_b ? 0 : mm->k % unit;
+	const int64_t odd = m ? mm->m : n ? mm->n : mm->k;
+	srt_k_matmul_t *first = &parts[0].matmul, *rest = &parts[1].matmul;
+
+	if ((m != 0) + (n != 0) + (k != 0) != 1 || odd < LEAST_SPLIT || mm->batch > 1 ||
+	    mm->lda % unit || mm->ldb % unit || mm->ldc % unit ||
+	    (command->dtype == SRT_F32 && !fast->tf32))
+		return false;
+	parts[0] = parts[1] = *command;
+	if (m) {
+		first->m -= m;
+		rest->m = m;
+		move_binding(&parts[1], 0, first->m * mm->ldc);
+		move_binding(&parts[1], 1, first->m);
+	} else if (n) {
+		first->n -= n;
+		rest->n = n;
+		move_binding(&parts[1], 0, first->n);
+		move_binding(&parts[1], 2, first->n * (mm->trans_b ? mm->ldb : 1));
+		move_binding(&parts[1], 3, first->n);
+	} else {
+		first->k -= k;
+		rest->k = k;
+		rest->accumulate = 1;
+		move_binding(&parts[1], 1, first->k * (mm->trans_a ? mm->lda : 1));
+		move_binding(&parts[1], 2, first->k * (mm->trans_b ? 1 : mm->ldb));
+		parts[1].bindings[3].mem = NULL;
+	}
 	return true;
 }
 
@@ -140,14 +192,14 @@ static size_t limit_workspace(const srt_cuda_stream_t *stream)
 	return there < most ? there : most;
 }
 
-size_t srt_cuda_fast_scratch(srt_cuda_device_t *device, const srt_command_t *command)
+/* Aligned like allocations; less aligned operands must fit the reserved bytes. */
+static size_t part_scratch(srt_cuda_device_t *device, const srt_command_t *command)
 {
-	/* Aligned like allocations; less aligned operands must fit the reserved bytes. */
 	const CUdeviceptr at[4] = { MOST_ALIGN, MOST_ALIGN, MOST_ALIGN, MOST_ALIGN };
 	size_t most = 0;
 	srt_cuda_product_t p;
 
-	if (!device->fast || !make_problem(command, at, device->fast->workspace_nbytes, &p))
+	if (!make_problem(command, at, device->fast->workspace_nbytes, &p))
 		return 0;
 	/* With a bias, and without. */
 	for (p.bias = 0; p.bias <= 1; p.bias++) {
@@ -157,6 +209,24 @@ size_t srt_cuda_fast_scratch(srt_cuda_device_t *device, const srt_command_t *com
 		if (srt_cuda_fast_choose(device->fast, &p, &algorithm) == SRT_OK &&
 		    algorithm.workspace_nbytes > most)
 			most = algorithm.workspace_nbytes;
+	}
+	return most;
+}
+
+size_t srt_cuda_fast_scratch(srt_cuda_device_t *device, const srt_command_t *command)
+{
+	srt_command_t parts[2];
+	size_t most;
+
+	if (!device->fast)
+		return 0;
+	most = part_scratch(device, command);
+	if (!split_product(device->fast, command, parts))
+		return most;
+	for (int i = 0; i < 2; i++) {
+		const size_t nbytes = part_scratch(device, &parts[i]);
+
+		most = nbytes > most ? nbytes : most;
 	}
 	return most;
 }
@@ -191,7 +261,7 @@ void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream)
 	stream->device->host->free(stream->descriptors);
 }
 
-srt_status_t srt_cuda_fast_multiply(srt_cuda_stream_t *stream, const srt_cuda_fast_call_t *call)
+static srt_status_t multiply(srt_cuda_stream_t *stream, const srt_cuda_fast_call_t *call)
 {
 	const srt_cuda_fast_t *fast = stream->device->fast;
 	const srt_cuda_product_t *p = &call->product;
@@ -244,78 +314,42 @@ static srt_status_t find_workspace(srt_cuda_stream_t *stream, srt_cuda_fast_call
 		       status;
 }
 
-srt_status_t srt_cuda_fast_prepare(srt_cuda_stream_t *stream, const srt_command_t *command,
-				   srt_cuda_fast_call_t *call)
+/* SRT_ERR_UNSUPPORTED without fail(): the exact kernels must run it. */
+static srt_status_t prepare_product(srt_cuda_stream_t *stream, const srt_command_t *command,
+				    srt_cuda_fast_call_t *call)
 {
-	srt_cuda_fast_t *fast = stream->device->fast;
-
-	if (!fast || command->exact)
-		return SRT_ERR_UNSUPPORTED;
 	for (int i = 0; i < 4; i++)
-		call->at[i] = srt_cuda_address(stream, &command->bindings[i]) +
-			      command->bindings[i].offset;
+		call->at[i] = command->bindings[i].mem ?
+				      srt_cuda_address(stream, &command->bindings[i]) +
+					      command->bindings[i].offset :
+				      0;
 	call->alpha = command->matmul.alpha;
 	call->workspace = 0;
 	if (!make_problem(command, call->at, limit_workspace(stream), &call->product))
 		return SRT_ERR_UNSUPPORTED;
-	SRT_TRY(srt_cuda_fast_choose(fast, &call->product, &call->algorithm));
-	return call->algorithm.workspace_nbytes ? find_workspace(stream, call) : SRT_OK;
+	return srt_cuda_fast_choose(stream->device->fast, &call->product, &call->algorithm);
 }
 
-/* ---- products of attention --------------------------------------------------------------- */
-
-/* Multiplies the heads [head, head + nheads) of an item; z: index of the first in the launch. */
-static srt_status_t multiply_heads(srt_cuda_stream_t *stream, const srt_command_t *command,
-				   int64_t z, int64_t nheads)
+static srt_status_t run_product(srt_cuda_stream_t *stream, srt_cuda_fast_call_t *call)
 {
-	const srt_gpu_matmul_t *args = (const srt_gpu_matmul_t *)(const void *)command->args;
-	const int64_t item = (args->item + z) / args->inner, head = (args->item + z) % args->inner;
-	const int64_t nbytes = srt_gpu_nbytes(command->dtype);
-	const int64_t nbytes_c = args->c_is_f32 ? 4 : nbytes;
-	/* Of c, a, b. */
-	const int64_t first[3] = {
-		(item * args->stride_c + head * args->inner_c + z * args->each_c) * nbytes_c,
-		(item * args->stride_a + head * args->inner_a + z * args->each_a) * nbytes,
-		(item * args->stride_b + head * args->inner_b) * nbytes,
-	};
-	srt_cuda_fast_call_t call;
-	srt_cuda_product_t *p = &call.product;
-
-	memset(&call, 0, sizeof(call));
-	for (int i = 0; i < 3; i++)
-		call.at[i] = srt_cuda_address(stream, &command->bindings[i]) +
-			     command->bindings[i].offset + (CUdeviceptr)first[i];
-	call.alpha = args->alpha;
-	p->m = args->m;
-	p->n = args->n;
-	p->k = args->k;
-	p->batch = nheads;
-	p->lda = srt_max64(args->lda, args->trans_a ? args->m : args->k);
-	p->ldb = srt_max64(args->ldb, args->trans_b ? args->k : args->n);
-	p->ldc = srt_max64(args->ldc, args->n);
-	p->stride_a = args->inner_a + args->each_a;
-	p->stride_b = args->inner_b;
-	p->stride_c = args->inner_c + args->each_c;
-	for (int i = 0; i < 4; i++)
-		p->align[i] = alignment_of(call.at[i]);
-	p->trans_a = args->trans_a != 0;
-	p->trans_b = args->trans_b != 0;
-	p->accumulate = args->accumulate != 0;
-	p->type = (uint8_t)command->dtype;
-	p->type_c = args->c_is_f32 ? SRT_F32 : (uint8_t)command->dtype;
-	SRT_TRY(srt_cuda_fast_choose(stream->device->fast, p, &call.algorithm));
-	return srt_cuda_fast_multiply(stream, &call);
+	if (call->algorithm.workspace_nbytes)
+		SRT_TRY(find_workspace(stream, call));
+	return multiply(stream, call);
 }
 
-srt_status_t srt_cuda_fast_heads(srt_cuda_stream_t *stream, const srt_command_t *product)
+srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_command_t *command)
 {
-	const srt_gpu_matmul_t *args = (const srt_gpu_matmul_t *)(const void *)product->args;
-	int64_t n;
+	srt_cuda_fast_call_t calls[2];
+	srt_command_t parts[2];
 
-	for (int64_t z = 0; z < args->batch; z += n) {
-		n = args->inner - (args->item + z) % args->inner;
-		n = n < args->batch - z ? n : args->batch - z;
-		SRT_TRY(multiply_heads(stream, product, z, n));
+	if (!stream->device->fast || command->exact)
+		return SRT_ERR_UNSUPPORTED;
+	if (split_product(stream->device->fast, command, parts) &&
+	    prepare_product(stream, &parts[0], &calls[0]) == SRT_OK &&
+	    prepare_product(stream, &parts[1], &calls[1]) == SRT_OK) {
+		SRT_TRY(run_product(stream, &calls[0]));
+		return run_product(stream, &calls[1]);
 	}
-	return SRT_OK;
+	SRT_TRY(prepare_product(stream, command, &calls[0]));
+	return run_product(stream, &calls[0]);
 }

@@ -51,6 +51,21 @@ static unsigned threads_of(int most)
 	return (unsigned)n;
 }
 
+/* A KERNEL_COLUMNS (kernels/dialect/columns.h). */
+static bool sums_columns(srt_kernel_id_t kernel)
+{
+	switch (kernel) {
+	case SRT_K_BIAS_BACKWARD:
+	case SRT_K_LAYERNORM_BACKWARD_PARAMS:
+	case SRT_K_RMSNORM_BACKWARD_PARAMS:
+	case SRT_K_BATCHNORM_STATS:
+	case SRT_K_BATCHNORM_BACKWARD_PARAMS:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static srt_status_t find_entries(srt_cuda_device_t *device, srt_dtype_t dtype)
 {
 	const char *dtype_name = srt_kernel_dtype_name(dtype);
@@ -81,6 +96,7 @@ static srt_status_t find_entries(srt_cuda_device_t *device, srt_dtype_t dtype)
 					     "the threads of a block",
 					     device->name, name);
 		entry->nthreads = threads_of(nthreads);
+		entry->nblocks = sums_columns((srt_kernel_id_t)k) ? SRT_K_COLUMN_PARTS : 1;
 	}
 	return SRT_OK;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Launches of portable and tuned kernels. Arguments in the order of kernels/dialect/dialect.h: an
- * address and a byte offset for each binding, then the struct by value. A group is a block, with
- * the number of threads of the portable kernel's launch bounds or of the tuned kernel's table.
+ * address and a byte offset for each binding, then the struct by value. A group is a block, or a
+ * few in sums over rows, with the number of threads of the portable kernel's launch bounds or of
+ * the tuned kernel's table.
  */
 #include <limits.h>
 
@@ -20,6 +21,18 @@ CUdeviceptr srt_cuda_address(const srt_cuda_stream_t *stream, const srt_binding_
 	return mem ? mem->address : 0;
 }
 
+const srt_gpu_kernel_info_t *srt_cuda_tuned_info(int kernel)
+{
+	static const srt_gpu_kernel_info_t fast[] = {
+		{ NULL, "fast_attention_64", 128 },    { NULL, "fast_attention_128", 128 },
+		{ NULL, "fast_attention_q_64", 128 },  { NULL, "fast_attention_q_128", 128 },
+		{ NULL, "fast_attention_kv_64", 128 }, { NULL, "fast_attention_kv_128", 128 },
+	};
+
+	return kernel < SRT_GPU_KERNEL_COUNT ? &srt_gpu_kernels[kernel] :
+					       &fast[kernel - SRT_GPU_KERNEL_COUNT];
+}
+
 static srt_status_t find_portable(srt_cuda_stream_t *stream, const srt_command_t *command,
 				  srt_cuda_entry_t *entry)
 {
@@ -33,7 +46,7 @@ srt_status_t srt_cuda_launch(srt_cuda_stream_t *stream, const srt_command_t *com
 {
 	const srt_cuda_device_t *device = stream->device;
 	const srt_gpu_kernel_info_t *tuned =
-		command->kind == SRT_COMMAND_TUNED ? &srt_gpu_kernels[command->kernel] : NULL;
+		command->kind == SRT_COMMAND_TUNED ? srt_cuda_tuned_info(command->kernel) : NULL;
 	const char *name = tuned ? tuned->name : srt_kernel_info(command->kernel)->name;
 	CUdeviceptr addresses[SRT_COMMAND_MAX_BINDINGS];
 	unsigned long long offsets[SRT_COMMAND_MAX_BINDINGS];
@@ -51,6 +64,7 @@ srt_status_t srt_cuda_launch(srt_cuda_stream_t *stream, const srt_command_t *com
 		entry = (srt_cuda_entry_t){
 			device->tuning.functions[command->dtype][command->kernel],
 			tuned->nitems ? (unsigned)tuned->nitems : SRT_K_LANES,
+			1,
 		};
 	else
 		SRT_TRY(find_portable(stream, command, &entry));
@@ -61,8 +75,9 @@ srt_status_t srt_cuda_launch(srt_cuda_stream_t *stream, const srt_command_t *com
 		params[n++] = &offsets[i];
 	}
 	params[n] = (void *)command->args;
-	code = device->drv->cuLaunchKernel(entry.function, (unsigned)command->ngroups, 1, 1,
-					   entry.nthreads, 1, 1, 0, stream->queue, params, NULL);
+	code = device->drv->cuLaunchKernel(entry.function, (unsigned)command->ngroups,
+					   entry.nblocks, 1, entry.nthreads, 1, 1, 0, stream->queue,
+					   params, NULL);
 	if (code == CUDA_SUCCESS)
 		return SRT_OK;
 	return srt_cuda_fail(device->host, device->drv, code,

@@ -15,7 +15,8 @@ CUDA_FATBINS = \
 	backends/cuda/tuned_bf16.fatbin
 # Device code of this backend only.
 CUDA_UNITS = backends/cuda/portable.cu backends/cuda/tuned.cu
-EXTRA_DIST += $(CUDA_UNITS)
+CUDA_FAST_ATTENTION = backends/cuda/fast_attention.h backends/cuda/warp.h
+EXTRA_DIST += $(CUDA_UNITS) $(CUDA_FAST_ATTENTION)
 
 if HAVE_CUDA
 noinst_LTLIBRARIES += libcuda_backend.la libcuda_images.la
@@ -33,6 +34,7 @@ libcuda_backend_la_SOURCES = \
 	backends/cuda/fast.c \
 	backends/cuda/fast.h \
 	backends/cuda/fast_algorithm.c \
+	backends/cuda/fast_attention.c \
 	backends/cuda/fast_product.h \
 	backends/cuda/kernels.c \
 	backends/cuda/launch.c \
@@ -82,4 +84,4 @@ $(CUDA_FATBINS):
 			2>> $$report || { cat $$report >&2; exit 1; }; }
 	$(AM_V_at)grep warning $(@:.fatbin=.ptxas) >&2; mv $@.tmp $@
 $(filter backends/cuda/portable_%,$(CUDA_FATBINS)): backends/cuda/portable.cu kernels/all.h $(KERNEL_DIALECT)
-$(filter backends/cuda/tuned_%,$(CUDA_FATBINS)): backends/cuda/tuned.cu $(GPU_DIALECT) $(KERNEL_DIALECT)
+$(filter backends/cuda/tuned_%,$(CUDA_FATBINS)): backends/cuda/tuned.cu $(CUDA_FAST_ATTENTION) $(GPU_DIALECT) $(KERNEL_DIALECT)

@@ -2,7 +2,8 @@
 /*
  * The tuned matrix product and attention: the plans of backends/gpu. Their kernels have separate
  * images. The first use of a type loads them and tests them against the portable kernels
- * (backends/common/selftest.h).
+ * (backends/common/selftest.h). The images of 16-bit types have attention's kernels of numerics
+ * mode fast too (fast_attention.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -26,14 +27,15 @@ static srt_status_t load_images(srt_cuda_device_t *device, srt_dtype_t dtype)
 {
 	srt_cuda_tuning_t *tuning = &device->tuning;
 	const char *type = srt_kernel_dtype_name(dtype);
+	const bool has_fast = dtype != SRT_F32 && device->major >= 8;
 	char name[64];
 
 	snprintf(name, sizeof(name), "tuned %s", type);
 	SRT_TRY(srt_cuda_module_load(device, images[dtype], name, &tuning->modules[dtype]));
-	for (int k = 0; k < SRT_GPU_KERNEL_COUNT; k++) {
+	for (int k = 0; k < (has_fast ? SRT_CUDA_TUNED_COUNT : SRT_GPU_KERNEL_COUNT); k++) {
 		CUresult code;
 
-		snprintf(name, sizeof(name), "k_%s_%s", srt_gpu_kernels[k].name, type);
+		snprintf(name, sizeof(name), "k_%s_%s", srt_cuda_tuned_info(k)->name, type);
 		code = device->drv->cuModuleGetFunction(&tuning->functions[dtype][k],
 							tuning->modules[dtype], name);
 		if (code != CUDA_SUCCESS)
@@ -102,14 +104,7 @@ static unsigned low_bits(const srt_binding_t *binding)
 	return (start + binding->offset) & 15;
 }
 
-/* The last two bindings of attention are lengths and mask. */
-static bool is_masked(const srt_command_t *command)
-{
-	return command->bindings[command->nbindings - 2].mem ||
-	       command->bindings[command->nbindings - 1].mem;
-}
-
-static srt_gpu_t plan_inputs(const srt_cuda_device_t *device, const srt_command_t *command)
+static srt_gpu_t plan_inputs(const srt_cuda_device_t *device)
 {
 	const srt_cuda_tuning_t *tuning = &device->tuning;
 
@@ -118,9 +113,6 @@ static srt_gpu_t plan_inputs(const srt_cuda_device_t *device, const srt_command_
 		.max_items = MAX_ITEMS,
 		.tile = tuning->tile,
 		.cut = tuning->cut,
-		/* cuBLASLt has neither lengths nor masks. */
-		.fast = command->kind != SRT_COMMAND_MATMUL && device->fast && !command->exact &&
-			!is_masked(command),
 		.low_bits = low_bits,
 	};
 }
@@ -129,7 +121,7 @@ srt_status_t srt_cuda_plan(srt_cuda_stream_t *stream, const srt_command_t *comma
 			   srt_gpu_plan_t *plan)
 {
 	srt_cuda_device_t *device = stream->device;
-	const srt_gpu_t gpu = plan_inputs(device, command);
+	const srt_gpu_t gpu = plan_inputs(device);
 	const bool is_tuned =
 		device->tuning.wanted && srt_gpu_can(command) &&
 		(stream->is_selftest ||
@@ -142,7 +134,7 @@ srt_status_t srt_cuda_plan(srt_cuda_stream_t *stream, const srt_command_t *comma
 size_t srt_cuda_command_scratch(void *dev, const srt_command_t *command)
 {
 	srt_cuda_device_t *device = dev;
-	const srt_gpu_t gpu = plan_inputs(device, command);
+	const srt_gpu_t gpu = plan_inputs(device);
 	srt_gpu_plan_t plan;
 	size_t nbytes = 0;
 

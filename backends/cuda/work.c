@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Commands as driver calls: copies, uploads, zeroing. Kernels are in launch.c, the plans of
- * tuned operations in tuned.c, calls of cuBLASLt in fast.c.
+ * tuned operations in tuned.c, those of numerics mode fast in fast.c and fast_attention.c.
  */
 #include "backends/cuda/fast.h"
 #include "base/base.h"
@@ -82,19 +82,16 @@ static srt_status_t run_copy(srt_cuda_stream_t *stream, const srt_command_t *com
 	return check_submit(stream, code, "copying", nbytes);
 }
 
-/* A product of attention in numerics mode fast. SRT_ERR_UNSUPPORTED without fail(): the launch is a
- * kernel, or was replaced by one. */
-static srt_status_t multiply_heads(srt_cuda_stream_t *stream, const srt_gpu_t *gpu,
-				   srt_command_t *launch)
+/* A product or attention by the exact kernels. */
+static srt_status_t run_plan(srt_cuda_stream_t *stream, const srt_command_t *command)
 {
-	srt_status_t status = SRT_ERR_UNSUPPORTED;
+	srt_gpu_plan_t plan;
 
-	if (launch->kind != SRT_COMMAND_TUNED || launch->kernel != SRT_GPU_PRODUCT)
-		return status;
-	status = srt_cuda_fast_heads(stream, launch);
-	if (status == SRT_ERR_UNSUPPORTED)
-		srt_gpu_choose(gpu, launch);
-	return status;
+	SRT_TRY(srt_cuda_plan(stream, command, &plan));
+	while (srt_gpu_next(&plan))
+		for (int i = 0; i < plan.nlaunches; i++)
+			SRT_TRY(srt_cuda_launch(stream, &plan.launches[i]));
+	return SRT_OK;
 }
 
 srt_status_t srt_cuda_submit(void *s, const srt_command_t *command)
@@ -103,32 +100,20 @@ srt_status_t srt_cuda_submit(void *s, const srt_command_t *command)
 	const srt_cuda_driver_t *drv = stream->device->drv;
 	const srt_binding_t *at = command->bindings;
 	const size_t nbytes = command->bytes.nbytes;
-	srt_cuda_fast_call_t product;
-	srt_gpu_plan_t plan;
-	srt_command_t *launch;
 	srt_status_t status;
 
 	switch ((srt_command_kind_t)command->kind) {
 	case SRT_COMMAND_KERNEL:
 		return srt_cuda_launch(stream, command);
 	case SRT_COMMAND_MATMUL:
-		status = srt_cuda_fast_prepare(stream, command, &product);
+		status = srt_cuda_fast_matmul(stream, command);
 		if (status != SRT_ERR_UNSUPPORTED)
-			return status == SRT_OK ? srt_cuda_fast_multiply(stream, &product) : status;
-		/* fall through */
+			return status;
+		return run_plan(stream, command);
 	case SRT_COMMAND_ATTENTION:
 	case SRT_COMMAND_ATTENTION_BACKWARD:
-		SRT_TRY(srt_cuda_plan(stream, command, &plan));
-		while (srt_gpu_next(&plan))
-			for (int i = 0; i < plan.nlaunches; i++) {
-				launch = &plan.launches[i];
-				status = multiply_heads(stream, &plan.gpu, launch);
-				if (status == SRT_ERR_UNSUPPORTED)
-					status = srt_cuda_launch(stream, launch);
-				if (status != SRT_OK)
-					return status;
-			}
-		return SRT_OK;
+		status = srt_cuda_fast_attention(stream, command);
+		return status == SRT_ERR_UNSUPPORTED ? run_plan(stream, command) : status;
 	case SRT_COMMAND_COPY:
 		return run_copy(stream, command);
 	case SRT_COMMAND_ZERO:

@@ -13,10 +13,6 @@
  *
  * If a head has more queries than a part, the chains of dk and dv continue from part to part in
  * scratch, as floats.
- *
- * In numerics mode fast a library computes the products (SRT_GPU_PRODUCT). P and dS are then stored
- * in scratch in the type of the tensors, with zeros at masked positions. If a head has several
- * parts, a last launch rounds the sums of dk and dv to the type.
  */
 #include "backends/gpu/gpu.h"
 #include "base/base.h"
@@ -37,7 +33,6 @@ typedef struct part {
 
 	int64_t unit, nunits, first, rows;
 	srt_binding_t p, ds;  /* (nunits,rows,ld), floats */
-	srt_binding_t w, g;   /* the same as products read them: p and ds, or in the type */
 	srt_binding_t dk, dv; /* (nunits,keys,head_dim): unfinished chains */
 } part_t;
 
@@ -60,7 +55,7 @@ static part_t make_part(srt_gpu_plan_t *plan)
 		.is_backward = is_backward,
 		.nbytes = srt_gpu_nbytes((srt_dtype_t)command->dtype),
 		.d = s->heads * s->head_dim,
-		.ld = (s->keys + 7) / 8 * 8,
+		.ld = (s->keys + 3) / 4 * 4,
 		.lengths = command->bindings[is_backward ? 10 : 5],
 		.mask = command->bindings[is_backward ? 11 : 6],
 	};
@@ -87,7 +82,7 @@ static srt_gpu_matmul_t make_product(const part_t *part, int kind)
 		.item = part->unit,
 		.inner = part->shape->heads,
 		.alpha = 1.0f,
-		.kind = part->plan->gpu.fast ? SRT_GPU_PLAIN : kind,
+		.kind = kind,
 		.first = part->first,
 		.causal = part->shape->causal != 0,
 		.marked = part->mask.mem != NULL && kind != SRT_GPU_SCORES,
@@ -99,14 +94,12 @@ static void add_product(const part_t *part, const srt_gpu_matmul_t *args,
 			const srt_binding_t bindings[4])
 {
 	srt_gpu_plan_t *plan = part->plan;
-	srt_command_t *launch =
-		srt_gpu_add(plan, SRT_GPU_PRODUCT,
-			    (srt_binding_t[]){ bindings[0], bindings[1], bindings[2], none,
-					       bindings[3], part->lengths },
-			    6, args, sizeof(*args), 0);
 
-	if (!plan->gpu.fast)
-		srt_gpu_choose(&plan->gpu, launch);
+	srt_gpu_choose(&plan->gpu,
+		       srt_gpu_add(plan, 0,
+				   (srt_binding_t[]){ bindings[0], bindings[1], bindings[2], none,
+						      bindings[3], part->lengths },
+				   6, args, sizeof(*args), 0));
 }
 
 /* s = x y^T * scale; x: q or dout, y: k or v */
@@ -146,7 +139,7 @@ static void add_by_key(const part_t *part, srt_binding_t y, int64_t ldy, srt_bin
 	args.k = shape->keys;
 	args.lda = part->ld;
 	args.each_a = part->rows * part->ld;
-	args.a_is_f32 = !part->plan->gpu.fast;
+	args.a_is_f32 = 1;
 	args.ldb = ldx;
 	args.stride_b = shape->keys * ldx;
 	args.inner_b = shape->head_dim;
@@ -156,34 +149,6 @@ static void add_by_key(const part_t *part, srt_binding_t y, int64_t ldy, srt_bin
 	add_product(part, &args, (srt_binding_t[]){ offset_queries(part, &y, ldy), p, x, none });
 }
 
-/* Rounds the sums of all parts to the type. */
-static void add_rounding(const part_t *part, srt_binding_t y, int64_t ldy, srt_binding_t sums)
-{
-	const srt_gpu_sums_t args = {
-		.m = part->shape->keys,
-		.n = part->shape->head_dim,
-		.batch = 1,
-		.nplanes = 1,
-		.ld = part->shape->head_dim,
-		.ldc = ldy,
-		.alpha = 1.0f,
-	};
-	const int64_t spans = (args.n + SRT_GPU_SUM_ITEMS - 1) / SRT_GPU_SUM_ITEMS;
-
-	srt_gpu_add(part->plan, SRT_GPU_MATMUL_SUMS, (srt_binding_t[]){ y, sums, none }, 3, &args,
-		    sizeof(args), args.m * spans);
-}
-
-/* The unit's first row in a tensor of keys, in rows ld apart. */
-static srt_binding_t offset_unit(const part_t *part, const srt_binding_t *binding, int64_t ld)
-{
-	const srt_k_attention_t *s = part->shape;
-
-	return srt_gpu_at(binding, (part->unit / s->heads * s->keys * ld +
-				    part->unit % s->heads * s->head_dim) *
-					   part->nbytes);
-}
-
 /* y = p^T x by rising query; y: dk or dv, x: q or dout; chains: of the earlier queries and for the
  * later ones. */
 static void add_by_query(const part_t *part, srt_binding_t y, int64_t ldy, srt_binding_t p,
@@ -191,7 +156,6 @@ static void add_by_query(const part_t *part, srt_binding_t y, int64_t ldy, srt_b
 {
 	const srt_k_attention_t *shape = part->shape;
 	const bool last = part->first + part->rows == shape->queries;
-	const bool in_sums = part->plan->gpu.fast && part->most < shape->queries;
 	const int64_t each = shape->keys * shape->head_dim;
 	srt_gpu_matmul_t args = make_product(part, SRT_GPU_OF_KEY);
 
@@ -200,13 +164,13 @@ static void add_by_query(const part_t *part, srt_binding_t y, int64_t ldy, srt_b
 	args.k = part->rows;
 	args.lda = part->ld;
 	args.each_a = part->rows * part->ld;
-	args.a_is_f32 = !part->plan->gpu.fast;
+	args.a_is_f32 = 1;
 	args.trans_a = 1;
 	args.ldb = ldx;
 	args.stride_b = shape->queries * ldx;
 	args.inner_b = shape->head_dim;
 	args.each_start = each;
-	if (last && !in_sums) {
+	if (last) {
 		args.ldc = ldy;
 		args.stride_c = shape->keys * ldy;
 		args.inner_c = shape->head_dim;
@@ -215,13 +179,9 @@ static void add_by_query(const part_t *part, srt_binding_t y, int64_t ldy, srt_b
 		args.each_c = each;
 		args.c_is_f32 = 1;
 	}
-	args.accumulate = in_sums && part->first > 0;
 	add_product(part, &args,
-		    (srt_binding_t[]){ last && !in_sums ? y : chains, p,
-				       offset_queries(part, &x, ldx),
-				       part->first > 0 && !in_sums ? chains : none });
-	if (last && in_sums)
-		add_rounding(part, offset_unit(part, &y, ldy), ldy, chains);
+		    (srt_binding_t[]){ last ? y : chains, p, offset_queries(part, &x, ldx),
+				       part->first > 0 ? chains : none });
 }
 
 static void add_rows(const part_t *part, srt_gpu_kernel_t kernel, const srt_binding_t *bindings,
@@ -245,37 +205,30 @@ static void add_forward(const part_t *part, const srt_binding_t *at)
 	const srt_k_attention_t *s = part->shape;
 
 	add_scores(part, part->p, at[2], s->ldq, at[3], s->ldk, s->scale);
-	add_rows(part, SRT_GPU_WEIGHTS,
-		 (srt_binding_t[]){ part->p, at[1], at[5], at[6],
-				    part->plan->gpu.fast ? part->w : none },
-		 5);
-	add_by_key(part, at[0], part->d, part->w, at[4], s->ldv);
+	add_rows(part, SRT_GPU_WEIGHTS, (srt_binding_t[]){ part->p, at[1], at[5], at[6] }, 4);
+	add_by_key(part, at[0], part->d, part->p, at[4], s->ldv);
 }
 
 /* Bindings of the command: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask. */
 static void add_backward(const part_t *part, const srt_binding_t *at)
 {
 	const srt_k_attention_t *s = part->shape;
-	const bool fast = part->plan->gpu.fast;
 
 	add_scores(part, part->p, at[5], s->ldq, at[6], s->ldk, s->scale);
 	add_scores(part, part->ds, at[3], part->d, at[7], s->ldv, 1.0f);
 	add_rows(part, SRT_GPU_GRADIENTS,
-		 (srt_binding_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11],
-				    fast ? part->w : none, fast ? part->g : none },
-		 9);
+		 (srt_binding_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11] }, 7);
 	if (at[0].mem)
-		add_by_key(part, at[0], s->lddq, part->g, at[6], s->ldk);
+		add_by_key(part, at[0], s->lddq, part->ds, at[6], s->ldk);
 	if (at[1].mem)
-		add_by_query(part, at[1], s->lddk, part->g, at[5], s->ldq, part->dk);
+		add_by_query(part, at[1], s->lddk, part->ds, at[5], s->ldq, part->dk);
 	if (at[2].mem)
-		add_by_query(part, at[2], s->lddv, part->w, at[3], part->d, part->dv);
+		add_by_query(part, at[2], s->lddv, part->p, at[3], part->d, part->dv);
 }
 
 /* ---- plans -------------------------------------------------------------------------------- */
 
-/* Lays out the arrays in scratch: nscores arrays of scores, two of chains, and nscores of what
- * products read where these are others. Returns their bytes. */
+/* Lays out the arrays in scratch: nscores of scores, two of chains. Returns their bytes. */
 static size_t lay_out_scratch(part_t *part)
 {
 	const srt_k_attention_t *s = part->shape;
@@ -283,17 +236,13 @@ static size_t lay_out_scratch(part_t *part)
 	const int64_t nscores = nscores_of(part);
 	const bool has_chains = part->most < s->queries && part->is_backward;
 	const int64_t chains = has_chains ? (s->keys * s->head_dim + 3) / 4 * 4 : 0;
-	const bool in_type = part->plan->gpu.fast && part->plan->command->dtype != SRT_F32;
 	const srt_binding_t scratch = { .mem = srt_gpu_scratch };
-	const int64_t end = nscores * n * f + 2 * chains * f;
 
 	part->p = scratch;
 	part->ds = srt_gpu_at(&scratch, n * f);
 	part->dk = srt_gpu_at(&scratch, nscores * n * f);
 	part->dv = srt_gpu_at(&part->dk, chains * f);
-	part->w = in_type ? srt_gpu_at(&scratch, end) : part->p;
-	part->g = in_type ? srt_gpu_at(&part->w, n * part->nbytes) : part->ds;
-	return (size_t)(in_type ? end + nscores * n * part->nbytes : end);
+	return (size_t)(nscores * n * f + 2 * chains * f);
 }
 
 void srt_gpu_attention_plan(srt_gpu_plan_t *plan)

@@ -21,10 +21,7 @@ typedef enum srt_gpu_kernel {
 	SRT_GPU_MATMUL_SUMS = SRT_GPU_TILE_COUNT,
 	SRT_GPU_WEIGHTS,
 	SRT_GPU_GRADIENTS,
-	SRT_GPU_KERNEL_COUNT,
-	/* A product of attention in numerics mode fast: the backend's library multiplies, or
-	 * srt_gpu_choose() replaces it by a kernel. */
-	SRT_GPU_PRODUCT = SRT_GPU_KERNEL_COUNT
+	SRT_GPU_KERNEL_COUNT
 } srt_gpu_kernel_t;
 
 typedef struct srt_gpu_kernel_info {
@@ -44,7 +41,6 @@ typedef struct srt_gpu {
 	int max_items; /* maximum of a work-group: larger shapes of tiles are not used */
 	/* For tests: 1 + the shape of tiles to use, 1 + whether to cut k; 0 = the fastest. */
 	int tile, cut;
-	bool fast; /* products of attention are SRT_GPU_PRODUCT; lengths and mask are absent */
 	/* The lowest four bits of the binding's address. */
 	unsigned (*low_bits)(const srt_binding_t *binding);
 } srt_gpu_t;
@@ -77,8 +73,6 @@ bool srt_gpu_can(const srt_command_t *command);
 void srt_gpu_plan(srt_gpu_plan_t *plan, const srt_gpu_t *gpu, const srt_command_t *command);
 /* Fills in the launches of the next step; false after the last step. */
 bool srt_gpu_next(srt_gpu_plan_t *plan);
-/* Replaces SRT_GPU_PRODUCT by the fastest kernel. */
-void srt_gpu_choose(const srt_gpu_t *gpu, srt_command_t *product);
 
 /* Bytes of an element. */
 static inline int64_t srt_gpu_nbytes(srt_dtype_t dtype)
@@ -93,6 +87,9 @@ srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, int kernel, const srt_binding_t
 			   int nbindings, const void *args, size_t args_nbytes, int64_t ngroups);
 /* The binding with nbytes added to its offset. */
 srt_binding_t srt_gpu_at(const srt_binding_t *binding, int64_t nbytes);
+
+/* Sets the fastest kernel of a product, and its grid. */
+void srt_gpu_choose(const srt_gpu_t *gpu, srt_command_t *product);
 
 /* attention.c: srt_gpu_plan() and srt_gpu_next() of both passes. */
 void srt_gpu_attention_plan(srt_gpu_plan_t *plan);

@@ -13,7 +13,7 @@
 
 /* The kernels of SRT_COMMAND_TUNED: srt_gpu_kernel_t's, then those of this folder. */
 typedef enum srt_ocl_tuned_kernel {
-	SRT_OCL_MATMUL_PACK = SRT_GPU_PRODUCT + 1,
+	SRT_OCL_MATMUL_PACK = SRT_GPU_KERNEL_COUNT,
 	SRT_OCL_MATMUL_TILES,
 	SRT_OCL_ATTENTION,
 	SRT_OCL_ATTENTION_BACKWARD,

@@ -4,6 +4,7 @@
  * complete subtrees of 1, 2, 4, ... blocks: block number b closes as many levels as b has trailing
  * ones, and what is left at the end is added from the smallest up. The same tree as level by level.
  *
+ *   COLUMNS_FIRST                the group's first column
  *   FOR_BLOCKS(k, nblocks)       { ... } the blocks, in rising order
  *   FOR_ROWS(r, k, rows)         the rows of block k
  *   FOR_COLUMNS(l, j, column, end), FOR_COLUMNS_IN(..., W)
@@ -14,8 +15,11 @@
  * tree is a PRIVATE_N of K_LEVELS, v a PRIVATE; the kernel is a KERNEL_COLUMNS with SHARED_TOTALS
  * at its top.
  *
- * On CUDA a group is several workers of LANES threads. A worker takes a run of blocks, aligned to
- * its length, a power of two, and so a subtree; the upper levels are of the workers' sums.
+ * On CUDA a group is SRT_K_COLUMN_PARTS blocks of threads (blockIdx.y), each of K_PART_COLUMNS columns,
+ * so that a matrix of few columns has blocks for all multiprocessors. A block is several workers of
+ * K_PART_COLUMNS threads. A worker takes a run of blocks of rows, aligned to its length, a power of two,
+ * and so a subtree; the upper levels are of the workers' sums. A thread beyond the last column
+ * reads that one again, and its sum is not stored.
  */
 #ifndef SRT_KERNELS_DIALECT_COLUMNS_H
 #define SRT_KERNELS_DIALECT_COLUMNS_H
@@ -26,7 +30,8 @@
 #define K_ROWS_AHEAD 8 /* FETCH */
 
 #ifdef K_WORKERS
-#define K_WORKER ((int)threadIdx.x / LANES)
+#define COLUMNS_FIRST (GROUP * LANES + (int64_t)blockIdx.y * K_PART_COLUMNS)
+#define K_WORKER ((int)threadIdx.x / K_PART_COLUMNS)
 FN int64_t k_worker_run(int64_t nblocks)
 {
 	int64_t run = 1;
@@ -46,9 +51,9 @@ FN int64_t k_worker_run(int64_t nblocks)
 				 r < r##_end; r++)
 #define FOR_COLUMNS_IN(l, j, column, end, windows) FOR_COLUMNS(l, j, column, end)
 #define FOR_COLUMNS(l, j, column, end)                                                             \
-	for (int64_t l = LANE % LANES, j = (column) + l, l##_once = j < (end); l##_once;           \
-	     l##_once = 0)
-#define FOR_TOTALS(l, j, column, end) FOR_SPAN(l, j, column, MIN_OF((column) + LANES, end))
+	for (int64_t l = LANE % K_PART_COLUMNS, j = MIN_OF((column) + l, (end)-1), l##_once = 1;   \
+	     l##_once; l##_once = 0)
+#define FOR_TOTALS(l, j, column, end) FOR_SPAN(l, j, column, MIN_OF((column) + K_PART_COLUMNS, end))
 #define BLOCK_PUSH(tree, v, k) K_BLOCK_PUSH(tree, v, (k) & (k_run_ - 1))
 #define BLOCK_TOTAL(tree, v, nblocks)                                                              \
 	do {                                                                                       \
@@ -62,12 +67,14 @@ FN int64_t k_worker_run(int64_t nblocks)
 			SYNC;                                                                      \
 			if (K_WORKER % (2 * width_) == 0 && first_ + width_ * run_ < (nblocks) &&  \
 			    K_WORKER + width_ < K_WORKERS)                                         \
-				k_totals[LANE] = k_totals[LANE] + k_totals[LANE + width_ * LANES]; \
+				k_totals[LANE] =                                                   \
+					k_totals[LANE] + k_totals[LANE + width_ * K_PART_COLUMNS]; \
 		}                                                                                  \
 		SYNC;                                                                              \
-		AT(v) = k_totals[LANE % LANES];                                                    \
+		AT(v) = k_totals[LANE % K_PART_COLUMNS];                                           \
 	} while (0)
 #else
+#define COLUMNS_FIRST (GROUP * LANES)
 #define SHARED_TOTALS
 #define FOR_BLOCKS(k, nblocks) for (int64_t k = 0; k < (nblocks); k++)
 #define FOR_ROWS(r, k, rows)                                                                       \

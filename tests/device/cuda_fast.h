@@ -10,7 +10,7 @@
 
 #include "tests/fakes/load.h"
 
-enum { MOST = 4096 }; /* elements of a tensor */
+enum { MOST = 16384 }; /* elements of a tensor */
 
 extern srt_context_t *fast_context;
 extern srt_device_t *fast_device;

@@ -26,6 +26,29 @@ static void test_products(void)
 			}
 }
 
+/* A long dimension that is no multiple of 16 bytes is split if the rows are aligned. */
+static void test_splits(void)
+{
+	static const int64_t sizes[][3] = { { 5, 1027, 8 }, { 1029, 8, 8 }, { 6, 8, 1031 } };
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(sizes); i++)
+		for (int bits = 0; bits < 16; bits++) {
+			const int64_t *s = sizes[i];
+			product_t p =
+				product(s[0], s[1], s[2], bits, 0, bits % 3 ? SRT_BF16 : SRT_F16);
+			const bool ta = p.mm.trans_a != 0, tb = p.mm.trans_b != 0;
+			const bool is_split = i == 0 || (i == 1 && ta) || (i == 2 && (!ta || tb));
+
+			p.mm.m = i == 2 || (i == 0 && ta) ? 8 : s[0]; /* one dimension is odd */
+			p.mm.lda = ((ta ? p.mm.m : p.mm.k) + 7) / 8 * 8;
+			p.mm.ldb = ((tb ? p.mm.k : p.mm.n) + 7) / 8 * 8;
+			p.mm.ldc = (p.mm.n + 7) / 8 * 8;
+			product_check(&p, is_split ? 2 : 1);
+			p.mm.ldc++; /* rows that are not aligned */
+			product_check(&p, 1);
+		}
+}
+
 /* Items one after the other, side by side, and with one operand for all. */
 static void test_batches(void)
 {
@@ -67,6 +90,7 @@ int main(void)
 		CHECK_SKIP("no numerics fast on this device: %s", fast_logged);
 	CHECK_INT(srt_context_numerics(fast_context), SRT_NUMERICS_FAST);
 	test_products();
+	test_splits();
 	test_batches();
 	fast_close();
 	setenv("SHARDRT_CUDA_FP32", "tf32", 1);

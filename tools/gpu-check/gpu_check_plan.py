@@ -149,7 +149,7 @@ def fast(m):
                       'echo "$taken shapes taken, $refused refused"; [ "$refused" = 0 ] && [ "$taken" -ge 10 ]',
                       figure=last_line, env={"SHARDRT_BACKEND": "cuda"}))
     for fp32, bound in (("ieee", 1e-3), ("tf32", 1e-2)):
-        train = "./shardrt-train --text bench/text.txt --preset char --batch 8 --steps 20 --eval-every 0 --numerics"
+        train = "./shardrt-train --text bench/text.txt --preset char --batch 8 --steps 20 --lr 1e-4 --eval-every 0 --numerics"
         log = f"losses-{fp32}"
         losses = f"cat {log}.exact {log}.fast | sed -n 's/.*\"loss\": \\([^,]*\\),.*/\\1/p'"
         far = ("{ x[NR] = $1 } END { n = NR / 2; for (i = 1; i <= n; i++) { d = (x[i] - x[n + i]) / x[i]; if (d < 0) d = -d; "

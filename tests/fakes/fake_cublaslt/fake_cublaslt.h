@@ -13,7 +13,6 @@
 
 enum {
 	FAKE_REFUSE_BIAS = 1,
-	FAKE_REFUSE_WIDER, /* fp32 results of 16-bit operands */
 };
 
 typedef struct fake_cublaslt_api {

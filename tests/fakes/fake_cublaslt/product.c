@@ -50,8 +50,7 @@ static bool fits(const product_t *p, const layout_t *a, const layout_t *b, const
 {
 	const uint64_t m = p->trans_a ? a->cols : a->rows, ka = p->trans_a ? a->rows : a->cols;
 	const uint64_t n = p->trans_b ? b->rows : b->cols, kb = p->trans_b ? b->cols : b->rows;
-	const bool types = a->type == b->type && (a->type == c->type || c->type == CUDA_R_32F) &&
-			   c->type == d->type;
+	const bool types = a->type == b->type && a->type == c->type && c->type == d->type;
 	const bool tf32 = p->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
 
 	if (!legal(a, "A") || !legal(b, "B") || !legal(c, "C") || !legal(d, "D"))
@@ -96,8 +95,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 	*n = 0;
 	if (!handle || wanted < 1 || pref->magic != MAGIC || !fits(p, la, lb, lc, ld))
 		return CUBLAS_STATUS_INVALID_VALUE;
-	if ((p->bias && fake_refuses(FAKE_REFUSE_BIAS)) ||
-	    (lc->type != la->type && fake_refuses(FAKE_REFUSE_WIDER)))
+	if (p->bias && fake_refuses(FAKE_REFUSE_BIAS))
 		return CUBLAS_STATUS_NOT_SUPPORTED;
 	algorithm.problem = problem_of(p, la, lb, lc, ld);
 	algorithm.workspace =

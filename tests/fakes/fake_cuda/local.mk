@@ -10,7 +10,7 @@ FAKE_CUDA_CFLAGS = -shared -fno-sanitize=all \
 	-fno-tree-vectorize -fno-tree-slp-vectorize \
 	-Wno-unknown-pragmas -Wno-unused-parameter -Wno-unused-variable
 FAKE_CUDA_TEXT = tests/fakes/fake_cuda/kernel.h tests/fakes/fake_cuda/portable.c tests/fakes/fake_cuda/shim.h \
-	tests/fakes/fake_cuda/tuned.c
+	tests/fakes/fake_cuda/tuned.c tests/fakes/fake_cuda/warp.h
 
 if HAVE_CUDA
 check_LTLIBRARIES += \

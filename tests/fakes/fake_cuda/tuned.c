@@ -4,5 +4,8 @@
  * nvcc.
  */
 #include "tests/fakes/fake_cuda/shim.h"
+#if !T_IS_F32
+#include "tests/fakes/fake_cuda/warp.h"
+#endif
 
 #include "backends/cuda/tuned.cu"

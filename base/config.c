@@ -102,7 +102,7 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
 	  "exact: every bit as docs/numerics.md defines it, on every device. fast: on cuda "
 	  "matrix products may use cuBLASLt, and attention tensor cores; on the CPU products may "
-	  "use oneDNN with bf16 operands, if these libraries are installed. default: fast on cuda if cuBLASLt is installed, else exact." },
+	  "use oneDNN with bf16 operands, if these libraries are installed. default: exact." },
 	{ "SHARDRT_OPENCL_LANES", SRT_CONFIG_ENUM, "auto", "", "auto|items|loop",
 	  "How an OpenCL device runs the lanes of a kernel. items: as work-items; loop: as a loop in "
 	  "one work-item; auto: loop on devices of CPU type. Results do not depend on it." },

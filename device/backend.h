@@ -65,7 +65,7 @@ typedef struct srt_device_request {
 	int threads;      /* compute threads of a CPU device, 0 = choose */
 	const char *bind; /* a value of SHARDRT_BIND, for a CPU device; NULL: the variable's */
 	int exact;        /* 1: a device that fails its self-test is refused */
-	int fast;         /* 1: numerics mode fast is requested, or is allowed as the default */
+	int fast;         /* 1: numerics mode fast */
 	/* 1: the user did not name a backend (SHARDRT_BACKEND=auto): choose among the devices that
 	 * describe() calls accelerators. */
 	int accelerator;
@@ -93,7 +93,6 @@ typedef struct srt_backend_caps {
 	/* Bytes of device memory that the driver and its libraries may allocate later, outside
 	 * these tables. The memory check keeps them free. */
 	size_t driver_overhead;
-	int default_exact; /* 1: the default numerics mode is exact */
 	int has_fast;      /* numerics mode fast differs from exact */
 } srt_backend_caps_t;
 

@@ -51,9 +51,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	}
 	if (strcmp(srt_config_string("SHARDRT_PEER_MEMORY"), "no") == 0)
 		d->caps.peer_memory = 0;
-	if (numerics == SRT_NUMERICS_DEFAULT)
-		numerics = d->caps.default_exact ? SRT_NUMERICS_EXACT : SRT_NUMERICS_FAST;
-	d->numerics = numerics;
+	d->numerics = numerics == SRT_NUMERICS_FAST ? numerics : SRT_NUMERICS_EXACT;
 	atomic_init(&d->nholders, 1);
 	atomic_init(&d->allocated, 0);
 	atomic_init(&d->nallocations, 0);

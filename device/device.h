@@ -155,7 +155,7 @@ srt_status_t srt_backend_module_find(const char *name, char **path);
 srt_status_t srt_backend_module_load(const char *name, const char *path,
 				     const srt_backend_t **backend);
 
-/* Opens a device of the named backend; numerics DEFAULT becomes the device's default. */
+/* Opens a device of the named backend; numerics DEFAULT is EXACT. */
 srt_status_t srt_device_open(const char *backend, const srt_device_request_t *request,
 			     srt_numerics_t numerics, srt_device_t **device);
 /* Gives up the caller's hold. Logs a warning if other objects still hold the device. */

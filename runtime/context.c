@@ -77,11 +77,7 @@ static srt_numerics_t choose_numerics(const srt_context_options_t *options)
 
 	if (options->numerics != SRT_NUMERICS_DEFAULT)
 		return options->numerics;
-	if (strcmp(text, "exact") == 0)
-		return SRT_NUMERICS_EXACT;
-	if (strcmp(text, "fast") == 0)
-		return SRT_NUMERICS_FAST;
-	return SRT_NUMERICS_DEFAULT;
+	return strcmp(text, "fast") == 0 ? SRT_NUMERICS_FAST : SRT_NUMERICS_EXACT;
 }
 
 static const char *choose_backend(const srt_context_options_t *options)
@@ -109,7 +105,7 @@ static srt_device_request_t make_request(const srt_context_t *context, srt_numer
 		.threads = threads,
 		.bind = context->bind[0] ? context->bind : NULL,
 		.exact = numerics != SRT_NUMERICS_FAST,
-		.fast = numerics != SRT_NUMERICS_EXACT,
+		.fast = numerics == SRT_NUMERICS_FAST,
 	};
 }
 

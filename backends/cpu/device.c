@@ -93,7 +93,6 @@ static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
 		.peer_memory = 1,
 		.peer_kind = SRT_HOSTMEM_KIND,
 		.mem_nbytes = limit.limit == SIZE_MAX ? 0 : limit.limit,
-		.default_exact = 1,
 		.has_fast = device->fast != NULL,
 	};
 	memcpy(caps->memory_id, limit.id, sizeof(limit.id));

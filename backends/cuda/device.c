@@ -188,7 +188,6 @@ static void fill_caps(const srt_cuda_device_t *device, srt_backend_caps_t *caps)
 		.async_streams = 1,
 		.mem_nbytes = device->mem_nbytes,
 		.driver_overhead = LATER_FIXED + device->mem_nbytes / LATER_PART,
-		.default_exact = !device->fast,
 		.has_fast = device->fast != NULL,
 	};
 	snprintf(caps->name, sizeof(caps->name), "%s", device->name);

@@ -99,7 +99,6 @@ static void fill_caps(const srt_ocl_device_t *device, srt_backend_caps_t *caps)
 		.peer_begin = device->peer_memory,
 		.peer_kind = SRT_HOSTMEM_KIND,
 		.mem_nbytes = (size_t)nbytes,
-		.default_exact = 1,
 	};
 	snprintf(caps->name, sizeof(caps->name), "%s", device->name);
 	if (device->unified_memory) {

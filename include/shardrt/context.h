@@ -25,7 +25,7 @@ typedef struct srt_comm srt_comm_t;
 
 /** How exactly matrix products and attention follow docs/numerics.md. */
 typedef enum srt_numerics {
-	SRT_NUMERICS_DEFAULT, /* SHARDRT_NUMERICS, else the device's default */
+	SRT_NUMERICS_DEFAULT, /* SHARDRT_NUMERICS, else exact */
 	SRT_NUMERICS_EXACT,   /* every bit as docs/numerics.md defines it */
 	SRT_NUMERICS_FAST,    /* matrix products and attention may use oneDNN or cuBLASLt */
 } srt_numerics_t;

@@ -370,6 +370,7 @@ static srt_status_t read_entries(const json_t *root, srt_manifest_t *m)
 static srt_status_t read_root(const json_t *root, srt_manifest_t *m)
 {
 	const char *id = json_string_value(json_object_get(root, "id"));
+	const char *mode = json_string_value(json_object_get(root, "numerics"));
 	int64_t value;
 	uint64_t unused;
 
@@ -386,6 +387,7 @@ static srt_status_t read_root(const json_t *root, srt_manifest_t *m)
 	m->world = (int)value;
 	SRT_TRY(read_integer(root, "numerics_version", 0, INT32_MAX, &value));
 	m->numerics_version = (int)value;
+	m->fast = mode != NULL && strcmp(mode, "fast") == 0;
 	SRT_TRY(read_string(root, "optimizer", &m->optimizer));
 	SRT_TRY(read_scaler(root, m));
 	SRT_TRY(read_groups(root, m));

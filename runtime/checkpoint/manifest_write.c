@@ -189,6 +189,8 @@ static bool write_root(json_t *root, const srt_manifest_t *m)
 	       json_object_set_new(root, "world", json_integer(m->world)) == 0 &&
 	       json_object_set_new(root, "numerics_version", json_integer(m->numerics_version)) ==
 		       0 &&
+	       json_object_set_new(root, "numerics", json_string(m->fast ? "fast" : "exact")) ==
+		       0 &&
 	       json_object_set_new(root, "optimizer", json_string(m->optimizer)) == 0 &&
 	       (!m->has_scaler ||
 		json_object_set_new(root, "scaler", write_scaler(&m->scaler)) == 0) &&

@@ -192,6 +192,7 @@ srt_status_t srt_file_get_checkpoint(const srt_file_t *file, srt_file_checkpoint
 					       .optimizer = m->optimizer,
 					       .world = m->world,
 					       .numerics_version = m->numerics_version,
+					       .fast = m->fast,
 					       .has_scaler = m->has_scaler,
 					       .scaler = m->scaler,
 					       .nfiles = m->nfiles,

@@ -12,6 +12,9 @@
 static void test_modes(void)
 {
 	fast_open(SRT_NUMERICS_DEFAULT);
+	CHECK_INT(srt_context_numerics(fast_context), SRT_NUMERICS_EXACT);
+	fast_close();
+	fast_open(SRT_NUMERICS_FAST);
 	CHECK_INT(srt_context_numerics(fast_context), SRT_NUMERICS_FAST);
 	CHECK(strstr(fast_logged, "matrix products by cuBLASLt"));
 	CHECK(strstr(fast_logged, "outside the identity of bits"));

@@ -184,6 +184,7 @@ speed='flops' # mfu is there where the peak is known
 for key in loss grad_norm lr step_s tokens_per_s $speed launches rss_bytes; do
 	pattern="$pattern, \"$key\": $number"
 done
+pattern="$pattern, \"numerics\": \"exact\""
 [ "$(grep -c "$pattern\(, \"val_loss\": $number\)\{0,1\}}\$" "$tmp/log")" = 6 ] ||
 	bad "lines of the log are malformed: $(cat "$tmp/log")"
 peak=$(sed -n 's/^peak \([0-9.]*\) GFLOP.s a rank (measured: independent FMAs)$/\1/p' "$tmp/trained")

@@ -123,8 +123,9 @@ const option_t train_option_table[] = {
 	    "compute threads of a rank; 0: SHARDRT_THREADS. The results have\n"
 	    "the same bits"),
 	WORD("numerics", numerics, "default", "default|exact|fast",
-	     "exact: bits as docs/numerics.md defines them; default:\n"
-	     "SHARDRT_NUMERICS"),
+	     "exact: bits as docs/numerics.md defines them; fast: products and\n"
+	     "attention in the order of the device's libraries; default:\n"
+	     "SHARDRT_NUMERICS, else exact"),
 	HEADING("Results"),
 	INT("eval-every", eval_every, "250", 0, OPTION_BIG,
 	    "validate every N steps and at the end; 0: never"),
@@ -164,7 +165,7 @@ const option_t train_option_table[] = {
 	       "one JSON object per step, of rank 0: step, loss, grad_norm, lr,\n"
 	       "step_s, tokens_per_s, flops (of a step), peak_flops (per second),\n"
 	       "mfu (flops / step_s / peak_flops), launches (of kernels),\n"
-	       "rss_bytes; scale and skipped (steps so far) if --scaler; val_loss\n"
+	       "rss_bytes, numerics; scale and skipped (steps so far) if --scaler; val_loss\n"
 	       "if validated. peak_flops and mfu only if the peak is known: on a\n"
 	       "CPU in numerics mode exact, where independent FMAs in registers\n"
 	       "are measured at the start"),

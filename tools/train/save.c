@@ -65,15 +65,16 @@ int trainer_try_save(trainer_t *t, int *error)
 
 srt_status_t trainer_save(trainer_t *t, const char *path)
 {
-	char sizes[TRAIN_SIZES_NBYTES], numerics[16];
+	char sizes[TRAIN_SIZES_NBYTES], version[16];
 	srt_file_metadata_t metadata[] = { { "format", "pt" },
 					   { TRAIN_SIZES_KEY, sizes },
-					   { "shardrt.numerics_version", numerics } };
+					   { "shardrt.numerics_version", version },
+					   { "shardrt.numerics", train_numerics(t->context) } };
 	srt_status_t status;
 
 	train_print_sizes(&t->config, sizes, sizeof(sizes));
-	snprintf(numerics, sizeof(numerics), "%d", srt_numerics_version());
-	status = srt_engine_save(t->engine, path, metadata, 3, t->stream);
+	snprintf(version, sizeof(version), "%d", srt_numerics_version());
+	status = srt_engine_save(t->engine, path, metadata, 4, t->stream);
 	if (status == SRT_ERR_IO || status == SRT_ERR_INVALID_ARGUMENT) /* the same on all ranks */
 		trainer_set_error(t, "%s", srt_last_error());
 	return status;

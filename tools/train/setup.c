@@ -303,6 +303,11 @@ srt_status_t trainer_build(trainer_t *t)
 	return t->generator ? srt_generator_bind(t->generator, t->arena) : SRT_OK;
 }
 
+const char *train_numerics(const srt_context_t *context)
+{
+	return srt_context_numerics(context) == SRT_NUMERICS_FAST ? "fast" : "exact";
+}
+
 void trainer_describe(const trainer_t *t, FILE *out)
 {
 	const srt_gpt_config_t *c = &t->config;
@@ -328,9 +333,11 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		tool_bytes((double)plan.total, engine),
 		tool_bytes((double)plan.activations, activations),
 		tool_bytes((double)plan.scratch, scratch));
-	if (srt_context_numerics(t->context) == SRT_NUMERICS_FAST)
-		fprintf(out, "numerics fast: matrix products do not have the same bits everywhere "
-			     "(with --numerics exact they do)\n");
+	fprintf(out, "numerics %s: matrix products and attention %s\n",
+		train_numerics(t->context),
+		srt_context_numerics(t->context) == SRT_NUMERICS_FAST ?
+			"do not have the same bits everywhere (with --numerics exact they do)" :
+			"have the same bits everywhere (--numerics fast is faster where it can be)");
 }
 
 double trainer_peak(const trainer_t *t)

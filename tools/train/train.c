@@ -306,7 +306,7 @@ static srt_status_t print_hash(trainer_t *t)
 	if (t->rank != 0)
 		return SRT_OK;
 	printf("hash: numerics %d %s, xxh3-128 ", srt_numerics_version(),
-	       srt_context_numerics(t->context) == SRT_NUMERICS_EXACT ? "exact" : "fast");
+	       train_numerics(t->context));
 	for (int i = 0; i < 16; i++)
 		printf("%02x", hash[i]);
 	putchar('\n');

@@ -118,6 +118,7 @@ typedef struct train_report {
 	double last_s, last_line_s, step_s, validating_s;
 	const srt_device_t *device;
 	int scales; /* the loss is scaled */
+	const char *numerics;
 	uint64_t last_launches;
 	double flops;      /* floating-point operations of a step on one rank */
 	double peak_flops; /* of one rank, per second; 0: not known */
@@ -138,7 +139,9 @@ int trainer_set_error(trainer_t *t, const char *format, ...) __attribute__((form
 int64_t trainer_eval_windows(const trainer_t *t);
 /** Frees everything. */
 void trainer_destroy(trainer_t *t);
-/** Lines about model, ranks and memory. */
+/** The name of the numerics mode in force. */
+const char *train_numerics(const srt_context_t *context);
+/** Lines about model, ranks, memory and numerics. */
 void trainer_describe(const trainer_t *t, FILE *out);
 /** Peak FLOP/s of this rank, measured for some milliseconds; 0: not known. Local. */
 double trainer_peak(const trainer_t *t);

@@ -90,7 +90,6 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	*caps = (srt_backend_caps_t){
 		.name = "toy device",
 		.async_streams = 1,
-		.default_exact = 1,
 	};
 	*out = device;
 	return SRT_OK;

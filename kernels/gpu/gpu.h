@@ -13,6 +13,9 @@
  *                                            arguments are constants at each call
  *   WIDE(space, type, p)                     *p as a vector type: float4, uint4, uint2; p is
  *                                            aligned to it
+ *   GPU_COPY(nbytes, to, from)               where GPU_COPIES is 1: copies 4 or 16 aligned bytes to
+ *                                            shared memory while the work-item goes on
+ *   GPU_COPIED                               waits for the work-item's copies
  *   GPU_UNROLLED, GPU_ROLLED                 before a loop: whole in registers; never
  *
  * With SRT_GPU_ROLLED nothing is unrolled: for devices of CPU type, which only test these kernels.
@@ -31,15 +34,28 @@
 #define GPU_SYNC barrier(CLK_LOCAL_MEM_FENCE)
 #define GPU_FN static inline __attribute__((always_inline))
 #define LOCAL __local
+#define GPU_COPIES 0
 #else
 #ifndef GPU_KERNEL /* tests have their own, for a C compiler */
 #define GPU_KERNEL(nplaces, name, args, nitems)                                                    \
-	extern "C" __global__ void __launch_bounds__(nitems) K_NAME(name)(K_PLACES_##nplaces args A)
+	extern "C" __global__ void __launch_bounds__(nitems, GPU_ITEMS / (nitems))                 \
+		K_NAME(name)(K_PLACES_##nplaces args A)
 #endif
+/* Work-items that a multiprocessor has registers for at a time, at least. Slices that go through
+ * registers need more of these. */
+#define GPU_ITEMS (T_IS_F32 ? 384 : 256)
 #define GPU_SHARED(v, n) __shared__ __align__(16) float v[n]
 #define GPU_SYNC __syncthreads()
 #define GPU_FN static __device__ __forceinline__
 #define LOCAL
+#define GPU_COPIES 1
+#ifndef GPU_COPY
+#define GPU_COPY(nbytes, to, from)                                                                 \
+	asm volatile("cp.async.ca.shared.global [%0], [%1], " #nbytes ";" ::"r"(                   \
+			     (unsigned)__cvta_generic_to_shared(to)),                              \
+		     "l"(from))
+#define GPU_COPIED asm volatile("cp.async.wait_all;" ::: "memory")
+#endif
 #endif
 #define GPU_LANES_KERNEL KERNEL
 #define ITEM LANE

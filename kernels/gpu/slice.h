@@ -14,6 +14,11 @@
 #define ROW(width) ((width) + PAD) /* from step to step of a slice, (SLICE,width) */
 #define CHUNKS 8                   /* of four elements: most that a work-item loads of a slice */
 #define WIDENED(bits) K_PASTE(from, _, K_DTYPE)((T)(bits))
+#if GPU_COPIES && T_IS_F32
+#define COPIES 1
+#else
+#define COPIES 0
+#endif
 #define IS_F32(flag) (T_IS_F32 | (flag)) /* floats, whatever T is */
 
 /*
@@ -174,5 +179,110 @@ GPU_FN void store_slice(LOCAL float *s, const uint4 *from, const operand_t *x, c
 				widened(x, from[c]);
 	}
 }
+
+#if COPIES
+/*
+ * Floats are copied without a detour through registers. Along k a work-item copies single elements
+ * of 2 steps of k, and neighbours are 8 steps of 4 rows; else chunks, or where these are not
+ * aligned four elements of a step that are a quarter of the width apart. So neighbours write to
+ * all banks.
+ */
+#define AT_ONCE (nitems / 8) /* rows or columns, along k */
+
+GPU_FN void start_fetch(operand_t *x, GLOBAL const T *p, int64_t ld, int first, int n, int k,
+			const int width, const int nitems)
+{
+	const int kk = x->along_k ? ITEM % 8 : ITEM / (width / 4);
+	const int ii = x->along_k ? ITEM / 8 : ITEM % (width / 4) * (x->vector ? 4 : 1);
+
+	x->from = (GLOBAL const unsigned char *)(p + (x->along_k ? k + kk + (first + ii) * ld :
+								   (k + kk) * ld + first + ii));
+}
+
+/* A slice that is there as a whole. */
+GPU_FN void copy_slice(LOCAL float *to, operand_t *x, int64_t ld, const int width, const int nitems)
+{
+	GLOBAL const float *from = (GLOBAL const float *)x->from;
+
+	if (x->along_k) {
+		to += ITEM % 8 * ROW(width) + ITEM / 8;
+		GPU_UNROLLED
+		for (int c = 0; c < width / AT_ONCE; c++) {
+			GPU_COPY(4, to + AT_ONCE * c, from);
+			GPU_COPY(4, to + AT_ONCE * c + 8 * ROW(width), from + 8);
+			from += AT_ONCE * ld;
+		}
+	} else if (x->vector) {
+		to += ITEM / (width / 4) * ROW(width) + ITEM % (width / 4) * 4;
+		GPU_UNROLLED
+		for (int c = 0; c < NCHUNKS; c++) {
+			GPU_COPY(16, to + c * ROWS_AT_ONCE * ROW(width), from);
+			from += ROWS_AT_ONCE * ld;
+		}
+	} else {
+		to += ITEM / (width / 4) * ROW(width) + ITEM % (width / 4);
+		GPU_UNROLLED
+		for (int c = 0; c < NCHUNKS; c++) {
+			GPU_UNROLLED
+			for (int e = 0; e < 4; e++)
+				GPU_COPY(4, to + c * ROWS_AT_ONCE * ROW(width) + e * (width / 4),
+					 from + e * (width / 4));
+			from += ROWS_AT_ONCE * ld;
+		}
+	}
+}
+
+/* One of which nk steps are there, and n rows or columns. */
+GPU_FN void copy_part(LOCAL float *to, operand_t *x, int64_t ld, int n, int nk, const int width,
+		      const int nitems)
+{
+	const int kk0 = x->along_k ? ITEM % 8 : ITEM / (width / 4);
+	const int ii0 = x->along_k ? ITEM / 8 : ITEM % (width / 4) * (x->vector ? 4 : 1);
+	GLOBAL const float *from = (GLOBAL const float *)x->from -
+				   (x->along_k ? kk0 + ii0 * ld : kk0 * ld + ii0);
+
+	GPU_ROLLED
+	for (int e = ITEM; e < width * SLICE; e += nitems) {
+		const int kk = x->along_k ? e % SLICE : e / width;
+		const int ii = x->along_k ? e / SLICE : e % width;
+		LOCAL float *s = to + kk * ROW(width) + ii;
+
+		if (kk < nk && ii < n)
+			GPU_COPY(4, s, from + (x->along_k ? kk + ii * ld : kk * ld + ii));
+		else
+			*s = FLOAT_OF((int)x->padding);
+	}
+}
+
+#define WAIT_FOR_COPIES GPU_COPIED
+GPU_FN void fetch_slice(LOCAL float *to, uint4 *way, operand_t *x, int64_t ld, int whole, int n,
+			int nk, const int width, const int nitems)
+{
+	if (whole)
+		copy_slice(to, x, ld, width, nitems);
+	else
+		copy_part(to, x, ld, n, nk, width, nitems);
+	x->from += 4 * SLICE * (x->along_k ? 1 : ld);
+}
+
+GPU_FN void end_fetch(LOCAL float *to, const uint4 *way, const operand_t *x, const int width,
+		      const int nitems)
+{
+}
+#else
+#define start_fetch start_operand
+#define WAIT_FOR_COPIES ((void)0)
+GPU_FN void fetch_slice(LOCAL float *to, uint4 *way, operand_t *x, int64_t ld, int whole, int n,
+			int nk, const int width, const int nitems)
+{
+	load_slice(way, x, whole, nk, width, nitems);
+}
+
+GPU_FN void end_fetch(LOCAL float *to, const uint4 *way, const operand_t *x, const int width,
+		      const int nitems)
+{
+	store_slice(to, way, x, width, nitems);
+}
+#endif
 
 #endif

@@ -172,6 +172,10 @@ FAKE_ATOMIC(fake_atomic_or_uint, unsigned, old | v)
 #define K_KERNEL(threads, nplaces, name, args) FAKE_KERNEL_(K_NAME(name), nplaces, args, threads)
 /* Of kernels/gpu/gpu.h. */
 #define GPU_KERNEL(nplaces, name, args, nitems) FAKE_KERNEL_(K_NAME(name), nplaces, args, nitems)
+#define GPU_COPY(nbytes, to, from) FAKE_COPY_##nbytes(to, from)
+#define GPU_COPIED ((void)0)
+#define FAKE_COPY_4(to, from) ((void)(*(to) = *(from)))
+#define FAKE_COPY_16(to, from) ((void)(*(float4 *)(to) = *(const float4 *)(from)))
 #define FAKE_KERNEL_(entry, nplaces, args, threads) FAKE_KERNEL(entry, nplaces, args, threads)
 #define FAKE_KERNEL(entry, nplaces, args, threads)                                                 \
 	static void entry(K_PLACES_##nplaces args A);                                              \

@@ -17,7 +17,10 @@
 #include "backends/gpu/gpu.h"
 #include "base/base.h"
 
-#define SCORES ((int64_t)1 << 23) /* floats of scratch for them, unless 128 rows are more */
+/* Floats of scratch for scores, unless 128 rows are more. With few heads most multiprocessors have
+ * no work: each chain of a product is by one work-item. A library cuts them. */
+#define MIN_SCORES ((int64_t)1 << 23)
+#define UNIT_SCORES ((int64_t)1 << 19) /* for each multiprocessor */
 #define ROWS 128                  /* of queries: a multiple of every tile's */
 
 /* One pass, and the part of the next step: heads from `unit` on, queries from `first` on. */
@@ -59,7 +62,10 @@ static part_t make_part(srt_gpu_plan_t *plan)
 		.lengths = command->bindings[is_backward ? 10 : 5],
 		.mask = command->bindings[is_backward ? 11 : 6],
 	};
-	const int64_t most = SCORES / nscores_of(&part), rows = most / part.ld / ROWS * ROWS;
+	const int64_t scores =
+		plan->gpu.fast ? MIN_SCORES :
+				 srt_max64(MIN_SCORES, plan->gpu.nunits * UNIT_SCORES);
+	const int64_t most = scores / nscores_of(&part), rows = most / part.ld / ROWS * ROWS;
 
 	part.most = srt_min64(s->queries, rows > ROWS ? rows : ROWS);
 	part.units = srt_min64(s->batch * s->heads, most / (part.most * part.ld));

@@ -14,6 +14,7 @@
 #define PLANES_NBYTES ((int64_t)64 << 20) /* at most, unless two planes are more */
 #define MAX_SIZE ((int64_t)1 << 30)       /* of m, n, k: the kernels count in 32 bits */
 #define MAX_GROUPS ((int64_t)1 << 30)
+#define RESIDENT_ITEMS 384 /* of a multiprocessor: GPU_ITEMS of kernels/gpu/gpu.h */
 
 char srt_gpu_scratch[1];
 
@@ -71,28 +72,68 @@ typedef struct choice {
 	int64_t ngroups, cycles;
 } choice_t;
 
-/*
- * Estimated cycles of a product: at most 128 multiply-adds a cycle on a multiprocessor, one for
- * each resident work-item; 32 bytes a cycle from memory; a start and an end of each wave.
- */
+/* Multiply-adds a cycle of a multiprocessor that has so many work-items, of 128: all wait at times,
+ * and with fewer elements each a work-item loads more of them for a multiply-add. */
+static int64_t rate_of(int64_t nitems, int64_t elements)
+{
+	return 128 * nitems / (nitems + 80) * 2 * elements / (elements + 64);
+}
+
+/* The blocks of k of a launch, at most, if k is cut, and the planes for them. */
+typedef struct span {
+	int64_t nblocks, nplanes, nlaunches;
+	int64_t plane; /* elements */
+} span_t;
+
+static span_t find_span(const srt_gpu_matmul_t *args)
+{
+	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB);
+	const int64_t plane = args->batch * args->m * (ceil_div(args->n, 4) * 4);
+	const int64_t most = srt_max64(2, PLANES_NBYTES / (int64_t)sizeof(float) / plane);
+	span_t span = { .nblocks = nblocks, .nplanes = nblocks, .nlaunches = 1, .plane = plane };
+
+	if (nblocks > most) { /* one plane has the sum of the earlier spans */
+		span.nlaunches = ceil_div(nblocks, most - 1);
+		span.nblocks = ceil_div(nblocks, span.nlaunches);
+		span.nplanes = span.nblocks + 1;
+	}
+	return span;
+}
+
+/* Waves of as many work-items as a multiprocessor has at a time, and a smaller last one; at most
+ * 32 bytes a cycle from memory; a start and an end of each wave. */
+static int64_t cycles_of(const srt_gpu_t *gpu, int tile, int64_t ngroups, int64_t steps)
+{
+	const int64_t rows = tiles[tile].rows, columns = tiles[tile].columns;
+	const int64_t nitems = srt_gpu_kernels[tile].nitems, elements = rows * columns / nitems;
+	const int64_t resident = srt_max64(RESIDENT_ITEMS / nitems, 1);
+	const int64_t each = ceil_div(ngroups, gpu->nunits), rest = each % resident;
+	int64_t cycles =
+		elements * (each - rest) * nitems * steps / rate_of(resident * nitems, elements);
+
+	if (rest)
+		cycles += elements * rest * nitems * steps / rate_of(rest * nitems, elements);
+	return srt_max64(cycles, each * (rows + columns) * steps / 8) +
+	       ceil_div(each, resident) * 1500;
+}
+
 static choice_t estimate_cycles(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, int tile,
 				bool cut)
 {
-	const int64_t rows = tiles[tile].rows, columns = tiles[tile].columns;
-	const int nitems = srt_gpu_kernels[tile].nitems;
-	const int64_t nblocks = cut ? ceil_div(args->k, SRT_K_MATMUL_KB) : 1;
-	const int64_t steps = cut ? SRT_K_MATMUL_KB : args->k;
-	choice_t c = { .tile = tile, .cut = cut };
-	int64_t each, step;
+	const int64_t ntiles = ceil_div(args->m, tiles[tile].rows) *
+			       ceil_div(args->n, tiles[tile].columns) * args->batch;
+	const span_t span = find_span(args);
+	choice_t c = { .tile = tile, .cut = cut, .ngroups = ntiles };
 
-	c.ngroups = ceil_div(args->m, rows) * ceil_div(args->n, columns) * args->batch * nblocks;
-	each = ceil_div(c.ngroups, gpu->nunits); /* of a multiprocessor */
-	step = srt_max64(rows * columns / (nitems < 128 ? nitems : 128),
-			 each * rows * columns / 128);
-	step = srt_max64(step, each * (rows + columns) / 8);
-	c.cycles = step * steps + ceil_div(each * nitems, 256) * 1500;
-	if (cut) /* the planes, written and read, and one launch more */
-		c.cycles += nblocks * args->m * args->n * args->batch / (2 * gpu->nunits) + 6000;
+	if (!cut) {
+		c.cycles = cycles_of(gpu, tile, ntiles, args->k);
+		return c;
+	}
+	/* Each plane is written and read; each launch has one more for the sum. */
+	c.ngroups = ntiles * span.nblocks;
+	c.cycles = span.nlaunches *
+		   (cycles_of(gpu, tile, c.ngroups, SRT_K_MATMUL_KB) +
+		    (span.nblocks + 1) * span.plane / (2 * gpu->nunits) + 6000);
 	return c;
 }
 
@@ -150,17 +191,6 @@ void srt_gpu_choose(const srt_gpu_t *gpu, srt_command_t *product)
 	set_vectors(gpu, product);
 }
 
-/* The number of planes that scratch holds, and the elements of one. */
-static int64_t planes_of(const srt_gpu_matmul_t *args, int64_t *plane)
-{
-	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB);
-	int64_t most;
-
-	*plane = args->batch * args->m * (ceil_div(args->n, 4) * 4);
-	most = srt_max64(2, PLANES_NBYTES / (int64_t)sizeof(float) / *plane);
-	return most < nblocks ? most : nblocks;
-}
-
 /* A product whose k is not cut: one launch. */
 static bool next_whole(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 {
@@ -175,7 +205,7 @@ static bool next_whole(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 	return true;
 }
 
-/* A product whose k is cut: as many blocks as there are planes, and their sum. */
+/* A product whose k is cut: the blocks of a span, and their sum. */
 static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 {
 	const srt_binding_t *at = plan->command->bindings;
@@ -183,10 +213,8 @@ static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 	const int64_t ld = ceil_div(args->n, 4) * 4, item = args->m * ld;
 	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB), block = plan->next;
 	const srt_binding_t planes = { .mem = srt_gpu_scratch }, none = { .mem = NULL };
-	int64_t plane;
-	const int64_t nplanes = planes_of(args, &plane);
-	const int64_t nkept = block > 0, nfree = nplanes - nkept;
-	const int64_t n = nblocks - block < nfree ? nblocks - block : nfree;
+	const span_t span = find_span(args);
+	const int64_t nkept = block > 0, n = srt_min64(span.nblocks, nblocks - block);
 	const int64_t k = block * SRT_K_MATMUL_KB;
 	const bool last = block + n == nblocks;
 	srt_gpu_matmul_t part = *args;
@@ -208,20 +236,20 @@ static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 	part.k = last ? args->k - k : n * SRT_K_MATMUL_KB;
 	part.ldc = ld;
 	part.stride_c = item;
-	part.stride_block = plane;
+	part.stride_block = span.plane;
 	part.c_is_f32 = 1;
 	part.alpha = 1.0f;
 	part.accumulate = 0;
 	set_vectors(&plan->gpu,
 		    srt_gpu_add(plan, plan->tile,
 				(srt_binding_t[]){
-					srt_gpu_at(&planes, nkept * plane * (int64_t)sizeof(float)),
+					srt_gpu_at(&planes, nkept * span.plane * (int64_t)sizeof(float)),
 					srt_gpu_at(&at[1],
 						   k * (args->trans_a ? args->lda : 1) * nbytes),
 					srt_gpu_at(&at[2],
 						   k * (args->trans_b ? 1 : args->ldb) * nbytes),
 					none, none, none },
-				6, &part, sizeof(part), plan->ngroups / nblocks * n));
+				6, &part, sizeof(part), plan->ngroups / span.nblocks * n));
 	srt_gpu_add(plan, SRT_GPU_MATMUL_SUMS,
 		    (srt_binding_t[]){ last ? at[0] : planes, planes, last ? at[3] : none }, 3,
 		    &sums, sizeof(sums),
@@ -275,7 +303,6 @@ void srt_gpu_plan(srt_gpu_plan_t *plan, const srt_gpu_t *gpu, const srt_command_
 {
 	srt_gpu_matmul_t args;
 	choice_t c;
-	int64_t plane;
 
 	plan->is_portable = !gpu;
 	plan->command = command;
@@ -293,8 +320,11 @@ void srt_gpu_plan(srt_gpu_plan_t *plan, const srt_gpu_t *gpu, const srt_command_
 	plan->tile = (srt_gpu_kernel_t)c.tile;
 	plan->is_cut = c.cut;
 	plan->ngroups = c.ngroups;
-	if (c.cut)
-		plan->scratch_nbytes = (size_t)(planes_of(&args, &plane) * plane) * sizeof(float);
+	if (c.cut) {
+		const span_t span = find_span(&args);
+
+		plan->scratch_nbytes = (size_t)(span.nplanes * span.plane) * sizeof(float);
+	}
 }
 
 bool srt_gpu_next(srt_gpu_plan_t *plan)

@@ -12,14 +12,13 @@
 /*
  * The shapes of the tiled matrix product, X(rows, columns, rows of a work-item, columns of one,
  * warps upright, which of them): a work-group has rows * columns elements of C, and a work-item for
- * each of its rows * columns. The last two are for matrices of few rows or columns.
+ * each of its rows * columns. The last one is for matrices of few rows.
  */
 #define SRT_GPU_TILES(X)                                                                           \
 	X(128, 128, 8, 8, 1)                                                                       \
 	X(128, 64, 8, 8, 1)                                                                        \
 	X(64, 64, 8, 8, 1)                                                                         \
-	X(16, 128, 4, 8, 0)                                                                        \
-	X(128, 16, 8, 4, 1)
+	X(16, 128, 4, 8, 0)
 #define SRT_GPU_SLICE 16      /* steps of k at a time: divides SRT_K_MATMUL_KB */
 #define SRT_GPU_SUM_ITEMS 256 /* work-items and columns of a group of matmul_sums */
 

@@ -137,13 +137,16 @@ static srt_status_t check_matmul(check_t *c, int64_t m, int64_t n, int64_t k, in
 	return SRT_OK;
 }
 
-/* Each shape of tiles with ragged edges, aligned and not, then k cut. */
+/* Each shape of tiles with ragged edges, aligned and not, and with a whole tile and slices; then k
+ * cut. */
 static srt_status_t check_products(check_t *c)
 {
 	for (int tile = 1; tile <= c->of->ntiles; tile++) {
 		c->of->force(c->of->device, tile, 1);
 		SRT_TRY(check_matmul(c, 18, 20, 36, tile & 1, tile & 1));
 		SRT_TRY(check_matmul(c, 5, 19, 33, ~tile & 1, tile & 1));
+		SRT_TRY(check_matmul(c, 130, 132, 40, tile & 1, tile & 1));
+		SRT_TRY(check_matmul(c, 129, 130, 49, ~tile & 1, tile & 1));
 	}
 	if (c->of->ntiles)
 		c->of->force(c->of->device, 0, 2);

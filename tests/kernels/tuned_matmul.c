@@ -156,5 +156,7 @@ void tt_test_matmul_tiny(void)
 	for (unsigned bits = 0; bits < 64; bits += 7)
 		check_matmul(5, 9, 35, bits, HARD, 1);
 	check_matmul(25, 37, 40, 2, PLAIN, 0);
+	for (unsigned bits = 0; bits < 8; bits++) /* whole tiles, aligned and not */
+		check_matmul(129, 133, 53, bits & 3, HARD, bits < 4 ? 3 : 0);
 	check_matmul(3, 5, 515, 4, PLAIN, 0);
 }

@@ -165,8 +165,9 @@ const option_t train_option_table[] = {
 	       "one JSON object per step, of rank 0: step, loss, grad_norm, lr,\n"
 	       "step_s, tokens_per_s, flops (of a step), peak_flops (per second),\n"
 	       "mfu (flops / step_s / peak_flops), launches (of kernels),\n"
-	       "rss_bytes, numerics; scale and skipped (steps so far) if --scaler; val_loss\n"
-	       "if validated. peak_flops and mfu only if the peak is known: on a\n"
+	       "rss_bytes, numerics (mode); scale and skipped (steps so far) if\n"
+	       "--scaler; val_loss if validated. peak_flops and mfu only if the\n"
+	       "peak is known: on a\n"
 	       "CPU in numerics mode exact, where independent FMAs in registers\n"
 	       "are measured at the start"),
 	FLAG("hash", hash,

@@ -62,9 +62,7 @@ static part_t make_part(srt_gpu_plan_t *plan)
 		.lengths = command->bindings[is_backward ? 10 : 5],
 		.mask = command->bindings[is_backward ? 11 : 6],
 	};
-	const int64_t scores =
-		plan->gpu.fast ? MIN_SCORES :
-				 srt_max64(MIN_SCORES, plan->gpu.nunits * UNIT_SCORES);
+	const int64_t scores = srt_max64(MIN_SCORES, plan->gpu.nunits * UNIT_SCORES);
 	const int64_t most = scores / nscores_of(&part), rows = most / part.ld / ROWS * ROWS;
 
 	part.most = srt_min64(s->queries, rows > ROWS ? rows : ROWS);

@@ -249,7 +249,7 @@ def warm_torch(m, compiled):
     """What PyTorch reads and compiles for the benchmarks, while untimed lines run."""
     if not (m.gpu and m.torch):
         return [Line("PyTorch starts", "", skip="no GPU or no PyTorch")]
-    modes = "tf32 fp32 bf16" if compiled else "bf16"
+    modes = "bf16 fp32 tf32" if compiled else "bf16"
     return [Line("PyTorch starts", f"for m in {modes}; do {peer(m)} 2 --worker {'--compile ' * compiled}--modes $m || exit; done",
                  figure=matches(r'"(?:torch|gpu|graphs)": [^,}]*'), cost=150)]
 
@@ -278,6 +278,21 @@ def host_costs(m):
                  figure=lambda output: f"{output.count(chr(10)) - 1} products")]
 
 
+def memory(m):
+    """The memory that a step takes on the GPU, beside the plan, with clock and power of the GPU meanwhile."""
+    if m.backend != "cuda" or not m.gpu:
+        return [Line("memory", "", skip="needs cuda and nvidia-smi")]
+    ask = "nvidia-smi --query-gpu=memory.used,clocks.sm,power.draw,temperature.gpu --format=csv,noheader,nounits -lms 100"
+    say = ("NR == 1 { before = $1 } { if ($1 > most) most = $1; if ($3 > power) power = $3 } "
+           "$3 > 300 && (!clock || $2 < clock) { clock = $2 } END { printf \"%d MiB on the GPU; %d W at most, %d MHz at least "
+           "above 300 W\\n\", most - before, power, clock }")
+    return [Line(f"memory, {mode}", f"mkdir -p data; {ask} > data/clocks-{mode}.csv & smi=$!; sleep 1; {STEP} --steps {steps} "
+                 f"{options} > memory.log; status=$?; kill $smi; sed -n 's/.*memory per rank: //p' memory.log; "
+                 f"awk -F, '{say}' data/clocks-{mode}.csv; exit $status", env={"SHARDRT_BACKEND": "cuda"}, limit=30,
+                 figure=lambda output: "; ".join(output.strip().splitlines()[-2:]))
+            for mode, steps, options in (("bf16", 40, "--dtype bf16 --numerics fast"), ("exact", 8, "--numerics exact"))]
+
+
 def launches(m):
     """The durations of all launches of one step, ours and PyTorch's (launches.c)."""
     if m.backend != "cuda" or not m.cupti or not os.path.exists(os.path.join(m.tree, ".libs", "launches.so")):
@@ -298,17 +313,21 @@ def launches(m):
 
 
 def profiler(m):
-    """ncu's details of the kernels in which a step spends most of its time, one launch of each."""
-    ncu = m.ncu
-    if m.backend != "cuda" or not ncu:
-        return [Line("ncu", "", skip="not on this machine" if not ncu else "needs cuda")]
-    names = ("attention|gpu_weights|gpu_gradients|cross_entropy|bias_backward|layernorm|embedding_backward|adam|"
-             "matmul|gelu|add|cast")
-    return [Line(f"ncu, {mode}", f"mkdir -p data && {ncu} --clock-control none --set detailed --page details --csv "
-                 f"--launch-skip-before-match 0 --kernel-name 'regex:{names}' --kernel-id ::'regex:.*':9 "
-                 f"{STEP} --steps 1 {options} > data/ncu-{mode}.csv", env={"SHARDRT_BACKEND": "cuda"}, limit=60,
-                 figure=lambda output: "written")
-            for mode, options in (("bf16", "--dtype bf16 --numerics fast"), ("exact", "--numerics exact"))]
+    """ncu's details of the kernels in which a step spends most of its time. The first launches are of tests at the
+    start, which are small."""
+    if m.backend != "cuda" or not m.ncu:
+        return [Line("ncu", "", skip="not on this machine" if not m.ncu else "needs cuda")]
+
+    def line(mode, names, skipped, count, options):
+        return Line(f"ncu, {mode}", f"mkdir -p data && {m.ncu} --clock-control none --set detailed --section WarpStateStats "
+                    "--section SchedulerStats --page details --csv "
+                    f"--kernel-name regex:'{names}' --launch-skip {skipped} --launch-count {count} {STEP} --steps 1 {options} "
+                    f"> data/ncu-{mode}.csv; grep -c '\"Duration\"' data/ncu-{mode}.csv", env={"SHARDRT_BACKEND": "cuda"},
+                    limit=40, figure=lambda output: f"{last_line(output)} launches")
+
+    return [line("exact", "k_matmul", 120, 8, "--numerics exact"),
+            line("bf16", "k_fast_attention|k_cross_entropy|k_layernorm|k_bias_backward|k_gelu", 160, 16,
+                 "--dtype bf16 --numerics fast")]
 
 
 # They time how soon a job ends when a rank has; alone, since starts on a busy GPU take long.
@@ -318,16 +337,17 @@ TIMED = ("tests/collectives/test_kill.sh", "tests/collectives/test_peer_failures
 # Of each profile the limit, and its sections in order with their shares: seconds, of which what one leaves is the
 # next one's.
 PROFILES = {
-    "first": (235, {"machine": 2, "device": 8, "kernels": 30, "hash": 20, "torch": 5, "fast": 25, "host": 10,
-                    "bf16": 50, "exact": 45, "launches": 40}),
-    "rest": (330, {"device": 8, "golden": 40, "tests": 60, "hash-matrix": 40, "timed": 20, "nccl": 40, "sanitizer": 60, "opencl": 15,
-                   "opencl-kernels": 15, "speed": 60}),
-    "data": (330, {"device": 8, "torch-compiled": 40, "host": 40, "launches": 60, "compiled": 80, "tf32": 40, "speed": 60,
-                   "profiler": 60}),
-    "regress": (90, {"device": 6, "kernels": 20, "hash": 20, "bf16": 35, "speed": 10}),
-    "all": (840, {"machine": 2, "device": 10, "kernels": 40, "hash": 20, "golden": 30, "tests": 60, "hash-matrix": 60, "torch-compiled": 20,
-                  "timed": 20, "fast": 30, "nccl": 40, "sanitizer": 65, "opencl": 12, "opencl-kernels": 13, "host": 40,
-                  "bf16": 50, "exact": 45, "compiled": 80, "tf32": 40, "speed": 60, "launches": 60, "profiler": 60}),
+    "first": (235, {"machine": 2, "device": 8, "kernels": 30, "hash": 20, "torch": 5, "fast": 10, "bf16": 30, "exact": 35,
+                    "launches": 35, "host": 30}),
+    "rest": (420, {"device": 8, "nccl": 30, "tests": 120, "golden": 60, "timed": 30, "opencl": 30, "sanitizer": 60,
+                   "hash-matrix": 60}),
+    "data": (330, {"device": 8, "torch-compiled": 40, "compiled": 60, "memory": 10, "launches": 40, "profiler": 60, "compiled-fp32": 60,
+                   "tf32": 40, "speed": 60}),
+    "regress": (90, {"device": 6, "kernels": 30, "hash": 10, "fast": 10, "bf16": 30}),
+    "all": (900, {"machine": 2, "device": 10, "kernels": 40, "hash": 20, "golden": 60, "tests": 120, "hash-matrix": 60,
+                  "torch-compiled": 20, "timed": 30, "fast": 20, "nccl": 40, "sanitizer": 65, "opencl": 12,
+                  "opencl-kernels": 13, "host": 40, "exact": 45, "compiled": 60, "compiled-fp32": 60, "tf32": 40, "speed": 60,
+                  "memory": 10, "launches": 60, "profiler": 60}),
 }
 
 
@@ -337,12 +357,13 @@ def plan(m):
     # Each start waits for the driver, and each process spins while it waits for the GPU.
     few = max(1, m.cores // 4)
 
+    # Programs of one rank first: a script starts many, and each start takes about a second.
     def cost(test):
-        return 20 if test.endswith(".sh") else 10
+        return 10 if test.endswith(".sh") else 20
 
-    golden = [device_test(m.backend, "tests/golden/test_golden.sh", cost=60, limit=120)]
-    golden += [device_test(m.backend, "tests/golden/test_golden.sh", "staged-default", title="test_golden.sh, staged", cost=50,
-                           limit=120)]
+    golden = [device_test(m.backend, "tests/golden/test_golden.sh", cost=6, limit=400),
+              device_test(m.backend, "tests/golden/test_golden.sh", "staged-default", title="test_golden.sh, staged", cost=5,
+                          limit=400)]
     opencl_train, opencl_kernels = opencl(m)
     sections = [
         Section("machine", "The machine", 1, [
@@ -367,14 +388,16 @@ def plan(m):
         Section("host", "Costs of the host, products", 1, host_costs(m), alone=True),
         Section("bf16", "Benchmark: bf16", 1, [compare(m, "bf16", "bf16: fast mode and PyTorch", 60)], alone=True),
         Section("exact", "Benchmark: exact mode", 1, [compare(m, "exact", "exact mode and PyTorch's fp32", 60)], alone=True),
-        Section("compiled", "Benchmarks: PyTorch compiled", 1, [
-            compare(m, "bf16", "bf16: fast mode, PyTorch eager and compiled", 60, "--compile "),
-            compare(m, "exact,fp32", "fp32: exact and fast mode, PyTorch eager and compiled", 80, "--compile ")], alone=True),
+        Section("compiled", "Benchmark: bf16 and PyTorch compiled", 1, [
+            compare(m, "bf16", "bf16: fast mode, PyTorch eager and compiled", 70, "--compile ")], alone=True),
+        Section("compiled-fp32", "Benchmark: fp32 and PyTorch compiled", 1, [
+            compare(m, "exact,fp32", "fp32: exact and fast mode, PyTorch eager and compiled", 90, "--compile ")], alone=True),
         Section("tf32", "Benchmark: TF32", 1, [compare(m, "tf32", "TF32: fast mode and PyTorch", 60, "--compile ")], alone=True),
         Section("speed", "Benchmarks: kernels", 1, [
             kernels_speed(m, "kernels, f32", "f32", "adamw unscale cast_from_f16 cast_from_bf16 scale add matmul attention "
                           "attention_backward_q axpy fill relu gelu_tanh divide sgd"),
             kernels_speed(m, "kernels in 16 bits", "f16,bf16", "cast_from_f32 unscale scale add adamw")], alone=True),
+        Section("memory", "Memory, clock and power of a step", 1, memory(m), alone=True),
         Section("launches", "Launches of a step", 1, launches(m), alone=True),
         Section("profiler", "Kernels by ncu", 1, profiler(m), alone=True),
     ]

@@ -4,7 +4,7 @@
  * libshardrt, by the driver's and cuBLASLt's own functions.
  *
  *     bench/bench_cuda host        calls of the driver, microseconds: one JSON object
- *     bench/bench_cuda products    the matrix products of a gpt2-124m step with cuBLASLt: a CSV row for each
+ *     bench/bench_cuda products    the matrix products of a gpt2-124m step with cuBLASLt: CSV rows
  *
  * host: submitting an empty kernel, submitting and waiting for it, recording an event, allocating
  * and freeing 64 MiB, making a context, loading a module, locking 64 MiB of the host's memory,
@@ -17,16 +17,12 @@
  *
  * SHARDRT_CUDA_DRIVER and SHARDRT_CUBLASLT_LIBRARY name the libraries, as they do for the backend.
  */
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include <cublasLt.h>
-#include <cuda.h>
+#include "bench/cuda_calls.h"
 
 #define WORKSPACE_NBYTES ((size_t)32 << 20)
 #define ROTATED_NBYTES ((size_t)192 << 20) /* several times the L2 cache */
@@ -34,127 +30,6 @@
 #define REPEATS 3
 #define COPY_NBYTES ((size_t)256 << 20)
 #define ALLOC_NBYTES ((size_t)64 << 20)
-
-#define DRIVER(F)                                                                                  \
-	F(cuInit, cuInit)                                                                          \
-	F(cuDeviceGet, cuDeviceGet)                                                                \
-	F(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                                      \
-	F(cuCtxSetCurrent, cuCtxSetCurrent)                                                        \
-	F(cuModuleLoadData, cuModuleLoadData)                                                      \
-	F(cuModuleUnload, cuModuleUnload)                                                          \
-	F(cuModuleGetFunction, cuModuleGetFunction)                                                \
-	F(cuLaunchKernel, cuLaunchKernel)                                                          \
-	F(cuMemAlloc, cuMemAlloc_v2)                                                               \
-	F(cuMemFree, cuMemFree_v2)                                                                 \
-	F(cuMemHostRegister, cuMemHostRegister_v2)                                                 \
-	F(cuMemHostUnregister, cuMemHostUnregister)                                                \
-	F(cuMemcpyHtoD, cuMemcpyHtoD_v2)                                                           \
-	F(cuMemcpyAsync, cuMemcpyAsync)                                                            \
-	F(cuStreamCreate, cuStreamCreate)                                                          \
-	F(cuStreamSynchronize, cuStreamSynchronize)                                                \
-	F(cuEventCreate, cuEventCreate)                                                            \
-	F(cuEventRecord, cuEventRecord)                                                            \
-	F(cuEventElapsedTime, cuEventElapsedTime)                                                  \
-	F(cuGetErrorName, cuGetErrorName)
-
-#define CUBLASLT(F)                                                                                \
-	F(cublasLtGetStatusName, cublasLtGetStatusName)                                            \
-	F(cublasLtCreate, cublasLtCreate)                                                          \
-	F(cublasLtMatmulDescCreate, cublasLtMatmulDescCreate)                                      \
-	F(cublasLtMatmulDescSetAttribute, cublasLtMatmulDescSetAttribute)                          \
-	F(cublasLtMatmulDescDestroy, cublasLtMatmulDescDestroy)                                    \
-	F(cublasLtMatrixLayoutCreate, cublasLtMatrixLayoutCreate)                                  \
-	F(cublasLtMatrixLayoutSetAttribute, cublasLtMatrixLayoutSetAttribute)                      \
-	F(cublasLtMatrixLayoutDestroy, cublasLtMatrixLayoutDestroy)                                \
-	F(cublasLtMatmulPreferenceCreate, cublasLtMatmulPreferenceCreate)                          \
-	F(cublasLtMatmulPreferenceSetAttribute, cublasLtMatmulPreferenceSetAttribute)              \
-	F(cublasLtMatmulPreferenceDestroy, cublasLtMatmulPreferenceDestroy)                        \
-	F(cublasLtMatmulAlgoGetHeuristic, cublasLtMatmulAlgoGetHeuristic)                          \
-	F(cublasLtMatmulAlgoConfigGetAttribute, cublasLtMatmulAlgoConfigGetAttribute)              \
-	F(cublasLtMatmul, cublasLtMatmul)
-
-#define MEMBER(name, symbol) __typeof__(symbol) *name;
-static struct {
-	DRIVER(MEMBER)
-} cu;
-static struct {
-	CUBLASLT(MEMBER)
-} lt;
-
-static CUstream stream;
-static double context_us; /* making the context, after cuInit() */
-static CUevent before, after;
-
-static void fail_bench(const char *what, const char *why)
-{
-	fprintf(stderr, "bench_cuda: %s: %s\n", what, why ? why : "unknown");
-	exit(1);
-}
-
-static void check_cuda(CUresult code, const char *what)
-{
-	const char *name = "CUDA_ERROR";
-
-	if (code == CUDA_SUCCESS)
-		return;
-	cu.cuGetErrorName(code, &name);
-	fail_bench(what, name);
-}
-
-static void check_lt(cublasStatus_t code, const char *what)
-{
-	if (code != CUBLAS_STATUS_SUCCESS)
-		fail_bench(what, lt.cublasLtGetStatusName(code));
-}
-
-#define CU(call) check_cuda(cu.call, #call)
-#define LT(call) check_lt(lt.call, #call)
-
-static void *load_library(const char *variable, const char *name)
-{
-	const char *path = getenv(variable);
-	void *handle = dlopen(path && *path ? path : name, RTLD_NOW);
-
-	if (!handle)
-		fail_bench(name, dlerror());
-	return handle;
-}
-
-static void *find_function(void *handle, const char *name)
-{
-	void *function = dlsym(handle, name);
-
-	if (!function)
-		fail_bench(name, "the library does not have this function");
-	return function;
-}
-
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
-}
-
-static void open_device(void)
-{
-	void *handle = load_library("SHARDRT_CUDA_DRIVER", "libcuda.so.1");
-	CUcontext context;
-	CUdevice device;
-
-#define FIND(name, symbol) cu.name = (__typeof__(symbol) *)find_function(handle, #symbol);
-	DRIVER(FIND)
-	CU(cuInit(0));
-	CU(cuDeviceGet(&device, 0));
-	context_us = now_us();
-	CU(cuDevicePrimaryCtxRetain(&context, device));
-	context_us = now_us() - context_us;
-	CU(cuCtxSetCurrent(context));
-	CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	CU(cuEventCreate(&before, CU_EVENT_DEFAULT));
-	CU(cuEventCreate(&after, CU_EVENT_DEFAULT));
-}
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -424,10 +299,12 @@ static int request(const call_t *call, cublasLtMatmulHeuristicResult_t *results)
 	int n = 0;
 
 	LT(cublasLtMatmulPreferenceCreate(&preference));
-	LT(cublasLtMatmulPreferenceSetAttribute(
-		preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &nbytes, sizeof(nbytes)));
-	LT(cublasLtMatmulPreferenceSetAttribute(
-		preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)));
+	LT(cublasLtMatmulPreferenceSetAttribute(preference,
+						CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &nbytes,
+						sizeof(nbytes)));
+	LT(cublasLtMatmulPreferenceSetAttribute(preference,
+						CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+						&schemes, sizeof(schemes)));
 	code = lt.cublasLtMatmulAlgoGetHeuristic(handle, call->desc, call->b, call->a, call->c,
 						 call->c, preference, MOST_ALGORITHMS, results, &n);
 	LT(cublasLtMatmulPreferenceDestroy(preference));
@@ -527,10 +404,7 @@ static void measure_product(const product_t *p, const type_t *type)
 
 static void run_products(void)
 {
-	void *library = load_library("SHARDRT_CUBLASLT_LIBRARY", "libcublasLt.so.13");
-
-#define FIND_LT(name, symbol) lt.name = (__typeof__(symbol) *)find_function(library, #symbol);
-	CUBLASLT(FIND_LT)
+	load_cublaslt();
 	LT(cublasLtCreate(&handle));
 	allocate_operands();
 	printf("product,type,m,n,k,transposed,lda,ldb,ldc,algorithms,first_us,best_us,best_tflops,"

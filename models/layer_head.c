@@ -2,8 +2,8 @@
 /*
  * The output layer fused with its cross-entropy, by chunks of rows: of the logits, in the dtype of
  * x, one chunk exists at a time. Its gradient with respect to the objective is as that of the
- * losses in layer_loss.c. Rows of logits are LOGITS_ALIGN elements or a multiple apart: tensor cores
- * need rows that begin at multiples of 16 bytes, and GPT-2's vocabulary is odd.
+ * losses in layer_loss.c. Rows of logits are a multiple of LOGITS_ALIGN elements apart: tensor
+ * cores need rows that begin at multiples of 16 bytes, and GPT-2's vocabulary is odd.
  * Colwise: each tensor-parallel rank has the columns of its rows of the weight. For each chunk the
  * ranks gather the statistics of its rows (srt_op_cross_entropy_part()), never the logits.
  */

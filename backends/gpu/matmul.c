@@ -131,9 +131,8 @@ static choice_t estimate_cycles(const srt_gpu_t *gpu, const srt_gpu_matmul_t *ar
 	}
 	/* Each plane is written and read; each launch has one more for the sum. */
 	c.ngroups = ntiles * span.nblocks;
-	c.cycles = span.nlaunches *
-		   (cycles_of(gpu, tile, c.ngroups, SRT_K_MATMUL_KB) +
-		    (span.nblocks + 1) * span.plane / (2 * gpu->nunits) + 6000);
+	c.cycles = span.nlaunches * (cycles_of(gpu, tile, c.ngroups, SRT_K_MATMUL_KB) +
+				     (span.nblocks + 1) * span.plane / (2 * gpu->nunits) + 6000);
 	return c;
 }
 
@@ -243,7 +242,8 @@ static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 	set_vectors(&plan->gpu,
 		    srt_gpu_add(plan, plan->tile,
 				(srt_binding_t[]){
-					srt_gpu_at(&planes, nkept * span.plane * (int64_t)sizeof(float)),
+					srt_gpu_at(&planes,
+						   nkept * span.plane * (int64_t)sizeof(float)),
 					srt_gpu_at(&at[1],
 						   k * (args->trans_a ? args->lda : 1) * nbytes),
 					srt_gpu_at(&at[2],

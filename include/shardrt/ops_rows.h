@@ -166,8 +166,8 @@ SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_
 /**
  * Cross-entropy: loss (rows)[r] = log(sum(exp(x[r] - max))) + max - x[r][targets[r]]; dx (rows,n) =
  * (softmax(x) - onehot) * grad_scale. dx may be x. targets (rows), SRT_I32, in 0..n-1, so n is at
- * least 1 unless rows is 0. Rows of x and dx are ld elements apart, n <= ld < 2^31, or n if ld is 0;
- * what lies between is neither read nor written.
+ * least 1 unless rows is 0. Rows of x and dx are ld elements apart, n <= ld < 2^31, or n if ld is
+ * 0; what lies between is neither read nor written.
  */
 SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
 					  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
@@ -175,9 +175,9 @@ SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss,
 
 /**
  * The first half of a cross-entropy over parts of the logits: stats (3,rows), SRT_F32 = maximum of
- * the row of x (rows,part->n), rows part->ld apart, sum(exp(x - maximum)), and x[r][targets[r]]: -inf where another part
- * has the target. The ranks gather the statistics of all parts, not the logits. part->n is at least
- * 1 unless rows is 0.
+ * the row of x (rows,part->n), whose rows are part->ld apart, sum(exp(x - maximum)), and
+ * x[r][targets[r]]: -inf where another part has the target. The ranks gather the statistics of all
+ * parts, not the logits. part->n is at least 1 unless rows is 0.
  */
 SRT_API srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, srt_view_t x,
 					       srt_view_t targets, int64_t rows,

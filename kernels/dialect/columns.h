@@ -15,11 +15,11 @@
  * tree is a PRIVATE_N of K_LEVELS, v a PRIVATE; the kernel is a KERNEL_COLUMNS with SHARED_TOTALS
  * at its top.
  *
- * On CUDA a group is SRT_K_COLUMN_PARTS blocks of threads (blockIdx.y), each of K_PART_COLUMNS columns,
- * so that a matrix of few columns has blocks for all multiprocessors. A block is several workers of
- * K_PART_COLUMNS threads. A worker takes a run of blocks of rows, aligned to its length, a power of two,
- * and so a subtree; the upper levels are of the workers' sums. A thread beyond the last column
- * reads that one again, and its sum is not stored.
+ * On CUDA a group is SRT_K_COLUMN_PARTS blocks of threads (blockIdx.y), each of K_PART_COLUMNS
+ * columns, so that a matrix of few columns has blocks for all multiprocessors. A block is several
+ * workers of K_PART_COLUMNS threads. A worker takes a run of blocks of rows, aligned to its length,
+ * a power of two, and so a subtree; the upper levels are of the workers' sums. A thread beyond the
+ * last column reads that one again, and its sum is not stored.
  */
 #ifndef SRT_KERNELS_DIALECT_COLUMNS_H
 #define SRT_KERNELS_DIALECT_COLUMNS_H
@@ -30,6 +30,7 @@
 #define K_ROWS_AHEAD 8 /* FETCH */
 
 #ifdef K_WORKERS
+#define K_PART_COLUMNS (LANES / SRT_K_COLUMN_PARTS)
 #define COLUMNS_FIRST (GROUP * LANES + (int64_t)blockIdx.y * K_PART_COLUMNS)
 #define K_WORKER ((int)threadIdx.x / K_PART_COLUMNS)
 FN int64_t k_worker_run(int64_t nblocks)

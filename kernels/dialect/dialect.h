@@ -149,8 +149,7 @@ FN void ATOMIC_ADD_F64(__global double *p, double v)
 #define WIDTH 256
 #define COLUMNS_WIDTH 1024
 #define NTHREADS ((int)blockDim.x)
-#define K_PART_COLUMNS (LANES / SRT_K_COLUMN_PARTS) /* of a block of a KERNEL_COLUMNS */
-#define K_WORKERS (NTHREADS / K_PART_COLUMNS)
+#define K_WORKERS (NTHREADS / K_PART_COLUMNS) /* of a KERNEL_COLUMNS */
 #endif
 #define K_PLACE(i) unsigned char *p##i, unsigned long long o##i,
 #define TENSOR(i, type, v) type *v = p##i ? (type *)(p##i + o##i) : 0

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Arguments of the operations: bad sizes, views, dtypes and overlaps are refused with a message
- * that names the operation and the tensor, and leave stream and memory alone; sizes of 0 write
- * nothing, or sums of no terms.
+ * that names operation and tensor, and leave all else alone; sizes of 0 write nothing or sums of 0.
  */
 #include <math.h>
 
-#include "tests/harness/device.h"
-
 #include <shardrt/ops.h>
+
+#include "tests/harness/device.h"
 
 static srt_device_t *device;
 static srt_stream_t *s;

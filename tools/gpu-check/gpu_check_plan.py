@@ -279,7 +279,7 @@ def host_costs(m):
 
 
 def memory(m):
-    """The memory that a step takes on the GPU, beside the plan, with clock and power of the GPU meanwhile."""
+    """The memory that a step takes on the GPU, and the plan, with clock and power of the GPU meanwhile."""
     if m.backend != "cuda" or not m.gpu:
         return [Line("memory", "", skip="needs cuda and nvidia-smi")]
     ask = "nvidia-smi --query-gpu=memory.used,clocks.sm,power.draw,temperature.gpu --format=csv,noheader,nounits -lms 100"

@@ -344,8 +344,10 @@ static double time_calls(const call_t *call, const cublasLtMatmulHeuristicResult
 static double measure_algorithm(const call_t *call, const cublasLtMatmulHeuristicResult_t *result)
 {
 	double times[REPEATS];
-	int n = 1 + (int)(2e3 / (time_calls(call, result, 1), time_calls(call, result, 2)));
+	int n;
 
+	time_calls(call, result, 1); /* warms up */
+	n = 1 + (int)(2e3 / time_calls(call, result, 2));
 	n = n > 50 ? 50 : n;
 	for (int r = 0; r < REPEATS; r++)
 		times[r] = time_calls(call, result, n);

@@ -158,7 +158,7 @@ srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *
 		.async_streams = device->caps.async_streams,
 		.mem_nbytes = device->caps.mem_nbytes,
 		.host_memory = device->caps.host_memory,
-		.fast = device->numerics == SRT_NUMERICS_FAST,
+		.fast = device->numerics == SRT_NUMERICS_FAST && device->caps.has_fast,
 	};
 	memcpy(info->memory_id, device->caps.memory_id, sizeof(info->memory_id));
 	return SRT_OK;

@@ -112,7 +112,7 @@ static srt_status_t run_chunk_x_gradient(const srt_run_t *run, const chunk_t *c,
 }
 
 /* dweight (+)= dlogits^T x, one block of the sum after the other, so that chunks do not change the
- * bits; in numerics mode fast all at once, which rounds once. */
+ * bits; in numerics mode fast on a GPU all at once, which rounds once. */
 static srt_status_t run_chunk_weight_gradient(const srt_run_t *run, const chunk_t *c,
 					      srt_view_t dweight, int add)
 {
@@ -287,7 +287,7 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 		return NULL;
 	}
 	desc.args.chunk_rows = chunk_rows;
-	desc.args.sum_rows = info.fast ? chunk_rows : SRT_HEAD_ROWS;
+	desc.args.sum_rows = info.fast && !info.host_memory ? chunk_rows : SRT_HEAD_ROWS;
 	rows = x->rows < chunk_rows ? x->rows : chunk_rows;
 	nbytes = srt_tape_f32_nbytes(tape, rows, pitch_of(shape[0])) / sizeof(float) *
 		 (srt_dtype_bits(x->dtype) / 8);

@@ -164,15 +164,17 @@ srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *ro
  * loss (rows,1) = cross-entropy of the rows of x weight^T (weight (vocab,n)) against targets
  * (rows,1), SRT_I32, values below vocab: the output layer and its loss in one.
  *
- * The logits exist for chunk_rows rows at a time: a multiple of SRT_HEAD_ROWS, 0 = SRT_HEAD_ROWS.
- * On a training tape product, loss and gradients are made chunk by chunk in the backward pass, so
+ * The logits exist for chunk_rows rows at a time: a multiple of SRT_HEAD_ROWS; 0: SRT_HEAD_ROWS, or
+ * on a device with its own memory as many as fit into 512 MiB and a 128th of that memory. On a
+ * training tape product, loss and gradients are made chunk by chunk in the backward pass, so
  * that the product is not made twice; on a forward tape in the forward pass.
  *
  * The logits have the dtype of x. Definition of the weight's gradient: the products of
  * SRT_HEAD_ROWS rows each, in rising order, each added separately onto the gradient, whatever the
  * chunks. SRT_HEAD_ROWS is a block of the matrix product's sum (docs/numerics.md), so that a
  * gradient in fp32 that is stored has the bits of one whole product; in 16 bits each addition
- * rounds. Loss and dx are by row. So no result depends on chunk_rows.
+ * rounds. Loss and dx are by row. So no result depends on chunk_rows, except in numerics mode fast
+ * on a device with its own memory, where a chunk is one product.
  */
 srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				  srt_tensor_t *targets, int64_t chunk_rows);
@@ -181,12 +183,13 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
  * The same with rows of the weight, so columns of the logits, on each tensor-parallel rank
  * (tensor_dim 0). The ranks gather 3 floats for each row and rank, one chunk at a time, never the
  * logits (srt_op_cross_entropy_merge()). The loss has the same bits on all of them. The gradient of
- * x is summed over the ranks. With one rank srt_layer_head_loss().
+ * x is summed over the ranks. chunk_rows of 0 is SRT_HEAD_ROWS on all devices. With one rank
+ * srt_layer_head_loss().
  */
 srt_tensor_t *srt_layer_head_loss_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 					  srt_tensor_t *targets, int64_t chunk_rows);
 
-/** Rows of a block of the weight gradient's sum, and of a chunk by default. */
+/** Rows of a block of the weight gradient's sum. */
 #define SRT_HEAD_ROWS 512
 
 /** loss (rows,1), SRT_F32 = cross-entropy of the rows of x (rows,n) against targets (rows,1),

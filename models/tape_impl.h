@@ -105,7 +105,7 @@ typedef struct srt_node_args {
 	float eps;
 	int64_t context;
 	int64_t padding;
-	int64_t chunk_rows, sum_rows; /* of a product, of one of the gradient of the weight */
+	int64_t chunk_rows, sum_rows; /* of a chunk; of one product of the weight's gradient */
 	int64_t first_row;            /* of the rows of the parameters that are used */
 	int64_t nrows;
 	srt_vocab_part_t part; /* this rank's, of a vocabulary that is cut */

@@ -245,7 +245,7 @@ GPU_KERNEL(5, NAME_D(fast_attention), srt_k_attention_t, FAST_THREADS)
 			most = warp_row_max(most);
 			/* Of scores that are -infinity so far weights are 0, not NaN. */
 			base = most == -INFINITY ? 0.0f : most * factor;
-			old = WARP_EXP2(FMA(max[i], factor, -base));
+			old = WARP_EXP2(max[i] * factor - base); /* 1 if it is the same */
 			max[i] = most;
 			z[i] *= old;
 			GPU_UNROLLED

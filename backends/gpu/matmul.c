@@ -14,7 +14,7 @@
 #define PLANES_NBYTES ((int64_t)64 << 20) /* at most, unless two planes are more */
 #define MAX_SIZE ((int64_t)1 << 30)       /* of m, n, k: the kernels count in 32 bits */
 #define MAX_GROUPS ((int64_t)1 << 30)
-#define RESIDENT_ITEMS 384 /* of a multiprocessor: GPU_ITEMS of kernels/gpu/gpu.h */
+#define RESIDENT_ITEMS 384 /* of a multiprocessor, for floats: GPU_ITEMS of kernels/gpu/gpu.h */
 
 char srt_gpu_scratch[1];
 

@@ -27,7 +27,7 @@ typedef struct srt_file_checkpoint {
 	const char *optimizer; /* "none", "sgd", "adam", "adamw" */
 	int world;             /* ranks that it was saved by */
 	int numerics_version;  /* srt_numerics_version() of the library that saved it */
-	int fast;              /* 1: saved in numerics mode fast, 0: in mode exact */
+	int fast;              /* 1: saved in numerics mode fast, 0: exact, -1: unknown */
 	int has_scaler;
 	srt_scaler_state_t scaler; /* zero without one */
 	size_t nfiles;             /* of ranks */

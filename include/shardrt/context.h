@@ -27,7 +27,7 @@ typedef struct srt_comm srt_comm_t;
 typedef enum srt_numerics {
 	SRT_NUMERICS_DEFAULT, /* SHARDRT_NUMERICS, else exact */
 	SRT_NUMERICS_EXACT,   /* every bit as docs/numerics.md defines it */
-	SRT_NUMERICS_FAST,    /* matrix products and attention may use oneDNN or cuBLASLt */
+	SRT_NUMERICS_FAST,    /* products by oneDNN or cuBLASLt, attention on tensor cores */
 } srt_numerics_t;
 
 /**

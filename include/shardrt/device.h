@@ -57,7 +57,7 @@ typedef struct srt_device_info {
 	int async_streams;   /* 1 if streams run concurrently with the calling thread */
 	size_t mem_nbytes;   /* total memory, 0 if unknown */
 	int host_memory;     /* 1 if device memory has host addresses (srt_buffer_host) */
-	int fast;            /* 1 in numerics mode fast, 0 in mode exact */
+	int fast;            /* 1 in numerics mode fast, if the device has faster kernels for it */
 	/* The UUID of a GPU; of devices that use host memory the cgroup whose limit it has, or one
 	 * value for the machine. Devices of ranks on one node with the same id share one memory;
 	 * all 0: unknown. */

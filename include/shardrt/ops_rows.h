@@ -186,6 +186,7 @@ SRT_API srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t 
 /**
  * The second half: the loss from the statistics of all parts, in their order, and dx of this part.
  * The loss has the same bits on all ranks; with one part they are those of srt_op_cross_entropy().
+ * Rows of x and dx are part->ld elements apart.
  * @param stats (nparts,stride), SRT_F32: row p begins with those of part p.
  * @param stride at least 3 * rows.
  */

@@ -2,7 +2,7 @@
 /*
  * What the tuned kernels for GPUs need beyond the dialect, for OpenCL C 1.2 and CUDA C. They are
  * written in the subset common to these (and to C11, in which tests run the CUDA text): no
- * templates, no warps' own instructions.
+ * templates, and of the instructions of warps only asynchronous copies (GPU_COPY).
  *
  *   GPU_KERNEL(nplaces, name, args, nitems)  entry of a work-group of so many work-items; ITEM is
  *                                            a work-item's number, GROUP the group's
@@ -42,18 +42,23 @@
 		K_NAME(name)(K_PLACES_##nplaces args A)
 #endif
 /* Work-items that a multiprocessor has registers for at a time, at least. Slices that go through
- * registers need more of these. */
+ * registers need more registers. */
 #define GPU_ITEMS (T_IS_F32 ? 384 : 256)
 #define GPU_SHARED(v, n) __shared__ __align__(16) float v[n]
 #define GPU_SYNC __syncthreads()
 #define GPU_FN static __device__ __forceinline__
 #define LOCAL
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define GPU_COPIES 0
+#else
 #define GPU_COPIES 1
+#endif
 #ifndef GPU_COPY
 #define GPU_COPY(nbytes, to, from)                                                                 \
-	asm volatile("cp.async.ca.shared.global [%0], [%1], " #nbytes ";" ::"r"(                   \
-			     (unsigned)__cvta_generic_to_shared(to)),                              \
-		     "l"(from))
+	asm volatile("cp.async.ca.shared.global [%0], [%1], " #nbytes                              \
+		     ";" ::"r"((unsigned)__cvta_generic_to_shared(to)),                            \
+		     "l"(from)                                                                     \
+		     : "memory")
 #define GPU_COPIED asm volatile("cp.async.wait_all;" ::: "memory")
 #endif
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a work-group of the matrix product (gpu_matmul.k) brings slices of A and B into shared
- * memory: in chunks of four elements, through registers, so that a slice can be on its way while
- * the one before is worked on. What is not there reads as the padding.
+ * memory while it works on the slice before: floats on CUDA by copies of the hardware (GPU_COPY),
+ * other types and on OpenCL in chunks of four elements through registers. Elements beyond the
+ * operand are the padding.
  */
 #ifndef SRT_KERNELS_GPU_SLICE_H
 #define SRT_KERNELS_GPU_SLICE_H
@@ -238,8 +239,8 @@ GPU_FN void copy_part(LOCAL float *to, operand_t *x, int64_t ld, int n, int nk, 
 {
 	const int kk0 = x->along_k ? ITEM % 8 : ITEM / (width / 4);
 	const int ii0 = x->along_k ? ITEM / 8 : ITEM % (width / 4) * (x->vector ? 4 : 1);
-	GLOBAL const float *from = (GLOBAL const float *)x->from -
-				   (x->along_k ? kk0 + ii0 * ld : kk0 * ld + ii0);
+	GLOBAL const float *from =
+		(GLOBAL const float *)x->from - (x->along_k ? kk0 + ii0 * ld : kk0 * ld + ii0);
 
 	GPU_ROLLED
 	for (int e = ITEM; e < width * SLICE; e += nitems) {

@@ -84,7 +84,7 @@ typedef struct srt_manifest_entry {
 typedef struct srt_manifest {
 	char id[SRT_CHECKPOINT_ID_LENGTH + 1]; /* different in each checkpoint */
 	int world, numerics_version;
-	int fast; /* saved in numerics mode fast */
+	int fast;        /* 1: saved in numerics mode fast, 0: in exact; -1: not known */
 	char *optimizer; /* "none", "sgd", "adam", "adamw" */
 	uint64_t checksum;
 	size_t nfiles, ntensors, ngroups, nentries;

@@ -367,10 +367,21 @@ static srt_status_t read_entries(const json_t *root, srt_manifest_t *m)
 	return SRT_OK;
 }
 
+/* -1: a manifest of before it was written. */
+static srt_status_t read_mode(const json_t *mode, int *fast)
+{
+	const char *text = json_string_value(mode);
+
+	*fast = mode == NULL ? -1 : text != NULL && strcmp(text, "fast") == 0;
+	if (*fast || (text != NULL && strcmp(text, "exact") == 0))
+		return SRT_OK;
+	return fail_value("numerics", "\"exact\" or \"fast\"");
+}
+
 static srt_status_t read_root(const json_t *root, srt_manifest_t *m)
 {
 	const char *id = json_string_value(json_object_get(root, "id"));
-	const char *mode = json_string_value(json_object_get(root, "numerics"));
+	const json_t *mode = json_object_get(root, "numerics");
 	int64_t value;
 	uint64_t unused;
 
@@ -387,7 +398,7 @@ static srt_status_t read_root(const json_t *root, srt_manifest_t *m)
 	m->world = (int)value;
 	SRT_TRY(read_integer(root, "numerics_version", 0, INT32_MAX, &value));
 	m->numerics_version = (int)value;
-	m->fast = mode != NULL && strcmp(mode, "fast") == 0;
+	SRT_TRY(read_mode(mode, &m->fast));
 	SRT_TRY(read_string(root, "optimizer", &m->optimizer));
 	SRT_TRY(read_scaler(root, m));
 	SRT_TRY(read_groups(root, m));

@@ -74,7 +74,12 @@ srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_t dx, sr
 /* Elements of rows that are ld apart, the last one without what follows it. */
 static int64_t pitched_size(int64_t rows, int64_t n, int64_t ld)
 {
-	return rows > 0 && ld > 0 ? srt_op_size(rows - 1, ld) + n : srt_op_size(rows, n);
+	int64_t nelem;
+
+	if (rows < 1 || ld < 1)
+		return srt_op_size(rows, n);
+	nelem = srt_op_size(rows - 1, ld);
+	return nelem < 0 || __builtin_add_overflow(nelem, n, &nelem) ? -1 : nelem;
 }
 
 static srt_status_t check_pitch(const char *name, int64_t n, int64_t ld)

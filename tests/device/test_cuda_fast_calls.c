@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What numerics mode fast of the cuda backend asks of cuBLASLt and of the driver, over the fakes of
- * both: where it is the default, what is left to the exact kernels, the table of algorithms,
+ * both: when it runs, what is left to the exact kernels, the table of algorithms,
  * workspace, each call failing in turn, leaks. Products are in test_cuda_fast_products.c.
  */
 #include "device/device.h"

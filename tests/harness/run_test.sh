@@ -11,7 +11,7 @@
 #
 # With SRT_TEST_LIMIT=SECONDS it is ended, and has failed, if it has not ended by then.
 #
-# Results are compared bit for bit: numerics mode exact, also where a backend's own default is fast.
+# Results are compared bit for bit: numerics mode exact.
 #
 # At the end come lines "# on BACKEND WORLD RESULT [REASON]" and "# took N s, N s of processor time" for
 # tests/harness/summary.sh.

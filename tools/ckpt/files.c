@@ -62,8 +62,11 @@ static void print_checkpoint(const srt_file_t *file, const srt_file_checkpoint_t
 	int64_t integer;
 	size_t nbytes;
 
-	printf("checkpoint %s of %d ranks in %zu files, numerics version %d %s\n", c->id, c->world,
-	       c->nfiles, c->numerics_version, c->fast ? "fast" : "exact");
+	printf("checkpoint %s of %d ranks in %zu files, numerics version %d%s\n", c->id, c->world,
+	       c->nfiles, c->numerics_version,
+	       c->fast < 0 ? "" :
+	       c->fast     ? " fast" :
+			     " exact");
 	for (size_t i = 0; srt_file_get_group(file, i, &state) == SRT_OK; i++)
 		printf("optimizer %s, group %zu: %" PRId32 " steps, learning rate %.9g\n",
 		       ckpt_name(c->optimizer).text, i, state.step, (double)state.lr);

@@ -4,7 +4,7 @@
     python3 gpu_check_launches.py ROWS.csv STEPS TABLE.csv
 
 ROWS.csv: the launches of a run of STEPS steps. A kernel that was launched once a step shows where steps begin; the
-step taken is the last but one. TABLE.csv: a row for each kernel, grid and block, those that took longest first.
+step taken is from its third last launch to its second last. TABLE.csv: a row for each kernel, grid and block, those that took longest first.
 Prints a sentence: the time of the step, the share of it in which the GPU worked, and its longest kernels.
 """
 import collections
@@ -34,8 +34,8 @@ def busy_ns(rows):
 
 
 def short(name):
-    """A kernel of ours, or the part of another's name that says most."""
-    return name[:60]
+    """A kernel of ours, or the end of a mangled name, which differs most."""
+    return name if len(name) <= 60 else name[-60:]
 
 
 def main():

@@ -75,7 +75,7 @@ static void take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, siz
 
 	(void)context, (void)stream, (void)size;
 	pthread_mutex_lock(&lock);
-	while (cupti.cuptiActivityGetNextRecord(buffer, nbytes, &record) == CUPTI_SUCCESS) {
+	while (out && cupti.cuptiActivityGetNextRecord(buffer, nbytes, &record) == CUPTI_SUCCESS) {
 		if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
 			write_kernel((const CUpti_ActivityKernel9 *)(const void *)record);
 		else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY)
@@ -93,6 +93,7 @@ static void finish(void)
 	pthread_mutex_lock(&lock);
 	if (fclose(out))
 		perror("launches");
+	out = NULL; /* a buffer may still come */
 	pthread_mutex_unlock(&lock);
 }
 

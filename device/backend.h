@@ -93,7 +93,7 @@ typedef struct srt_backend_caps {
 	/* Bytes of device memory that the driver and its libraries may allocate later, outside
 	 * these tables. The memory check keeps them free. */
 	size_t driver_overhead;
-	int has_fast;      /* numerics mode fast differs from exact */
+	int has_fast; /* numerics mode fast differs from exact */
 } srt_backend_caps_t;
 
 /* How another rank of the node maps a SRT_MEM_PEER allocation. */

@@ -51,11 +51,10 @@ has()
 	grep -q -e "$1" "$dir/out/out.md" || bad "$2: no \"$1\" in the summary"
 }
 
-# sections: every one, each with a line that has a result
+# sections TITLE...: each with a line that has a result
 sections()
 {
-	for title in "The machine" "Start and errors" "Every kernel" "Training in exact" "Recorded runs" \
-		"Numerics mode fast" "Tests of devices" NCCL compute-sanitizer OpenCL Benchmarks; do
+	for title; do
 		awk -v title="## $title" '
 			/^## / { on = index($0, title) == 1 }
 			on && /^\| .* \| (pass|figure|skip|fail|unfinished) \| / { found = 1 }
@@ -77,10 +76,12 @@ swept()
 	[ -z "$found" ] || { kill -KILL $found && false; }
 }
 
-# two_files: the folder has the summary and the logs alone
-two_files()
+# files_of WHAT LOG: the folder has the summary, the same as JSON and the logs alone
+files_of()
 {
-	[ "$(cd "$dir/out" && echo *)" = "out.md out.md.logs.tar.xz" ] || bad "$1 leaves $(cd "$dir/out" && echo *)"
+	[ "$(cd "$dir/out" && echo *)" = "out.md out.md.json out.md.logs.tar.xz" ] ||
+		bad "$1 leaves $(cd "$dir/out" && echo *)"
+	python3 -c 'import json, sys; json.load(open(sys.argv[1]))["lines"]' "$dir/out/out.md.json" || bad "$1: no JSON"
 	tar -tf "$dir/out/out.md.logs.tar.xz" | grep -q "$2" || bad "$1: no logs"
 }
 
@@ -110,11 +111,12 @@ write_injected()
 		    if not immortal:
 		        end_session(session, gently)
 		check.end_session = end_others
-		gpu_check_plan.plan = lambda m: [
-		    Section("one", "Lines without end", 1, 2, [
+		gpu_check_plan.PROFILES = {"all": (100, {"one": 1, "two": 1})}
+		gpu_check_plan.plan = lambda m: {
+		    "one": Section("one", "Lines without end", 2, [
 		        Line("immortal", "echo it waits; echo \$\$ > immortal.pid; sleep $1; echo"),
 		        Line("table", "echo add f32 1; echo; echo add bf16 2; sleep $1; echo", table=gpu_check_plan.ROW)]),
-		    Section("two", "What follows them", 1, 1, [Line("next", "echo")])]
+		    "two": Section("two", "What follows them", 1, [Line("next", "echo")])}
 		sys.argv[1:] = ["run"] + sys.argv[2:]
 		sys.exit(check.main())
 	END
@@ -186,11 +188,15 @@ short()
 	has '^| test_injected_group.sh | pass |' "a test that leaves a process running"
 	has '^| test_injected_hang.sh | fail | did not end in [0-9]* s |' "a test that hangs"
 	has '^it hangs' "the log of a test that hangs"
-	has '| skip | not asked for (--only) |' "a section that was not asked for"
-	sections
-	two_files "a run" injected-fail
+	sections "Start and errors" "Tests of devices"
+	! grep -q '^## NCCL' "$dir/out/out.md" || bad "a section that was not asked for is in the summary"
+	grep -q '^fail: tests: test_injected_fail.sh: exit status 1; FAIL: one is not two' "$dir/log" ||
+		bad "the digest at the end lacks a line that failed"
+	after=$dir/after.json
+	cp "$dir/out/out.md.json" "$after"
+	files_of "a run" injected-fail
 	summary_of ended
-	two_files "a run that is ended" injected-hang
+	files_of "a run that is ended" injected-hang
 	has '^| test_injected_fail.sh | fail |' "what was known when the run was ended"
 	has '^| test_injected_hang.sh | unfinished |' "a line when the run was ended"
 	reap $unending && [ $status != 0 ] || bad "what cannot be ended gives status $status"
@@ -215,6 +221,15 @@ short()
 	has '^| test_buffers | skip | nonsense has no device |' "no device"
 	"$folder/gpu-check" run --backend $backend --only nonsense > "$dir/log" 2>&1 && bad "a section that is not there"
 	grep -q 'no section nonsense' "$dir/log" || bad "a section that is not there: $(cat "$dir/log")"
+	"$folder/gpu-check" run --backend $backend --profile nonsense > "$dir/log" 2>&1 && bad "a profile that is not there"
+	grep -q 'no profile nonsense; there are first, rest' "$dir/log" || bad "a profile that is not there: $(cat "$dir/log")"
+
+	# What passed in the first run is skipped, what failed runs again.
+	rm "$folder"/tree/tests/device/test_injected_hang.sh
+	"$folder/gpu-check" run --backend $backend --only device,tests --after "$after" --limit 120 --out "$dir/out/out.md" \
+		> "$dir/log" 2>&1 && bad "a line that failed before gives status 0"
+	has '^| test_buffers | skip | passed before: nothing, version 0,' "a line that passed before"
+	has '^| test_injected_fail.sh | fail | exit status 1; FAIL: one is not two |' "a line that failed before"
 }
 
 long()
@@ -232,7 +247,7 @@ long()
 	(cd / && "$dir/elsewhere/gpu-check" run --backend $backend --limit 260 \
 		--only device,tests,nccl,sanitizer,opencl --out "$dir/out/out.md" > "$dir/log" 2>&1)
 	cat "$dir/log"
-	sections
+	sections "Start and errors" "Tests of devices" NCCL compute-sanitizer OpenCL
 	has '^| shardrt-info | pass |' "the packed tool"
 	has '^| test_buffers | pass | 1 rank' "the first test of devices"
 	has '^| test_collectives.sh | pass | 1 2' "a test of ranks"

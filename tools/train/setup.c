@@ -333,8 +333,7 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		tool_bytes((double)plan.total, engine),
 		tool_bytes((double)plan.activations, activations),
 		tool_bytes((double)plan.scratch, scratch));
-	fprintf(out, "numerics %s: matrix products and attention %s\n",
-		train_numerics(t->context),
+	fprintf(out, "numerics %s: matrix products and attention %s\n", train_numerics(t->context),
 		srt_context_numerics(t->context) == SRT_NUMERICS_FAST ?
 			"do not have the same bits everywhere (with --numerics exact they do)" :
 			"have the same bits everywhere (--numerics fast is faster where it can be)");

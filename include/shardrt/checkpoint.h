@@ -168,9 +168,12 @@ SRT_API int srt_checkpoint_save_done(const srt_checkpoint_write_t *write);
 
 /**
  * Completes a save: waits for the files of all ranks, then writes the manifest and renames the
- * folder. Collective, blocking; on all ranks between the same calls of the engine. Frees `write`,
- * also if it fails.
- * @return as srt_checkpoint_save(); SRT_ERR_STATE in a child by fork(), where it frees nothing.
+ * folder. Collective, blocking; on all ranks between the same calls of the engine, and of the same
+ * save: of several, ranks agree on which one is ended, because srt_checkpoint_save_done() is local.
+ * Frees `write`, also if it fails.
+ * @return as srt_checkpoint_save(); SRT_ERR_MISMATCH if ranks end different saves (the sentence has
+ *         both folders; neither is completed); SRT_ERR_STATE in a child by fork(), where it frees
+ *         nothing.
  */
 SRT_API srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write);
 
@@ -206,8 +209,9 @@ SRT_API srt_status_t srt_checkpoint_get_entry(const char *folder, const char *ke
  * The checkpoint that was saved last in a folder. Local. Thread-safe.
  * @param parent the folder that has checkpoints and the file `latest`.
  * @param[out] folder nfolder bytes for PARENT/NAME and its terminating zero; set on success only.
- * @return SRT_ERR_NOT_FOUND if none was saved there; SRT_ERR_FORMAT if `latest` is damaged or names
- *         a checkpoint that is gone; SRT_ERR_INVALID_ARGUMENT if the path does not fit.
+ * @return SRT_ERR_NOT_FOUND if there is no checkpoint; SRT_ERR_FORMAT if `latest` is damaged, names
+ *         a checkpoint that is gone, or is lost while there are checkpoints (the sentence has the
+ *         last one by name); SRT_ERR_INVALID_ARGUMENT if the path does not fit.
  */
 SRT_API srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfolder);
 

@@ -3,6 +3,7 @@
  * Engine -> folder (sharded.h). Every rank makes the list of all boxes of all ranks, writes its
  * files, and shares their hashes; rank 0 writes the manifest and renames the folder.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -319,6 +320,39 @@ int srt_checkpoint_save_done(const srt_checkpoint_write_t *write)
 	return write == NULL || atomic_load_explicit(&write->is_done, memory_order_acquire);
 }
 
+/* Several saves may be written at a time, and ranks may see them written in different orders: all
+ * must end the same one. Collective. */
+static srt_status_t check_same_save(const srt_checkpoint_write_t *s)
+{
+	typedef struct end {
+		char id[SRT_CHECKPOINT_ID_LENGTH + 1];
+		char folder[256]; /* its end */
+	} end_t;
+	srt_comm_t *comm = s->engine->comm;
+	const size_t length = strlen(s->path);
+	end_t mine = { 0 },
+	      *all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), "ends of a save");
+	srt_status_t status = all != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+
+	memcpy(mine.id, s->manifest.id, sizeof(mine.id));
+	snprintf(mine.folder, sizeof(mine.folder), "%s",
+		 s->path + (length < sizeof(mine.folder) ? 0 : length + 1 - sizeof(mine.folder)));
+	if (status == SRT_OK)
+		status =
+			srt_comm_oob_allgather_for(comm, "ending a save", &mine, sizeof(mine), all);
+	for (int r = 1; r < comm->size && status == SRT_OK; r++)
+		if (strcmp(all[r].id, all[0].id) != 0)
+			status =
+				srt_fail(SRT_ERR_MISMATCH,
+					 "srt_checkpoint_save_end(): rank %d ends the save of %s, "
+					 "rank %d that of %s: end saves in one order on all ranks; "
+					 "neither checkpoint is completed",
+					 comm->world_rank[0], all[0].folder, comm->world_rank[r],
+					 all[r].folder);
+	free(all);
+	return status;
+}
+
 srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write)
 {
 	srt_status_t status;
@@ -328,6 +362,17 @@ srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_checkpoint_save_end() in a child by fork(): call it in the "
 				"process that began the save");
+	status = check_same_save(write);
+	if (status != SRT_OK) {
+		srt_error_text_t why;
+
+		srt_error_save(&why);
+		if (write->has_thread)
+			pthread_join(write->thread, NULL);
+		free_write(write);
+		srt_error_restore(&why);
+		return status;
+	}
 	begin_work(write, "writing checkpoint");
 	if (write->has_thread)
 		pthread_join(write->thread, NULL);

@@ -433,6 +433,47 @@ static void test_resumes(const char *folder)
 	}
 }
 
+/*
+ * Reliability: ranks that end two saves in different orders | success on all ranks, and each
+ * checkpoint has a file of the other one | an error on all ranks that names both folders; neither
+ * is completed
+ */
+static void test_order(const char *folder, const char *other)
+{
+	const run_t run = { "order", { .optimizer = SRT_OPTIMIZER_SGD, .lr = 0.1f }, { 0 } };
+	const int turned = srt_context_rank(context) == 0;
+	srt_checkpoint_write_t *writes[2];
+	engine_case_t c;
+
+	begin(&c, &run, SRT_STRATEGY_ZERO3, SRT_FLAT_NO);
+	for (int same = srt_context_world_size(context) < 2; same < 2; same++) {
+		const int first = same ? 1 : turned;
+
+		CHECK_OK_OR_DIE(
+			srt_checkpoint_save_begin(c.engine, folder, NULL, c.stream, &writes[0]));
+		CHECK_OK_OR_DIE(
+			srt_checkpoint_save_begin(c.engine, other, NULL, c.stream, &writes[1]));
+		for (int i = 0; i < 2; i++) {
+			CHECK_STATUS(srt_checkpoint_save_end(writes[first ^ i]),
+				     same ? SRT_OK : SRT_ERR_MISMATCH);
+			if (same)
+				continue;
+			CHECK_ERROR_HAS(folder);
+			CHECK_ERROR_HAS(other);
+			CHECK_ERROR_HAS("end saves in one order on all ranks");
+		}
+		CHECK_STATUS(srt_checkpoint_load(c.engine, folder, NULL, c.stream),
+			     same ? SRT_OK : SRT_ERR_NOT_FOUND);
+		CHECK_STATUS(srt_checkpoint_load(c.engine, other, NULL, c.stream),
+			     same ? SRT_OK : SRT_ERR_NOT_FOUND);
+	}
+	case_destroy(&c);
+	if (srt_context_rank(context) == 0) {
+		CHECK_OK(srt_checkpoint_remove(folder));
+		CHECK_OK(srt_checkpoint_remove(other));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	CHECK_OR_DIE(argc >= 3);
@@ -440,6 +481,9 @@ int main(int argc, char **argv)
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
 	if (strcmp(argv[1], "resume") == 0) {
 		test_resumes(argv[2]);
+	} else if (strcmp(argv[1], "order") == 0) {
+		CHECK_OR_DIE(argc >= 4);
+		test_order(argv[2], argv[3]);
 	} else {
 		CHECK_OR_DIE(argc >= 4);
 		if (strcmp(argv[1], "save") == 0)

@@ -70,6 +70,7 @@ for form in $forms; do
 	use_form $form
 	run_ranks "1 2 3" tests/engine/test_checkpoint_sharded resume $dir/resumed
 	run_ranks "1 2 3" tests/engine/test_checkpoint_values $dir/values
+	run_ranks "1 2 3" tests/engine/test_checkpoint_sharded order $dir/one $dir/other
 done
 use_form "${forms%% *}"
 case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in

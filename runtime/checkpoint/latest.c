@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The file `latest` of a folder with checkpoints (folder.h). */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,40 @@ out:
 	return status;
 }
 
+/* Without the index: an error that is not "no checkpoints" if there are some. */
+static srt_status_t fail_without_index(const char *parent)
+{
+	char name[NAME_MAX + 1] = "";
+	DIR *dir = opendir(parent);
+	const struct dirent *entry;
+	int n = 0;
+
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
+		char *path = entry->d_name[0] != '.' ?
+				     srt_asprintf("%s/%s", parent, entry->d_name) :
+				     NULL;
+
+		if (path != NULL && srt_folder_is_checkpoint(path)) {
+			/* The last one by name, as names of steps are. */
+			if (n++ == 0 || strcmp(entry->d_name, name) > 0)
+				snprintf(name, sizeof(name), "%s", entry->d_name);
+		}
+		free(path);
+	}
+	if (dir != NULL)
+		closedir(dir);
+	if (n == 0)
+		return srt_fail(SRT_ERR_NOT_FOUND,
+				"%s has no file '%s', which names the latest checkpoint, and no "
+				"checkpoint",
+				parent, SRT_LATEST_NAME);
+	return srt_fail(SRT_ERR_FORMAT,
+			"%s has %d checkpoint%s, the last by name '%s', but no file '%s', which "
+			"names the latest one: write its name into that file (echo '%s' > %s/%s)",
+			parent, n, n == 1 ? "" : "s", name, SRT_LATEST_NAME, name, parent,
+			SRT_LATEST_NAME);
+}
+
 srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfolder)
 {
 	char name[256], *path, *found;
@@ -48,10 +84,13 @@ srt_status_t srt_checkpoint_latest(const char *parent, char *folder, size_t nfol
 		return SRT_ERR_OUT_OF_MEMORY;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	free(path);
+	if (fd < 0 && errno == ENOENT)
+		return fail_without_index(parent);
 	if (fd < 0)
-		return srt_fail(errno == ENOENT ? SRT_ERR_NOT_FOUND : SRT_ERR_IO,
-				"%s has no file '%s', which names the latest checkpoint: %s",
-				parent, SRT_LATEST_NAME, strerror(errno));
+		return srt_fail(SRT_ERR_IO,
+				"the file '%s' of %s, which names the latest checkpoint, cannot be "
+				"read: %s",
+				SRT_LATEST_NAME, parent, strerror(errno));
 	n = read(fd, name, sizeof(name));
 	close(fd);
 	if (n < 2 || n == (ssize_t)sizeof(name) || memchr(name, '\0', (size_t)n) != NULL ||

@@ -136,14 +136,30 @@ refused "'wpe.weight' is \[16,16\] in the checkpoint, but" 2 --checkpoint "$tmp/
 refused "resume needs --checkpoint DIR" 1 --resume
 refused "cannot create --checkpoint" 1 --checkpoint "$tmp/no/such"
 last=$tmp/dir/$(cat "$tmp/dir/latest")
+# Reliability: the file `latest` of a folder of checkpoints is lost or damaged | a new run, which removes the checkpoints |
+# the newest checkpoint of the run, with a warning; without --resume the run is refused
+done=$(echo "${last##*/step-}" | sed 's/^0*//')
+for damage in "rm" "cp /dev/null" "cp $tmp/text" "mv -f $tmp/outside"; do
+	echo ../outside > "$tmp/outside"
+	$damage "$tmp/dir/latest"
+	refused "has checkpoints of an earlier run" 1 --steps 5 --checkpoint "$tmp/dir"
+	run 2 --steps "$done" --checkpoint "$tmp/dir" --resume
+	grep -q "^resumed from $last\$" "$tmp/out" && grep -q "warning: .*; going on from $last, the newest" "$tmp/err" ||
+		fail "after $damage of the file 'latest'"
+done
+# Reliability: a checkpoint of another run in the folder | removed by --keep, which went by names | stays
+cp -r "$tmp/try/step-0000000001" "$tmp/dir/"
+run 2 --steps $((done + 20)) --checkpoint "$tmp/dir" --resume --save-every 5 --keep 2
+[ -e "$tmp/dir/step-0000000001/manifest.json" ] && [ "$(ls "$tmp/dir" | grep -c '^step-')" = 3 ] ||
+	fail "not two checkpoints and that of another run: $(ls "$tmp/dir")"
+rm -r "$tmp/dir/step-0000000001"
+last=$tmp/dir/$(cat "$tmp/dir/latest")
 file=$(ls "$last"/rank-*.safetensors | head -n 1)
 mv "$file" "$file.away"
 refused "${file##*/}: No such file" 2 --checkpoint "$tmp/dir" --resume
 mv "$file.away" "$file"
 printf x | dd of="$last/manifest.json" bs=1 seek=300 conv=notrunc 2> /dev/null
 refused "manifest.json: its checksum is wrong" 2 --checkpoint "$tmp/dir" --resume
-echo "../outside" > "$tmp/dir/latest"
-refused "latest does not have the name of a checkpoint" 2 --checkpoint "$tmp/dir" --resume
 
 # A token outside the vocabulary, which one rank finds while a checkpoint is being written: no rank waits for it.
 {

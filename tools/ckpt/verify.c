@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tools/checkpoint_path.h"
 #include "tools/common.h"
@@ -110,9 +111,12 @@ static int verify_all(const char *dir)
 	}
 	if (n >= 0)
 		free(entries);
-	status = srt_checkpoint_latest(dir, path, sizeof(path));
-	if (status != SRT_OK && status != SRT_ERR_NOT_FOUND)
-		return worst(code, fail(status));
+	if (snprintf(path, sizeof(path), "%s/latest", dir) < (int)sizeof(path) &&
+	    access(path, F_OK) == 0) {
+		status = srt_checkpoint_latest(dir, path, sizeof(path));
+		if (status != SRT_OK)
+			return worst(code, fail(status));
+	}
 	if (nfound > 0)
 		return code;
 	tool_error("%s has no manifest.json of a checkpoint, nor a folder that has one", dir);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -91,33 +92,63 @@ static void print_path(const trainer_t *t, int64_t step, char *path, size_t npat
 	snprintf(path, npath, "%s/" NAME, t->opt.checkpoint, step);
 }
 
-/* Removes the oldest checkpoints up to this step, so that --keep of them are left. */
-static void remove_old(const trainer_t *t, int64_t last)
+/* Whether the folder is a checkpoint with this run's seed, batch, text and sizes: saved by it, or
+ * by what it goes on from. */
+static bool is_of_run(const trainer_t *t, const char *path)
+{
+	position_t mine, saved;
+
+	get_position(t, 0, &mine);
+	memset(&saved, 0, sizeof(saved));
+	return srt_checkpoint_get_entry(path, "seed", &saved.seed, sizeof(saved.seed), NULL) ==
+		       SRT_OK &&
+	       srt_checkpoint_get_entry(path, "batch", &saved.batch, sizeof(saved.batch), NULL) ==
+		       SRT_OK &&
+	       srt_checkpoint_get_entry(path, "text", &saved.text, sizeof(saved.text), NULL) ==
+		       SRT_OK &&
+	       srt_checkpoint_get_entry(path, TRAIN_SIZES_KEY, saved.sizes, sizeof(saved.sizes),
+					NULL) == SRT_OK &&
+	       saved.seed == mine.seed && saved.batch == mine.batch && saved.text == mine.text &&
+	       memcmp(saved.sizes, mine.sizes, sizeof(mine.sizes)) == 0;
+}
+
+/* Steps of the run's checkpoints up to `last`, the newest first; to be freed. */
+static int64_t *list_steps(const trainer_t *t, int64_t last, size_t *n)
 {
 	DIR *dir = opendir(t->opt.checkpoint);
 	int64_t *steps = NULL;
-	size_t n = 0;
 	const struct dirent *entry;
 
+	*n = 0;
 	while (dir && (entry = readdir(dir)) != NULL) {
-		char again[64];
+		char again[64], path[4096];
 		int64_t step, *grown;
 
 		if (sscanf(entry->d_name, PREFIX "%10" SCNd64, &step) != 1 || step > last)
 			continue;
 		snprintf(again, sizeof(again), NAME, step);
-		if (strcmp(entry->d_name, again) != 0) /* not ours */
+		print_path(t, step, path, sizeof(path));
+		if (strcmp(entry->d_name, again) != 0 || !is_of_run(t, path))
 			continue;
-		grown = realloc(steps, (n + 1) * sizeof(*steps));
+		grown = realloc(steps, (*n + 1) * sizeof(*steps));
 		if (!grown)
 			break;
 		steps = grown;
-		steps[n++] = step;
+		steps[(*n)++] = step;
 	}
 	if (dir)
 		closedir(dir);
-	if (n > 0)
-		qsort(steps, n, sizeof(*steps), compare_steps);
+	if (*n > 0)
+		qsort(steps, *n, sizeof(*steps), compare_steps);
+	return steps;
+}
+
+/* Removes the oldest checkpoints of the run up to this step, so that --keep of them are left. */
+static void remove_old(const trainer_t *t, int64_t last)
+{
+	size_t n;
+	int64_t *steps = list_steps(t, last, &n);
+
 	for (size_t i = (size_t)t->opt.keep; i < n; i++) {
 		char path[4096];
 
@@ -178,6 +209,30 @@ typedef struct found {
 	char path[1024], why[512];
 } found_t;
 
+/* The latest checkpoint; if the file `latest` is lost or damaged, with a warning the newest one of
+ * the run. */
+static void find_mine(const trainer_t *t, found_t *mine)
+{
+	int64_t *steps;
+	size_t n;
+
+	mine->status =
+		(int32_t)srt_checkpoint_latest(t->opt.checkpoint, mine->path, sizeof(mine->path));
+	if (mine->status == SRT_OK)
+		return;
+	snprintf(mine->why, sizeof(mine->why), "%s", srt_last_error());
+	if (mine->status != SRT_ERR_FORMAT)
+		return;
+	steps = list_steps(t, INT64_MAX, &n);
+	if (n > 0) {
+		print_path(t, steps[0], mine->path, sizeof(mine->path));
+		tool_error("warning: %s; going on from %s, the newest one of this run", mine->why,
+			   mine->path);
+		mine->status = SRT_OK;
+	}
+	free(steps);
+}
+
 static srt_status_t find_latest(trainer_t *t, found_t *found)
 {
 	found_t mine = { 0 }, *all = calloc((size_t)t->world, sizeof(*all));
@@ -185,12 +240,8 @@ static srt_status_t find_latest(trainer_t *t, found_t *found)
 
 	if (!all)
 		return SRT_ERR_OUT_OF_MEMORY;
-	if (t->rank == 0) {
-		mine.status = (int32_t)srt_checkpoint_latest(t->opt.checkpoint, mine.path,
-							     sizeof(mine.path));
-		if (mine.status != SRT_OK)
-			snprintf(mine.why, sizeof(mine.why), "%s", srt_last_error());
-	}
+	if (t->rank == 0)
+		find_mine(t, &mine);
 	status = srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all);
 	*found = all[0];
 	free(all);

@@ -59,6 +59,17 @@ expect 0 "options of the program" $run -n 1 sh -c '[ "$1" = --prefix ]' x --pref
 expect 5 "quiet" $run -q -n 1 sh -c 'exit 5'
 [ ! -s "$dir/err" ] || fail "quiet is not"
 
+# Reliability: a launcher whose parent ignores SIGCHLD, which is inherited | never ended, not even by -t | ends
+what="SIGCHLD is ignored"
+if command -v perl >/dev/null; then # shells and timeout undo it
+	perl -e '$SIG{CHLD} = "IGNORE"; exec @ARGV' $run -n 2 sh -c 'exit 7' >"$dir/out" 2>"$dir/err" </dev/null &
+	started
+	reap $started || fail "$what: does not end"
+	[ $status = 7 ] || fail "$what: status $status, not 7: $(cat "$dir/err")"
+else
+	echo "no perl: $what: not tried"
+fi
+
 # the first failure counts; --keep-going leaves the others to themselves
 expect 3 "keep going" $run --keep-going -n 3 sh -c "$rank_waits"'
 	[ $SHARDRT_RANK != 1 ] || { echo $$ >"$dir/new"; mv "$dir/new" "$dir/first"; exit 3; }

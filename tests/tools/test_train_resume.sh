@@ -103,10 +103,19 @@ run 2 $tree --checkpoint "$tmp/dir" --resume
 [ "$(hash_in)" = "$want" ] || fail "a run that has ended: $(hash_in), not $want"
 
 # A signal ends the run with a checkpoint.
+# Reliability: a signal that was ignored when a job was started, as SIGHUP by nohup | ended launcher and ranks | stays
+# ignored by both
 latest=$(cat "$tmp/dir/latest")
-./shardrun -n 2 $train --checkpoint "$tmp/dir" --resume --steps 100000000 --log "$tmp/log" > "$tmp/out" 2> "$tmp/err" &
+(
+	trap '' HUP
+	exec ./shardrun -n 2 $train --checkpoint "$tmp/dir" --resume --steps 100000000 --log "$tmp/log" > "$tmp/out" 2> "$tmp/err"
+) &
 started
 await_of $started grep -q "\"step\": $((steps + 3))," "$tmp/log" || fail "no step after the checkpoint"
+kill -HUP $started $(pgrep -f -- "$tmp/text") || fail "the ranks are gone"
+at=$(wc -l < "$tmp/log")
+steps_more() { [ "$(wc -l < "$tmp/log")" -gt $((at + 3)) ]; }
+await_of $started steps_more || fail "no step after a signal that was ignored at the start"
 
 # refused WORDS RANKS OPTIONS...: with a sentence, and status 2
 refused()

@@ -15,11 +15,17 @@ int srt_launch_open_signals(sigset_t *old_mask)
 {
 	static const int handled[] = { SIGCHLD, SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT,
 				       SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT };
+	struct sigaction inherited;
 	sigset_t set;
 
+	/* If it is ignored, which a process inherits, no child can be waited for. */
+	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&set);
-	for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++)
-		sigaddset(&set, handled[i]);
+	for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++) {
+		/* One that is ignored stays so (nohup, a background job), for the ranks too. */
+		if (sigaction(handled[i], NULL, &inherited) != 0 || inherited.sa_handler != SIG_IGN)
+			sigaddset(&set, handled[i]);
+	}
 	signal(SIGPIPE, SIG_IGN);
 	sigprocmask(SIG_BLOCK, &set, old_mask);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

@@ -30,23 +30,30 @@ static void store_signal(int number)
 		stop_signal = number;
 }
 
-/* Signals are stored while steps run and files are written, else they end the process. */
+/* Signals are stored while steps run and files are written, else they do what they did at the
+ * start. One that was ignored then (nohup, a background job) stays ignored. */
 static void catch_signals(int on)
 {
 	/* SIGHUP: the terminal was closed; SIGUSR1, SIGUSR2: warnings of batch systems */
 	static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGUSR1 };
-	struct sigaction action = { .sa_flags = SA_RESTART };
+	static struct sigaction inherited[sizeof(signals) / sizeof(signals[0])];
+	static int is_known;
+	struct sigaction action = { .sa_handler = store_signal, .sa_flags = SA_RESTART };
 	const char *folder = "";
 	size_t n = sizeof(signals) / sizeof(signals[0]);
+
+	for (size_t i = 0; i < n && !is_known; i++)
+		sigaction(signals[i], NULL, &inherited[i]);
+	is_known = 1;
 
 	/* The library writes the records of the flight recorder at SIGUSR1. */
 	srt_config_value("SHARDRT_FLIGHT", &folder, NULL);
 	n -= folder[0] != '\0';
 
-	action.sa_handler = on ? store_signal : SIG_DFL;
 	sigemptyset(&action.sa_mask);
 	for (size_t i = 0; i < n; i++)
-		sigaction(signals[i], &action, NULL);
+		if (inherited[i].sa_handler != SIG_IGN)
+			sigaction(signals[i], on ? &action : &inherited[i], NULL);
 }
 
 /* The largest of the ranks' values, and the lowest rank that has it. Blocking. `when` is a part of

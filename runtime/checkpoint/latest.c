@@ -24,7 +24,7 @@ srt_status_t srt_latest_write(const char *parent, const char *name)
 
 	if (path == NULL || line == NULL)
 		goto out;
-	status = srt_replacement_open(&r, path);
+	status = srt_replacement_open(&r, path, false);
 	if (status == SRT_OK)
 		status = srt_replacement_write(&r, line, strlen(line));
 	if (status == SRT_OK)

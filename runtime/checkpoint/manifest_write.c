@@ -242,7 +242,7 @@ srt_status_t srt_manifest_save(const srt_manifest_t *m, const char *folder)
 	if (path != NULL)
 		status = srt_manifest_write(m, &text, &nbytes);
 	if (status == SRT_OK)
-		status = srt_replacement_open(&r, path);
+		status = srt_replacement_open(&r, path, false);
 	if (status == SRT_OK)
 		status = srt_replacement_write(&r, text, nbytes);
 	if (status == SRT_OK)

@@ -106,7 +106,7 @@ static srt_status_t resolve_link(srt_replacement_t *r)
 	return SRT_OK;
 }
 
-srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path)
+srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path, bool follows)
 {
 	struct stat st;
 	bool exists;
@@ -114,8 +114,9 @@ srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path)
 	*r = (srt_replacement_t){ .fd = -1, .path = srt_strdup(path), .pid = getpid() };
 	if (!r->path)
 		return SRT_ERR_OUT_OF_MEMORY;
-	SRT_TRY(resolve_link(r));
-	exists = stat(r->path, &st) == 0;
+	if (follows)
+		SRT_TRY(resolve_link(r));
+	exists = lstat(r->path, &st) == 0 && !S_ISLNK(st.st_mode);
 	if (exists && !S_ISREG(st.st_mode))
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,

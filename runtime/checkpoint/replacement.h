@@ -7,6 +7,7 @@
 #ifndef SRT_RUNTIME_CHECKPOINT_REPLACEMENT_H
 #define SRT_RUNTIME_CHECKPOINT_REPLACEMENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -25,9 +26,10 @@ typedef struct srt_replacement {
 int srt_lock_created(int fd);
 /*
  * Creates the temporary file, with the mode of the target if there is one. To be closed also after
- * a failure. SRT_ERR_INVALID_ARGUMENT: the target is not a regular file; SRT_ERR_IO.
+ * a failure. A target that is a symbolic link is replaced, or the file that it names if `follows`.
+ * SRT_ERR_INVALID_ARGUMENT: the target is not a regular file; SRT_ERR_IO.
  */
-srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path);
+srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path, bool follows);
 /* Allocates the whole file, so that a full disk is found before anything is written. SRT_ERR_IO. */
 srt_status_t srt_replacement_allocate(const srt_replacement_t *r, size_t nbytes);
 /* Writes all bytes at the end of what was written by this call before. SRT_ERR_IO. */

@@ -288,7 +288,7 @@ srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetenso
 	if ((status = check_names(w->places, n, metadata, nmetadata)) != SRT_OK ||
 	    (status = layout_tensors(w->places, n, &total)) != SRT_OK ||
 	    (status = make_header(&header, w->places, n, metadata, nmetadata)) != SRT_OK ||
-	    (status = srt_replacement_open(&w->file, path)) != SRT_OK)
+	    (status = srt_replacement_open(&w->file, path, true)) != SRT_OK)
 		goto out;
 	for (int i = 0; i < 8; i++)
 		prefix[i] = (unsigned char)((uint64_t)header.nbytes >> 8 * i);

@@ -162,6 +162,12 @@ run 2 --steps $((done + 20)) --checkpoint "$tmp/dir" --resume --save-every 5 --k
 [ -e "$tmp/dir/step-0000000001/manifest.json" ] && [ "$(ls "$tmp/dir" | grep -c '^step-')" = 3 ] ||
 	fail "not two checkpoints and that of another run: $(ls "$tmp/dir")"
 rm -r "$tmp/dir/step-0000000001"
+# Reliability: a symbolic link `latest` that another user has planted | the file that it names is overwritten | the link
+# is replaced
+echo precious > "$tmp/victim"
+ln -sf "$tmp/victim" "$tmp/dir/latest"
+run 2 --steps $((done + 21)) --checkpoint "$tmp/dir" --resume
+[ "$(cat "$tmp/victim")" = precious ] && [ ! -L "$tmp/dir/latest" ] || fail "the link 'latest' was followed"
 last=$tmp/dir/$(cat "$tmp/dir/latest")
 file=$(ls "$last"/rank-*.safetensors | head -n 1)
 mv "$file" "$file.away"

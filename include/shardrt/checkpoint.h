@@ -172,8 +172,8 @@ SRT_API int srt_checkpoint_save_done(const srt_checkpoint_write_t *write);
  * save: of several, ranks agree on which one is ended, because srt_checkpoint_save_done() is local.
  * Frees `write`, also if it fails.
  * @return as srt_checkpoint_save(); SRT_ERR_MISMATCH if ranks end different saves (the sentence has
- *         both folders; neither is completed); SRT_ERR_STATE in a child by fork(), where it frees
- *         nothing.
+ *         both folders; neither is completed); SRT_ERR_STATE if the engine was destroyed before,
+ *         and in a child by fork(), where it frees nothing.
  */
 SRT_API srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write);
 

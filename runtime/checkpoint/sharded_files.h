@@ -25,8 +25,9 @@ typedef struct srt_write_item {
 } srt_write_item_t;
 
 struct srt_checkpoint_write {
-	srt_engine_t *engine;
-	char *path; /* without slashes at its end */
+	srt_engine_t *engine; /* NULL: it was destroyed */
+	srt_open_save_t open; /* from srt_checkpoint_save_begin() to _end() */
+	char *path;           /* without slashes at its end */
 	srt_saved_tensor_t *tensors;
 	srt_manifest_t manifest;
 	srt_saved_file_t *files;

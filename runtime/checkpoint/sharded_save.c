@@ -3,6 +3,7 @@
  * Engine -> folder (sharded.h). Every rank makes the list of all boxes of all ranks, writes its
  * files, and shares their hashes; rank 0 writes the manifest and renames the folder.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -284,6 +285,38 @@ static void *run_thread(void *arg)
 	return NULL;
 }
 
+static void join_thread(srt_checkpoint_write_t *s)
+{
+	if (s->has_thread)
+		pthread_join(s->thread, NULL);
+	s->has_thread = false;
+}
+
+/* Removes the save from those that the engine waits for. */
+static void close_save(srt_checkpoint_write_t *s)
+{
+	srt_open_save_t **at = &s->engine->saves;
+
+	while (*at != &s->open)
+		at = &(*at)->next;
+	*at = s->open.next;
+}
+
+static void abandon_save(srt_open_save_t *open)
+{
+	srt_checkpoint_write_t *s =
+		(srt_checkpoint_write_t *)(void *)((char *)open -
+						   offsetof(srt_checkpoint_write_t, open));
+
+	srt_log(SRT_LOG_WARN,
+		"the engine is destroyed before srt_checkpoint_save_end() of %s: that "
+		"checkpoint is not completed",
+		s->path);
+	join_thread(s);
+	close_save(s);
+	s->engine = NULL;
+}
+
 static void start_thread(srt_checkpoint_write_t *s)
 {
 	s->has_thread = srt_thread_create(&s->thread, run_thread, s) == 0;
@@ -311,6 +344,8 @@ srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
 		srt_error_save(&s->why);
 		atomic_store_explicit(&s->is_done, true, memory_order_release);
 	}
+	s->open = (srt_open_save_t){ .next = engine->saves, .abandon = abandon_save };
+	engine->saves = &s->open;
 	*write = s;
 	return SRT_OK;
 }
@@ -358,24 +393,29 @@ srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write)
 	srt_status_t status;
 
 	SRT_NOT_NULL(write);
+	if (write->engine == NULL) {
+		free_write(write);
+		return srt_fail(SRT_ERR_STATE,
+				"srt_checkpoint_save_end(): the engine was destroyed before; the "
+				"checkpoint is not completed");
+	}
 	if (srt_device_is_inherited(write->engine->device)) /* the thread is not here */
 		return srt_fail(SRT_ERR_STATE,
 				"srt_checkpoint_save_end() in a child by fork(): call it in the "
 				"process that began the save");
+	close_save(write);
 	status = check_same_save(write);
 	if (status != SRT_OK) {
 		srt_error_text_t why;
 
 		srt_error_save(&why);
-		if (write->has_thread)
-			pthread_join(write->thread, NULL);
+		join_thread(write);
 		free_write(write);
 		srt_error_restore(&why);
 		return status;
 	}
 	begin_work(write, "writing checkpoint");
-	if (write->has_thread)
-		pthread_join(write->thread, NULL);
+	join_thread(write);
 	if (write->status != SRT_OK)
 		srt_error_restore(&write->why);
 	status = srt_long_work_end(&write->work, write->status);

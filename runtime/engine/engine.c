@@ -89,6 +89,8 @@ void srt_engine_destroy(srt_engine_t *engine)
 {
 	if (engine == NULL || srt_device_is_inherited(engine->device))
 		return;
+	while (engine->saves != NULL)
+		engine->saves->abandon(engine->saves);
 	close_colls(engine);
 	srt_full_drop(engine);
 	srt_stream_destroy(engine->comm_stream);

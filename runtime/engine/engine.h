@@ -174,7 +174,15 @@ struct srt_unit {
 	srt_unit_t *next_backward;
 };
 
+/* A save that was begun and not ended (runtime/checkpoint). */
+typedef struct srt_open_save {
+	struct srt_open_save *next;
+	/* The engine is destroyed: waits for the save's thread, and removes it from the list. */
+	void (*abandon)(struct srt_open_save *save);
+} srt_open_save_t;
+
 struct srt_engine {
+	srt_open_save_t *saves;
 	srt_comm_t *comm;                         /* of all ranks of the engine */
 	srt_mesh_t *mesh;                         /* NULL: none */
 	int shard_dim, replicate_dim, tensor_dim; /* of the mesh; -1: none */

@@ -8,6 +8,7 @@
  *     late     an engine is destroyed while the last rank, which is alive, keeps a gather waiting
  *     files    the descriptors that an engine keeps open do not grow with the number of ranks
  *     fork     a child by fork() destroys everything, twice; the parent goes on
+ *     save     an engine is destroyed while checkpoints are being saved
  *     die      an engine is destroyed after the last rank has died, while the caller's stream still
  *              runs the engine's collectives
  */
@@ -361,6 +362,38 @@ static void run_late(srt_context_t *context)
 }
 
 /*
+ * Reliability: an engine destroyed while a save is open | SIGSEGV, in the save's thread or at its
+ * end | a warning; the end is an error
+ */
+static void run_save(srt_context_t *context)
+{
+	srt_checkpoint_write_t *writes[2];
+	char folder[64];
+	engine_case_t c;
+
+	srt_log_set(count_warnings, SRT_LOG_WARN, NULL);
+	build_engine(context, &c);
+	for (int i = 0; i < 2; i++) {
+		srt_status_t status;
+
+		snprintf(folder, sizeof(folder), "tests/engine/test_lifetimes.dir/%d", i);
+		status = srt_checkpoint_save_begin(c.engine, folder, NULL, c.stream, &writes[i]);
+		if (status == SRT_ERR_UNSUPPORTED)
+			CHECK_SKIP("%s", srt_last_error());
+		CHECK_OK_OR_DIE(status);
+	}
+	srt_engine_destroy(c.engine);
+	CHECK_INT(atomic_load(&nwarnings), 2);
+	for (int i = 0; i < 2; i++) {
+		CHECK_STATUS(srt_checkpoint_save_end(writes[i]), SRT_ERR_STATE);
+		CHECK_ERROR_HAS("the engine was destroyed before");
+	}
+	srt_log_set(NULL, SRT_LOG_WARN, NULL);
+	srt_buffer_destroy(c.scratch);
+	srt_stream_destroy(c.stream);
+}
+
+/*
  * Reliability: an engine destroyed after a death, with work in flight | use of freed memory,
  * SIGSEGV | a clean end
  *
@@ -410,6 +443,8 @@ int main(int argc, char **argv)
 		run_fork(context);
 	else if (strcmp(mode, "files") == 0)
 		run_files(context);
+	else if (strcmp(mode, "save") == 0)
+		run_save(context);
 	else if (strcmp(mode, "die") == 0)
 		run_die(context);
 	else

@@ -4,8 +4,13 @@
 . "$srcdir/tests/harness/run_ranks.sh"
 SHARDRT_THREADS=2
 export SHARDRT_THREADS
+dir=tests/engine/test_lifetimes.dir
+rm -rf $dir
+mkdir $dir || exit 1
+trap 'rm -rf $dir' EXIT
 for form in $forms ${staged_forms##* }; do
 	use_form $form
+	[ ! -e tests/engine/test_checkpoint_sharded ] || run_ranks "1 2" tests/engine/test_lifetimes save
 	run_ranks "1 2" tests/engine/test_lifetimes orders
 	run_ranks "1 2" tests/engine/test_lifetimes fork
 	case $form in threads) most_ranks=512 && run_ranks 8 tests/engine/test_lifetimes files ;; esac

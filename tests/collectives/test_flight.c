@@ -214,7 +214,8 @@ static void await_poison(const srt_comm_t *comm)
 	CHECK(srt_comm_fail(comm, 0, "waiting") != SRT_OK);
 }
 
-/* Waits until the ranks from `first` to before the last one wait in a collective. */
+/* Waits until the ranks from `first` to before the last one wait in a collective, not in its
+ * creation. */
 static void await_waits(const job_t *job, int first)
 {
 	char text[SRT_WAIT_TEXT];
@@ -223,7 +224,7 @@ static void await_waits(const job_t *job, int first)
 		do {
 			sleep_briefly();
 			srt_wait_read(job->world, r, text);
-		} while (strstr(text, "of \"block 7\"") == NULL);
+		} while (strstr(text, "of \"block 7\"") == NULL || strstr(text, "creating"));
 	}
 }
 

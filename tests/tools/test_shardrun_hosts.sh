@@ -34,6 +34,8 @@ begin()
 ready() { [ "$(ls "$dir"/pid.* | wc -l)" = "$1" ]; }
 # await_ranks N: until N ranks wait
 await_ranks() { await_of "$started" ready "$1" || fail "$what: the ranks do not start"; }
+# gone_by_signals: INT is ignored in the background; of two that are pending one is seen, so as often as it takes
+gone_by_signals() { gone "$started" || { kill -TERM "$started" && kill -HUP "$started"; sleep .1; false; }; }
 # ended: the ranks that have waited do not run any more
 ended() { await gone $(cat "$dir"/pid.*) || fail "$what: ranks are left"; }
 
@@ -206,9 +208,7 @@ END
 		else
 			await_of "$started" grep -q "ending the other" "$dir/err" || fail "$what: no failure"
 		fi
-		kill -INT "$started"
-		kill -TERM "$started"
-		kill -HUP "$started"
+		await gone_by_signals || fail "$what: goes on"
 		reap "$started" && [ "$status" != 0 ] || fail "$what: status $status"
 		ended
 	done

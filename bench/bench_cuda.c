@@ -10,10 +10,11 @@
  * and freeing 64 MiB, making a context, loading a module, locking 64 MiB of the host's memory,
  * copies of 256 MiB (GB/s; the copy on the device counts bytes read and written).
  *
- * products: m x n x k are row-major C = A B of n columns; each with the first algorithm that
- * cuBLASLt's heuristic gives and with the best of the first eight (microseconds, the median of 3
- * times, each of so many calls as take about 2 ms; operands are random, and rotate among copies
- * that exceed the L2 cache), with the algorithm's identifiers. bf16 and fp32 (ieee and TF32).
+ * products: m x n x k are row-major C = A B of n columns, in bf16, TF32 and fp32. A row has the
+ * microseconds of the first algorithm that cuBLASLt's heuristic gives and of the best of the first
+ * eight, with the best one's identifiers. A figure is the median of 3 measurements; a measurement
+ * makes calls for about 2 ms. Operands are random, and rotate among copies that exceed the L2
+ * cache.
  *
  * SHARDRT_CUDA_DRIVER and SHARDRT_CUBLASLT_LIBRARY name the libraries, as they do for the backend.
  */

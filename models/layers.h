@@ -164,10 +164,11 @@ srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *ro
  * loss (rows,1) = cross-entropy of the rows of x weight^T (weight (vocab,n)) against targets
  * (rows,1), SRT_I32, values below vocab: the output layer and its loss in one.
  *
- * The logits exist for chunk_rows rows at a time: a multiple of SRT_HEAD_ROWS; 0: SRT_HEAD_ROWS, or
- * on a device with its own memory as many as fit into 512 MiB and a 128th of that memory. On a
- * training tape product, loss and gradients are made chunk by chunk in the backward pass, so
- * that the product is not made twice; on a forward tape in the forward pass.
+ * The logits exist for chunk_rows rows at a time, a multiple of SRT_HEAD_ROWS. 0 means
+ * SRT_HEAD_ROWS; on a device with its own memory it means as many rows as fit into the smaller of
+ * 512 MiB and a 128th of that memory, at least SRT_HEAD_ROWS. On a training tape product, loss and
+ * gradients are made chunk by chunk in the backward pass, so that the product is not made twice; on
+ * a forward tape in the forward pass.
  *
  * The logits have the dtype of x. Definition of the weight's gradient: the products of
  * SRT_HEAD_ROWS rows each, in rising order, each added separately onto the gradient, whatever the

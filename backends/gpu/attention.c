@@ -19,8 +19,8 @@
 /* Floats of scratch for scores, unless 128 rows are more. A part needs many heads or queries to
  * fill all multiprocessors, because no chain of a product is cut. */
 #define MIN_SCORES ((int64_t)1 << 23)
-#define UNIT_SCORES ((int64_t)1 << 19) /* for each multiprocessor, */
-#define MOST_UNITS 160                 /* of so many: OpenCL's compute units may be small */
+#define UNIT_SCORES ((int64_t)1 << 19) /* for each multiprocessor */
+#define MOST_UNITS 160                 /* multiprocessors that count: some are small in OpenCL */
 #define ROWS 128                       /* of queries: a multiple of every tile's */
 
 /* One pass, and the part of the next step: heads from `unit` on, queries from `first` on. */

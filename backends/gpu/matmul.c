@@ -72,8 +72,9 @@ typedef struct choice {
 	int64_t ngroups, cycles;
 } choice_t;
 
-/* Multiply-adds a cycle of a multiprocessor that has so many work-items, of 128: all wait at times,
- * and with fewer elements each a work-item loads more of them for a multiply-add. */
+/* Multiply-adds that a multiprocessor with nitems work-items makes in a cycle; 128 is the most. It
+ * makes fewer because work-items wait, and because a work-item with fewer elements loads more
+ * operands for each multiply-add. */
 static int64_t rate_of(int64_t nitems, int64_t elements)
 {
 	return 128 * nitems / (nitems + 80) * 2 * elements / (elements + 64);

@@ -37,29 +37,11 @@
 	F(cuEventElapsedTime, cuEventElapsedTime)                                                  \
 	F(cuGetErrorName, cuGetErrorName)
 
-#define CUBLASLT(F)                                                                                \
-	F(cublasLtGetStatusName, cublasLtGetStatusName)                                            \
-	F(cublasLtCreate, cublasLtCreate)                                                          \
-	F(cublasLtMatmulDescCreate, cublasLtMatmulDescCreate)                                      \
-	F(cublasLtMatmulDescSetAttribute, cublasLtMatmulDescSetAttribute)                          \
-	F(cublasLtMatmulDescDestroy, cublasLtMatmulDescDestroy)                                    \
-	F(cublasLtMatrixLayoutCreate, cublasLtMatrixLayoutCreate)                                  \
-	F(cublasLtMatrixLayoutSetAttribute, cublasLtMatrixLayoutSetAttribute)                      \
-	F(cublasLtMatrixLayoutDestroy, cublasLtMatrixLayoutDestroy)                                \
-	F(cublasLtMatmulPreferenceCreate, cublasLtMatmulPreferenceCreate)                          \
-	F(cublasLtMatmulPreferenceSetAttribute, cublasLtMatmulPreferenceSetAttribute)              \
-	F(cublasLtMatmulPreferenceDestroy, cublasLtMatmulPreferenceDestroy)                        \
-	F(cublasLtMatmulAlgoGetHeuristic, cublasLtMatmulAlgoGetHeuristic)                          \
-	F(cublasLtMatmulAlgoConfigGetAttribute, cublasLtMatmulAlgoConfigGetAttribute)              \
-	F(cublasLtMatmul, cublasLtMatmul)
-
 #define MEMBER(name, symbol) __typeof__(symbol) *name;
 static struct {
 	DRIVER(MEMBER)
 } cu;
-static struct {
-	CUBLASLT(MEMBER)
-} lt;
+static srt_cublaslt_t lt;
 
 static CUstream stream;
 static double context_us; /* making the context, after cuInit() */
@@ -140,8 +122,8 @@ static void load_cublaslt(void)
 {
 	void *library = load_library("SHARDRT_CUBLASLT_LIBRARY", "libcublasLt.so.13");
 
-#define FIND_LT(name, symbol) lt.name = (__typeof__(symbol) *)find_function(library, #symbol);
-	CUBLASLT(FIND_LT)
+#define FIND_LT(name) lt.name = (__typeof__(name) *)find_function(library, #name);
+	SRT_CUBLASLT_FUNCTIONS(FIND_LT)
 }
 
 #endif

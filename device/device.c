@@ -146,6 +146,11 @@ void srt_device_drain(srt_device_t *device, uint64_t streams)
 	}
 }
 
+bool srt_device_is_fast(const srt_device_t *device)
+{
+	return device->numerics == SRT_NUMERICS_FAST && device->caps.has_fast;
+}
+
 srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info)
 {
 	SRT_NOT_NULL(device);
@@ -158,7 +163,7 @@ srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *
 		.async_streams = device->caps.async_streams,
 		.mem_nbytes = device->caps.mem_nbytes,
 		.host_memory = device->caps.host_memory,
-		.fast = device->numerics == SRT_NUMERICS_FAST && device->caps.has_fast,
+		.fast = srt_device_is_fast(device),
 	};
 	memcpy(info->memory_id, device->caps.memory_id, sizeof(info->memory_id));
 	return SRT_OK;

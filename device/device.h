@@ -155,6 +155,8 @@ srt_status_t srt_backend_module_find(const char *name, char **path);
 srt_status_t srt_backend_module_load(const char *name, const char *path,
 				     const srt_backend_t **backend);
 
+/* Whether it is in numerics mode fast and has faster kernels for it. */
+bool srt_device_is_fast(const srt_device_t *device);
 /* Opens a device of the named backend; numerics DEFAULT is EXACT. */
 srt_status_t srt_device_open(const char *backend, const srt_device_request_t *request,
 			     srt_numerics_t numerics, srt_device_t **device);

@@ -259,7 +259,7 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 				 srt_param_t *weight, srt_tensor_t *targets, int64_t chunk_rows)
 {
 	srt_node_desc_t desc = { .layer = layer, .param = { weight }, .n = 1 };
-	int64_t shape[SRT_MAX_DIMS], rows;
+	int64_t shape[SRT_MAX_DIMS], rows, ld;
 	size_t nbytes, row_nbytes;
 	srt_device_info_t info;
 	srt_status_t status;
@@ -272,7 +272,8 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 	     !srt_tape_param_part(tape, layer->name, weight, x->n, &desc.args.part)))
 		return NULL;
 	srt_param_cell(weight, shape);
-	row_nbytes = (size_t)pitch_of(shape[0]) * (srt_dtype_bits(x->dtype) / 8);
+	ld = pitch_of(shape[0]);
+	row_nbytes = (size_t)ld * (srt_dtype_bits(x->dtype) / 8);
 	status = srt_device_get_info(tape->device, &info);
 	if (status != SRT_OK) {
 		srt_tape_fail(tape, status, NULL);
@@ -289,10 +290,10 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 	desc.args.chunk_rows = chunk_rows;
 	desc.args.sum_rows = info.fast && !info.host_memory ? chunk_rows : SRT_HEAD_ROWS;
 	rows = x->rows < chunk_rows ? x->rows : chunk_rows;
-	nbytes = srt_tape_f32_nbytes(tape, rows, pitch_of(shape[0])) / sizeof(float) *
+	nbytes = srt_tape_f32_nbytes(tape, rows, ld) / sizeof(float) *
 		 (srt_dtype_bits(x->dtype) / 8);
 	if (layer->gathers) {
-		desc.args.part.ld = pitch_of(shape[0]);
+		desc.args.part.ld = ld;
 		desc.args.stats_rows = rows;
 		desc.args.stats_offset =
 			(nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;

@@ -131,8 +131,7 @@ static srt_status_t describe(srt_checkpoint_write_t *s, const srt_checkpoint_opt
 	SRT_TRY(srt_saved_manifest(engine, s->tensors, n, &s->manifest, &s->files));
 	s->manifest.world = engine->world;
 	s->manifest.numerics_version = srt_numerics_version();
-	s->manifest.fast =
-		engine->device->numerics == SRT_NUMERICS_FAST && engine->device->caps.has_fast;
+	s->manifest.fast = srt_device_is_fast(engine->device);
 	s->manifest.optimizer = srt_strdup(srt_optimizer_name(engine->options.optimizer));
 	s->writers = srt_calloc(s->manifest.nfiles + 1, sizeof(*s->writers), "files");
 	if (s->manifest.optimizer == NULL || s->writers == NULL)

@@ -96,20 +96,18 @@ static void print_path(const trainer_t *t, int64_t step, char *path, size_t npat
  * by what it goes on from. */
 static bool is_of_run(const trainer_t *t, const char *path)
 {
-	position_t mine, saved;
+	position_t mine, saved = { 0 };
+	srt_checkpoint_entry_t wanted[NENTRIES], found[NENTRIES];
 
 	get_position(t, 0, &mine);
-	memset(&saved, 0, sizeof(saved));
-	return srt_checkpoint_get_entry(path, "seed", &saved.seed, sizeof(saved.seed), NULL) ==
-		       SRT_OK &&
-	       srt_checkpoint_get_entry(path, "batch", &saved.batch, sizeof(saved.batch), NULL) ==
-		       SRT_OK &&
-	       srt_checkpoint_get_entry(path, "text", &saved.text, sizeof(saved.text), NULL) ==
-		       SRT_OK &&
-	       srt_checkpoint_get_entry(path, TRAIN_SIZES_KEY, saved.sizes, sizeof(saved.sizes),
-					NULL) == SRT_OK &&
-	       saved.seed == mine.seed && saved.batch == mine.batch && saved.text == mine.text &&
-	       memcmp(saved.sizes, mine.sizes, sizeof(mine.sizes)) == 0;
+	list_entries(&mine, wanted);
+	list_entries(&saved, found);
+	for (int i = 1; i < NENTRIES; i++) /* the first is the step */
+		if (srt_checkpoint_get_entry(path, found[i].key, found[i].data, found[i].nbytes,
+					     NULL) != SRT_OK ||
+		    memcmp(found[i].data, wanted[i].data, found[i].nbytes) != 0)
+			return false;
+	return true;
 }
 
 /* Steps of the run's checkpoints up to `last`, the newest first; to be freed. */

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #if defined(__SSE2__)
-#include <immintrin.h>
+#include <xmmintrin.h>
 
 typedef uint32_t srt_fpenv_t;
 #define SRT_FPENV_DEFAULT 0x1f80u /* all exceptions masked, nearest, no FTZ, no DAZ */

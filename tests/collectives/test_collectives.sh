@@ -14,7 +14,7 @@ for form in $forms $staged_forms; do
 	case $form in
 	staged-inline) worlds="2 9" ;;
 	staged-*) worlds="1 2 3 4 5" ;;
-	threads) worlds="1 2 4 9$seventeen" most_ranks=512 ;;
+	threads) worlds="1 2 3 4 5 8 9$seventeen" most_ranks=512 ;;
 	items) worlds="1 2 4 9$seventeen" ;;
 	*) worlds="1 2 3 5 8" ;;
 	esac

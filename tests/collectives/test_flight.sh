@@ -165,6 +165,6 @@ use_form "${forms%% *}"
 check_waits
 check_signals
 check_files
-use_form "${staged_forms##* }"
+use_form "${staged_forms%% *}"
 check_waits
 exit $failed

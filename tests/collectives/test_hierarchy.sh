@@ -17,13 +17,13 @@ ok()
 	SRT_TEST_NODES=$each SHARDRT_STAGING_BYTES=2k ./shardrun -n "$n" "$@" || fail "$* on $n ranks, $each on a node"
 }
 
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form "$form"
 	unset SHARDRT_COLLECTIVES # staged on a node
 	ok 2 4 tests/collectives/test_collectives
 	ok 2 4 tests/collectives/test_half_sums
 done
-use_form "${forms##* }"
+use_form "${forms%% *}"
 ok 3 6 tests/collectives/test_collectives
 ok 2 6 tests/collectives/test_staging
 if [ "$SHARDRT_BACKEND" = cpu ]; then

@@ -41,7 +41,7 @@ while [ $i -lt "$kills" ]; do
 	case $((i % 3)) in
 	0) use_form "${forms%% *}" ;;
 	1) use_form "${forms##* }" ;;
-	2) use_form "${staged_forms##* }" ;;
+	2) use_form "${staged_forms%% *}" ;;
 	esac
 	: >"$dir/out"
 	./shardrun -k --timeout 400 -n $n tests/collectives/test_peer_failures loop \

@@ -6,7 +6,7 @@
 for form in $forms $staged_forms; do
 	use_form $form
 	case $form in
-	inline | default | loop) worlds="1 2 3 4 6" ;;
+	threads | default | loop) worlds="1 2 3 4 6" ;;
 	*) worlds="4" ;;
 	esac
 	run_ranks "$worlds" tests/collectives/test_mesh

@@ -5,7 +5,7 @@
 for form in $forms $staged_forms; do
 	use_form $form
 	case $form in
-	threads | items) worlds="3" ;;
+	items) worlds="3" ;;
 	staged-threads) worlds="2 4" ;;
 	staged-*) worlds="3" ;;
 	*) worlds="1 2 3 4" ;;

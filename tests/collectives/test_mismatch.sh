@@ -4,7 +4,8 @@
 for form in $forms $staged_forms; do
 	use_form $form
 	case $form in
-	threads | items | staged-inline) worlds=3 ;;
+	threads) worlds="2 3 5" ;;
+	items | staged-inline) worlds=3 ;;
 	*) worlds="2 5" ;;
 	esac
 	run_ranks "$worlds" tests/collectives/test_mismatch

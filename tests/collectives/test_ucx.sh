@@ -25,7 +25,7 @@ ok()
 	./shardrun -n "$n" "$@" || fail "$* on $n ranks"
 }
 
-use_form "${forms##* }"
+use_form "${forms%% *}"
 ok 2 tests/collectives/test_collectives
 ok 3 tests/collectives/test_collectives
 ok 2 tests/collectives/test_half_sums

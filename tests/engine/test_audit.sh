@@ -7,7 +7,7 @@ SHARDRT_THREADS=1 SHARDRT_AUDIT=1
 export SHARDRT_THREADS SHARDRT_AUDIT
 [ $most_ranks -ge 4 ] || most_ranks=4 most_staged=4 # the least with shards and replicas
 case $SHARDRT_BACKEND in cpu) ranks="1 2 3 4" cases= ;; *) ranks="1 2 4" cases=short ;; esac
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	run_ranks "$ranks" tests/engine/test_audit $cases
 	run_ranks "$ranks" tests/engine/test_audit_values

@@ -6,7 +6,7 @@
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
 ranks="2 3 4 6 8"
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	run_ranks "$ranks" tests/engine/test_cells
 	ranks=2

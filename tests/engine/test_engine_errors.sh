@@ -5,7 +5,7 @@
 . "$srcdir/tests/harness/run_ranks.sh"
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	run_ranks "1 2 3" tests/engine/test_engine_errors
 	run_ranks "2 3" tests/engine/test_engine_ranks

@@ -8,7 +8,7 @@ SHARDRT_THREADS=1
 export SHARDRT_THREADS
 ranks="1 2 3" types="1 2"
 [ "$SHARDRT_BACKEND" != cpu ] || types=$ranks
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	case $form in
 	"${forms%% *}" | staged-*) run_ranks "$types" tests/engine/test_engine_types ;;

@@ -5,7 +5,7 @@
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
 ranks="1 2 3 5"
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	run_ranks "$ranks" tests/engine/test_flat
 	[ -n "$SRT_TEST_LONG" ] || ranks=2

@@ -14,7 +14,7 @@ trap 'rm -rf $dir' EXIT
 loss() { sed -n "$1p" "$2" | sed 's/.*loss //'; }
 
 ranks="1 2 3"
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	run_ranks "$ranks" tests/engine/test_guide
 	rm -rf $dir/whole $dir/parts && mkdir $dir/whole $dir/parts || exit 1

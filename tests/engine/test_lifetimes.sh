@@ -8,7 +8,7 @@ dir=tests/engine/test_lifetimes.dir
 rm -rf $dir
 mkdir $dir || exit 1
 trap 'rm -rf $dir' EXIT
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	[ ! -e tests/engine/test_checkpoint_sharded ] || run_ranks "1 2" tests/engine/test_lifetimes save
 	run_ranks "1 2" tests/engine/test_lifetimes orders

@@ -7,7 +7,7 @@ SHARDRT_THREADS=1
 export SHARDRT_THREADS
 [ $most_ranks -lt 3 ] || [ $most_ranks -ge 4 ] || most_ranks=4 # the least with groups and with replicas of shards
 ranks="1 2 3 4"
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	run_ranks "$ranks" tests/engine/test_local_writes
 	ranks=2

@@ -7,7 +7,7 @@ export SHARDRT_THREADS
 all=
 [ "$SHARDRT_BACKEND" != cpu ] || all=all
 ranks="1 2 3"
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	run_ranks "$ranks" tests/engine/test_offload $all
 	ranks=2 all=

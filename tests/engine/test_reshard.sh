@@ -6,14 +6,14 @@
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
 [ $most_ranks -ge 4 ] || most_ranks=4 most_staged=4 # the least with several groups
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	case $form in
-	inline) run_ranks "4 6 8" tests/engine/test_reshard ;;
+	threads) run_ranks "4 6 8" tests/engine/test_reshard ;;
 	*) run_ranks 4 tests/engine/test_reshard short ;;
 	esac
 done
-for form in ${staged_forms##* } ${forms%% *}; do
+for form in ${staged_forms%% *} ${forms%% *}; do
 	use_form $form
 	run_nodes tests/engine/test_reshard short
 done

@@ -5,7 +5,7 @@
 SHARDRT_THREADS=1
 export SHARDRT_THREADS
 ranks="1 2 3 4"
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	run_ranks "$ranks" tests/engine/test_scaler
 	run_ranks "$ranks" tests/engine/test_scaler_engine

@@ -350,19 +350,23 @@ staged-*) grep -v '^1 ' $work/all ;;
 esac > $work/cases
 failed=0
 # The cpu's first form with all strategies, on up to 3 ranks unless the test is long; all else with one of them by turns:
-# the same bits. The tables of other sizes in the first form alone.
+# the same bits. The tables of other sizes in the first form alone, and all cases of a family if the test is long.
 for form in $forms; do
 	use_form $form
 	case $form in
 	"${forms%% *}") cp $work/cases $work/chosen ;;
-	*) grep -v '/test_golden[^/]*/\(errors\|meta\)_w[0-9]*$' $work/cases > $work/chosen ;;
+	*)
+		few=yes
+		[ -z "$SRT_TEST_LONG" ] || few=
+		worlds $(list_cases) > $work/chosen
+		;;
 	esac
 	for n in $(cut -d' ' -f1 $work/chosen | sort -nu); do
 		one=--one status=0
 		case $SHARDRT_BACKEND.$form.$n.$SRT_TEST_WORLDS in
 		*.largest) ;;
-		cpu.inline.[1-3].*) one= ;;
-		cpu.inline.*) [ -z "$SRT_TEST_LONG" ] || one= ;;
+		cpu.threads.[1-3].*) one= ;;
+		cpu.threads.*) [ -z "$SRT_TEST_LONG" ] || one= ;;
 		esac
 		./shardrun -n "$n" tests/golden/replay_golden $one \
 			$(sed -n "s/^$n //p" $work/chosen) >> $work/$form 2>&1 || status=$?

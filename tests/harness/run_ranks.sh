@@ -24,11 +24,13 @@ export SHARDRT_TIMEOUT SHARDRT_BACKEND SHARDRT_STAGING_BYTES
 # Worlds above most_ranks are for check-long, and for the cpu with SRT_TEST_WORLDS=all: once in CI. Those above
 # most_staged, with staged collectives, are for check-long alone. A script raises most_ranks for what needs more
 # ranks. With SRT_TEST_WORLDS=largest, for slow builds, only the largest of them runs, on the cpu with threads
-# as streams. The random delays of the toy backend are shorter than its default.
+# as streams. Of a list of worlds all run on the cpu with threads as streams, in check-long everywhere; the first and the
+# last on other devices; the smallest above 1 with the cpu's other streams: the code that depends on the world is
+# the same. The random delays of the toy backend are shorter than its default.
 most_ranks=3 most_staged=3
 case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
 cpu)
-	forms="inline threads"
+	forms="threads inline"
 	case $SRT_TEST_WORLDS in all) most_ranks=512 ;; largest) forms=threads ;; esac
 	;;
 opencl)
@@ -45,14 +47,16 @@ TOY_DELAY_US=${TOY_DELAY_US:-50} FAKE_CUDA_DELAY_US=${FAKE_CUDA_DELAY_US:-50} TO
 [ -z "$SRT_TEST_LONG" ] || most_ranks=512 most_staged=512 TOY_DELAY_US=200 FAKE_CUDA_DELAY_US=200
 export TOY_DELAY_US FAKE_CUDA_DELAY_US TOY_SEED
 
-# The same with collectives that are staged, through slots so small that all is cut into many rounds.
+# The same with collectives that are staged, through slots so small that all is cut into many rounds: on the cpu, and in
+# tests of collectives and one of the engine, on every device.
 staged_forms=
 for form in $forms; do
-	staged_forms="$staged_forms staged-$form"
+	case $form in items) ;; *) staged_forms="$staged_forms staged-$form" ;; esac
 done
 case $SHARDRT_BACKEND.$SRT_TEST_LONG.$SRT_TEST_NAME in
-opencl..tests/collectives/* | opencl..tests/engine/test_engine.sh | opencl.1.*) staged_forms=staged-loop ;;
-opencl.*) staged_forms= ;;
+*.1.* | *..tests/collectives/* | *..tests/engine/test_engine.sh) ;;
+cpu.*) staged_forms=staged-threads ;;
+*) staged_forms= ;;
 esac
 # SRT_TEST_COLLECTIVES: the transport of all forms, as SHARDRT_COLLECTIVES (tests/collectives/test_ucx.sh).
 [ -z "$SRT_TEST_COLLECTIVES" ] || staged_forms=
@@ -101,13 +105,20 @@ run_ranks()
 	worlds=$1
 	shift
 	[ -x ./shardrun ] || skip "shardrun was not built"
-	failed= passed= skipped= chosen=
+	failed= passed= skipped= all= first= several= last=
 	for n in $worlds; do
 		[ "$n" -le $most_ranks ] || continue
 		case $form in staged-*) [ "$n" -le $most_staged ] || continue ;; esac
-		[ "$SRT_TEST_WORLDS" != largest ] || chosen=
-		chosen="$chosen $n"
+		all="$all $n" first=${first:-$n} last=$n
+		[ "$n" = 1 ] || several=${several:-$n}
 	done
+	case $SRT_TEST_LONG.$SRT_TEST_WORLDS.$SHARDRT_BACKEND.$form in
+	1.*) chosen=$all ;;
+	.largest.*) chosen=$last ;;
+	.*.cpu.*inline) chosen=${several:-$first} ;;
+	.*.cpu.*) chosen=$all ;;
+	*) [ "$first" = "$last" ] && chosen=$first || chosen="$first $last" ;;
+	esac
 	for n in $chosen; do
 		status=0
 		./shardrun -n "$n" "$@" || status=$?

@@ -10,7 +10,7 @@ rm -rf $dir
 mkdir -p $dir || exit 1
 trap 'rm -rf $dir' EXIT
 ranks="1 2 3 4"
-for form in $forms ${staged_forms##* }; do
+for form in $forms ${staged_forms%% *}; do
 	use_form $form
 	run_ranks "$ranks" tests/tensors/test_sharded_tensor
 	run_ranks "$ranks" tests/tensors/test_sharded_optim

@@ -77,15 +77,16 @@ SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/harness/run_test.sh
 # device is kept in the build tree. intercept_tls_get_addr: up to
 # gcc 13 and LLVM 16 the sanitizers take a thread's block of a loaded module for one of an old glibc if its address
 # happens to end in certain bits, and the search for leaks then crashes ("Tracer caught signal 11").
-# use_sigaltstack: a thread in which PoCL's compiler has set a signal stack ends with "failed to deallocate". Jobs that
-# run at once are not all bound to the same cores.
+# use_sigaltstack: a thread in which PoCL's compiler has set a signal stack ends with "failed to deallocate".
+# quarantine_size_mb: freed memory that is not used again takes a quarter of the time; programs of tests free less. Jobs
+# that run at once are not all bound to the same cores.
 AM_TESTS_ENVIRONMENT = \
 	fakes='$(abs_builddir)/tests/fakes'; \
 	SHARDRT_MODULE_PATH="$$fakes/backend_toy/.libs:$$fakes/backend_linked/.libs:$$fakes/backend_late/.libs"; \
 	SHARDRT_CACHE_DIR='$(abs_builddir)/tests/cache'; \
 	SHARDRT_BIND="$${SHARDRT_BIND:-no}"; \
 	export SHARDRT_MODULE_PATH SHARDRT_CACHE_DIR SHARDRT_BIND; \
-	ASAN_OPTIONS="intercept_tls_get_addr=0:use_sigaltstack=0:$$ASAN_OPTIONS"; \
+	ASAN_OPTIONS="intercept_tls_get_addr=0:use_sigaltstack=0:quarantine_size_mb=16:$$ASAN_OPTIONS"; \
 	LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/harness/lsan.supp:$$LSAN_OPTIONS"; \
 	TSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/harness/tsan.supp:$$TSAN_OPTIONS"; \
 	export ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS; \

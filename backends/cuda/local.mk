@@ -5,7 +5,8 @@
 #
 # nvcc compiles the kernels, one fatbin a unit and type of the tensors (UNIT_DTYPE.fatbin of UNIT.cu), embedded by
 # images.c. A further unit is its names in CUDA_FATBINS, a line of prerequisites and a row of images.c. What ptxas
-# reports of each kernel is kept in UNIT_DTYPE.ptxas for tests/device/test_cuda_resources.sh.
+# reports of each kernel is kept in UNIT_DTYPE.ptxas for tests/device/test_cuda_resources.sh, and the PTX of the last
+# architecture in UNIT_DTYPE.ptx for tests/policy/test_dialect.sh.
 CUDA_FATBINS = \
 	backends/cuda/portable_f32.fatbin \
 	backends/cuda/portable_f16.fatbin \
@@ -70,7 +71,7 @@ libnccl_comm_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_NCCL_CFLAGS) $(SRT_CUDA_CFLAGS)
 libcuda_images_la_SOURCES = backends/cuda/images.c backends/cuda/images.h
 $(libcuda_images_la_OBJECTS): $(CUDA_FATBINS)
 
-CLEANFILES += $(CUDA_FATBINS) $(CUDA_FATBINS:.fatbin=.ptxas)
+CLEANFILES += $(CUDA_FATBINS) $(CUDA_FATBINS:.fatbin=.ptxas) $(CUDA_FATBINS:.fatbin=.ptx)
 SRT_NVCC = $(NVCC) $(SRT_NVCC_FLAGS) $(NVCCFLAGS) -I$(top_srcdir) -I$(top_srcdir)/include
 SRT_AM_V_NVCC = $(srt__v_NVCC_$(V))
 srt__v_NVCC_ = $(srt__v_NVCC_$(AM_DEFAULT_VERBOSITY))
@@ -78,10 +79,11 @@ srt__v_NVCC_0 = @echo "  NVCC    " $@;
 srt__v_NVCC_1 =
 
 $(CUDA_FATBINS):
-	$(SRT_AM_V_NVCC)$(MKDIR_P) backends/cuda && name=$(@F:.fatbin=) && report=$(@:.fatbin=.ptxas) && \
+	$(SRT_AM_V_NVCC)$(MKDIR_P) $@.dir && name=$(@F:.fatbin=) && report=$(@:.fatbin=.ptxas) && \
 		$(NVCC) --version > $$report && \
-		{ $(SRT_NVCC) -Xptxas -v -DK_DTYPE=$${name##*_} -o $@.tmp $(top_srcdir)/backends/cuda/$${name%_*}.cu \
-			2>> $$report || { cat $$report >&2; exit 1; }; }
-	$(AM_V_at)grep warning $(@:.fatbin=.ptxas) >&2; mv $@.tmp $@
+		{ $(SRT_NVCC) -Xptxas -v --keep --keep-dir $@.dir -DK_DTYPE=$${name##*_} -o $@.tmp \
+			$(top_srcdir)/backends/cuda/$${name%_*}.cu 2>> $$report || { cat $$report >&2; exit 1; }; }
+	$(AM_V_at)grep warning $(@:.fatbin=.ptxas) >&2; mv "$$(ls $@.dir/*.ptx | tail -n 1)" $(@:.fatbin=.ptx) && \
+		rm -rf $@.dir && mv $@.tmp $@
 $(filter backends/cuda/portable_%,$(CUDA_FATBINS)): backends/cuda/portable.cu kernels/all.h $(KERNEL_DIALECT)
 $(filter backends/cuda/tuned_%,$(CUDA_FATBINS)): backends/cuda/tuned.cu $(CUDA_FAST_ATTENTION) $(GPU_DIALECT) $(KERNEL_DIALECT)

@@ -66,10 +66,9 @@ int main(void)
 	all = all_cases_make(false, false);
 	CHECK_OK_OR_DIE(all_cases_run(&all, device, &reference));
 	srt_device_close(device);
-	for (int threads = 1; threads <= 5; threads++) {
-		run("threads", threads, "inline");
+	for (int threads = 1; threads <= 5; threads++)
 		run("threads", threads, "threads");
-	}
+	run("threads", 4, "inline");
 	run_two_callers("inline");
 	run_two_callers("threads");
 	for (int isa = 0; isa < SRT_ISA_COUNT; isa++) {

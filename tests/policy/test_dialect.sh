@@ -3,7 +3,8 @@
 #
 # Every kernel file compiles as OpenCL C 1.2 (clang), by itself, with lanes as work-items and as a loop, and all
 # as CUDA C (nvcc), for each type of the tensors, and the CUDA code has no approximate or flushing
-# instruction, vectors where it should and nothing in local memory (cuda_code.awk); what a compiler lacks for that is skipped with its reason. No name of theirs is one of OpenCL C's
+# instruction, vectors where it should and nothing in local memory (cuda_code.awk): the PTX of the build, if it has
+# one. What a compiler lacks for that is skipped with its reason. No name of theirs is one of OpenCL C's
 # own functions, which some compilers have as macros.
 srcdir=${srcdir:-.}
 CLANG=${CLANG:-clang}
@@ -75,22 +76,26 @@ else
 fi
 
 if "$NVCC" --version >/dev/null 2>&1; then
-	for file in $(cd "$srcdir" && echo kernels/all.h kernels/gpu/*.k); do
-		echo "#include \"$file\"" >>"$work/all.cu"
-	done
-	for form in -DK_DTYPE=f32 -DK_DTYPE=f16 -DK_DTYPE=bf16; do
-		"$NVCC" -arch=sm_90 -fmad=false -ptx $form -I "$srcdir" -I "$srcdir/include" -o "$work/all.ptx" \
-			"$work/all.cu" || {
-			echo "FAIL: the kernels as CUDA C with $form"
+	for dtype in f32 f16 bf16; do
+		: >"$work/all.ptx"
+		portable=kernels/all.h
+		cat backends/cuda/portable_$dtype.ptx >>"$work/all.ptx" 2> /dev/null && portable=
+		for file in $portable $(cd "$srcdir" && echo kernels/gpu/*.k); do
+			echo "#include \"$file\""
+		done >"$work/all.cu"
+		"$NVCC" -arch=sm_90 -fmad=false -ptx -DK_DTYPE=$dtype -I "$srcdir" -I "$srcdir/include" \
+			-o "$work/nvcc.ptx" "$work/all.cu" || {
+			echo "FAIL: the kernels as CUDA C in $dtype"
 			failed=1
 			continue
 		}
+		cat "$work/nvcc.ptx" >>"$work/all.ptx"
 		if grep -E '\.approx|\.ftz' "$work/all.ptx"; then
-			echo "FAIL: approximate instructions in the CUDA code with $form"
+			echo "FAIL: approximate instructions in the CUDA code in $dtype"
 			failed=1
 		fi
 		"${AWK:-awk}" -f "$srcdir/tests/policy/cuda_code.awk" "$srcdir"/kernels/*.k "$work/all.ptx" || {
-			echo "FAIL: the CUDA code with $form"
+			echo "FAIL: the CUDA code in $dtype"
 			failed=1
 		}
 	done

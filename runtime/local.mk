@@ -4,6 +4,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/doing.h \
 	runtime/checkpoint/file.c \
 	runtime/checkpoint/file_hash.c \
+	runtime/checkpoint/json.c \
+	runtime/checkpoint/json.h \
 	runtime/checkpoint/load.c \
 	runtime/checkpoint/long_work.c \
 	runtime/checkpoint/long_work.h \
@@ -127,6 +129,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/folder.h \
 	runtime/checkpoint/manifest.c \
 	runtime/checkpoint/manifest.h \
+	runtime/checkpoint/manifest_file.c \
 	runtime/checkpoint/manifest_read.c \
 	runtime/checkpoint/manifest_write.c \
 	runtime/checkpoint/rank_file.c \

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Boxes of tensors (boxes.h). Pure functions. */
+/* Boxes of tensors (boxes.h). */
 #include "runtime/checkpoint/boxes.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/base.h"
 
 int64_t srt_box_nelem(int ndim, const int64_t *size)
 {
@@ -29,50 +30,58 @@ bool srt_box_intersect(int ndim, const srt_box_t *a, const srt_box_t *b, srt_box
 	return true;
 }
 
-static int compare_begins(const void *a, const void *b)
-{
-	const srt_sorted_box_t *x = a, *y = b;
+/* ---- covers ----------------------------------------------------------------------------- */
 
-	return (x->begin > y->begin) - (x->begin < y->begin);
+#define PRIME ((UINT64_C(1) << 61) - 1)
+
+__extension__ typedef unsigned __int128 product_t;
+
+/* The sum of the weights of a dimension's indices before i. */
+static uint64_t sum_before(const srt_cover_t *c, int dim, int64_t i)
+{
+	return srt_mix64(srt_mix64(c->random, (uint64_t)dim), (uint64_t)i) % PRIME;
 }
 
-/* Sorts by a dimension. Returns how many different offsets it has. */
-static size_t sort_boxes(srt_sorted_box_t *list, size_t n, int dim)
+/* The sum of the weights of a box's elements; offset NULL: it begins at index 0. */
+static uint64_t sum_weights(const srt_cover_t *c, const int64_t *offset, const int64_t *size)
 {
-	size_t ndifferent = 1;
+	uint64_t sum = 1;
 
-	for (size_t i = 0; i < n; i++)
-		list[i].begin = list[i].box->offset[dim];
-	qsort(list, n, sizeof(*list), compare_begins);
-	for (size_t i = 1; i < n; i++)
-		ndifferent += list[i].begin != list[i - 1].begin;
-	return ndifferent;
-}
+	for (int d = 0; d < c->ndim; d++) {
+		const int64_t begin = offset != NULL ? offset[d] : 0;
+		const uint64_t weights =
+			sum_before(c, d, begin + size[d]) + PRIME - sum_before(c, d, begin);
 
-bool srt_boxes_overlap(int ndim, srt_sorted_box_t *list, size_t n)
-{
-	size_t most = 0;
-	int dim = 0;
-	srt_box_t both;
-
-	if (n < 2 || ndim == 0)
-		return n > 1;
-	for (int d = 0; d < ndim; d++) {
-		const size_t found = sort_boxes(list, n, d);
-
-		dim = found > most ? d : dim;
-		most = found > most ? found : most;
+		sum = (uint64_t)((product_t)sum * weights % PRIME);
 	}
-	sort_boxes(list, n, dim);
-	for (size_t i = 0; i < n; i++) {
-		const int64_t end = list[i].begin + list[i].box->size[dim];
-
-		for (size_t k = i + 1; k < n && list[k].begin < end; k++)
-			if (srt_box_intersect(ndim, list[i].box, list[k].box, &both))
-				return true;
-	}
-	return false;
+	return sum;
 }
+
+void srt_cover_begin(srt_cover_t *c, int ndim, const int64_t *shape, uint64_t random)
+{
+	*c = (srt_cover_t){ .ndim = ndim, .random = random, .nelem = srt_box_nelem(ndim, shape) };
+	c->missing = sum_weights(c, NULL, shape);
+}
+
+void srt_cover_add(srt_cover_t *c, const srt_box_t *box)
+{
+	const int64_t nelem = srt_box_nelem(c->ndim, box->size);
+
+	c->missing = (c->missing + PRIME - sum_weights(c, box->offset, box->size)) % PRIME;
+	c->ncovered = nelem > INT64_MAX - c->ncovered ? INT64_MAX : c->ncovered + nelem;
+}
+
+srt_status_t srt_cover_end(const srt_cover_t *c)
+{
+	if (c->ncovered > c->nelem || (c->ncovered == c->nelem && c->missing != 0))
+		return srt_fail(SRT_ERR_FORMAT, "its boxes overlap");
+	if (c->ncovered < c->nelem)
+		return srt_fail(SRT_ERR_FORMAT, "its boxes have %lld of its %lld elements",
+				(long long)c->ncovered, (long long)c->nelem);
+	return SRT_OK;
+}
+
+/* ---- boxes of a range of elements ------------------------------------------------------- */
 
 /* Where boxes go. */
 typedef struct output {

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include <shardrt/engine_options.h>
+#include <shardrt/status.h>
 
 /* Part of a tensor: size[i] indices from offset[i] on in dimension i. */
 typedef struct srt_box {
@@ -42,15 +43,28 @@ typedef struct srt_shard_boxes {
 int64_t srt_box_nelem(int ndim, const int64_t *size);
 /* The elements that two boxes share; false: none. */
 bool srt_box_intersect(int ndim, const srt_box_t *a, const srt_box_t *b, srt_box_t *both);
-/* Of a list of boxes that is sorted by one dimension. */
-typedef struct srt_sorted_box {
-	const srt_box_t *box;
-	int64_t begin; /* in that dimension */
-} srt_sorted_box_t;
+/*
+ * Whether boxes within a tensor cover each of its elements exactly once, in time that is
+ * proportional to their number and without a copy of them.
+ *
+ * Each index of each dimension has a weight, and an element the product of its indices' weights. A
+ * box adds the sum of its elements' weights: the product over its dimensions of S(end) - S(begin),
+ * where S is the running sum of the dimension's weights. The total is that of the tensor if each
+ * element is covered once. If not, the difference is a polynomial of degree ndim in the values of S
+ * which is not zero. These are random numbers modulo 2^61 - 1, so it is found with a probability of
+ * more than 1 - 2^-58 (lemma of Schwartz and Zippel).
+ */
+typedef struct srt_cover {
+	int ndim;
+	uint64_t random, missing; /* sum of the weights of elements that are not covered yet */
+	int64_t nelem, ncovered;
+} srt_cover_t;
 
-/* Whether two of n boxes share elements; the list is sorted. Compares only boxes that share indices
- * of the dimension which has the most different offsets: n log n steps for rows and columns. */
-bool srt_boxes_overlap(int ndim, srt_sorted_box_t *list, size_t n);
+/* random: a number that the writer of the boxes cannot know. */
+void srt_cover_begin(srt_cover_t *cover, int ndim, const int64_t *shape, uint64_t random);
+void srt_cover_add(srt_cover_t *cover, const srt_box_t *box);
+/* SRT_ERR_FORMAT: an element is in no box or in several. */
+srt_status_t srt_cover_end(const srt_cover_t *cover);
 /*
  * Cuts elements first .. first + nelem - 1 of a cell of this shape into boxes without empty ones.
  * Returns how many; list NULL: counts them.

@@ -6,9 +6,12 @@
  *     manifest.c         memory of a manifest, its hashes
  *     manifest_write.c   manifest -> text
  *     manifest_read.c    text -> manifest, checked
+ *     manifest_file.c    the file: reads and writes the text
  *
- * Nothing in a file is trusted before it is checked: sizes and counts are bounded by the file's own
- * length, boxes lie within their tensors and cover them exactly once, file names have no folder.
+ * Nothing in a file is trusted before it is checked: memory and time are in proportion to the
+ * file's own length, boxes lie within their tensors and cover them exactly once, a tensor has at
+ * most one box in each file, file names have no folder. The order of keys is part of the format; a
+ * new key needs a new version.
  * These files use neither an engine nor a device. They need jansson and libxxhash.
  */
 #ifndef SRT_RUNTIME_CHECKPOINT_MANIFEST_H
@@ -121,9 +124,9 @@ size_t srt_count_blocks(size_t nbytes);
 srt_status_t srt_manifest_write(const srt_manifest_t *manifest, char **text, size_t *nbytes);
 /* Writes and syncs the manifest of a folder. SRT_ERR_IO. */
 srt_status_t srt_manifest_save(const srt_manifest_t *manifest, const char *folder);
-/* SRT_ERR_FORMAT: damaged or malformed. The manifest is all zero at the call; the caller clears it
- * in any case. */
-srt_status_t srt_manifest_parse(const char *text, size_t nbytes, srt_manifest_t *manifest);
+/* `text` has nbytes bytes and a terminating zero; strings are decoded in it. The manifest is all
+ * zero at the call; the caller clears it in any case. SRT_ERR_FORMAT: damaged or malformed. */
+srt_status_t srt_manifest_parse(char *text, size_t nbytes, srt_manifest_t *manifest);
 /* Reads the manifest of a folder. SRT_ERR_NOT_FOUND, SRT_ERR_IO, SRT_ERR_FORMAT with the path. */
 srt_status_t srt_manifest_read(const char *folder, srt_manifest_t *manifest);
 

@@ -1,20 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Text -> manifest (manifest.h). */
+/*
+ * Text -> manifest (manifest.h). The keys of an object have the order in which manifest_write.c
+ * writes them, and no others are there. So a value is stored when it is read, and a manifest takes
+ * at most 6 times the memory of its text and time in proportion to it.
+ */
 #include "runtime/checkpoint/manifest.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <jansson.h>
+#include <sys/random.h>
 
 #include "base/base.h"
+#include "runtime/checkpoint/json.h"
 #include "runtime/checkpoint/safetensors.h"
+
+typedef struct reader {
+	srt_json_t json;
+	char *key; /* that was read and not found yet; NULL: none */
+	srt_manifest_t *manifest;
+	srt_manifest_tensor_t *tensor; /* whose boxes are read */
+	srt_cover_t cover;             /* of the tensor by its boxes */
+	uint64_t random;               /* for covers */
+} reader_t;
 
 /* ---- values ----------------------------------------------------------------------------- */
 
@@ -23,25 +33,59 @@ static srt_status_t fail_value(const char *key, const char *expected)
 	return srt_fail(SRT_ERR_FORMAT, "'%s' is not %s", key, expected);
 }
 
-static srt_status_t read_integer(const json_t *object, const char *key, int64_t low, int64_t high,
-				 int64_t *value)
+/* Whether the next key of an object is this one; if not, it stays the next one. `before`: '{' for
+ * its first key, ',' for others. */
+static srt_status_t find_key(reader_t *r, char before, const char *key, bool *found)
 {
-	const json_t *json = json_object_get(object, key);
-
-	if (!json_is_integer(json) || json_integer_value(json) < low ||
-	    json_integer_value(json) > high)
-		return fail_value(key, "an integer within its range");
-	*value = json_integer_value(json);
+	if (r->key == NULL) {
+		if (!srt_json_skip_char(&r->json, before))
+			return srt_json_fail(&r->json, before == '{' ? "an object" : "','");
+		SRT_TRY(srt_json_key(&r->json, &r->key));
+	}
+	*found = strcmp(r->key, key) == 0;
+	if (*found)
+		r->key = NULL;
 	return SRT_OK;
 }
 
-/* A copy of a string that is not empty. */
-static srt_status_t read_string(const json_t *object, const char *key, char **value)
+static srt_status_t read_key(reader_t *r, char before, const char *key)
 {
-	const char *text = json_string_value(json_object_get(object, key));
+	bool found;
 
-	if (text == NULL || *text == '\0')
-		return fail_value(key, "a text");
+	SRT_TRY(find_key(r, before, key, &found));
+	if (found)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_FORMAT, "byte %zu of the manifest: expected the key '%s', not '%s'",
+			(size_t)(r->json.at - r->json.text), key, srt_printable(r->key).text);
+}
+
+static srt_status_t read_end(reader_t *r)
+{
+	return srt_json_skip_char(&r->json, '}') ? SRT_OK : srt_json_fail(&r->json, "'}'");
+}
+
+static srt_status_t read_integer(reader_t *r, char before, const char *key, int64_t low,
+				 int64_t high, int64_t *value)
+{
+	SRT_TRY(read_key(r, before, key));
+	return srt_json_integer(&r->json, low, high, value);
+}
+
+/* A string that lives as long as the text of the manifest. */
+static srt_status_t read_text(reader_t *r, char before, const char *key, char **text)
+{
+	SRT_TRY(read_key(r, before, key));
+	return srt_json_string(&r->json, text);
+}
+
+/* A copy of a string that is not empty. */
+static srt_status_t read_string(reader_t *r, char before, const char *key, char **value)
+{
+	char *text;
+
+	SRT_TRY(read_text(r, before, key, &text));
+	if (*text == '\0')
+		return fail_value(key, "a text of one character or more");
 	*value = srt_strdup(text);
 	return *value != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
@@ -62,37 +106,34 @@ static bool parse_digits(const char *text, size_t n, uint64_t *value)
 	return true;
 }
 
-/* n values of 16 hexadecimal digits. */
-static srt_status_t read_u64s(const json_t *object, const char *key, size_t n, uint64_t *values)
+/* A value of 16 hexadecimal digits. */
+static srt_status_t read_u64(reader_t *r, char before, const char *key, uint64_t *value)
 {
-	const json_t *json = json_object_get(object, key);
-	const char *text = json_string_value(json);
+	char *text;
 
-	if (text == NULL || n > SIZE_MAX / 16 || json_string_length(json) != 16 * n)
-		return fail_value(key, "a text of 16 hexadecimal digits for each value");
-	for (size_t i = 0; i < n; i++)
-		if (!parse_digits(text + 16 * i, 16, &values[i]))
-			return fail_value(key, "a text of hexadecimal digits");
+	SRT_TRY(read_text(r, before, key, &text));
+	if (strlen(text) != 16 || !parse_digits(text, 16, value))
+		return fail_value(key, "a text of 16 hexadecimal digits");
 	return SRT_OK;
 }
 
-static srt_status_t read_double(const json_t *object, const char *key, double *value)
+static srt_status_t read_double(reader_t *r, const char *key, double *value)
 {
 	uint64_t bits;
 
-	SRT_TRY(read_u64s(object, key, 1, &bits));
+	SRT_TRY(read_u64(r, ',', key, &bits));
 	memcpy(value, &bits, sizeof(*value));
 	return SRT_OK;
 }
 
 /* A field of 4 bytes: an integer, or the bits of a float. */
-static srt_status_t read_word(const json_t *object, const char *key, bool is_float, void *value)
+static srt_status_t read_word(reader_t *r, char before, const char *key, bool is_float, void *value)
 {
 	int64_t integer;
 	int32_t word;
 	uint32_t bits;
 
-	SRT_TRY(read_integer(object, key, is_float ? 0 : INT32_MIN,
+	SRT_TRY(read_integer(r, before, key, is_float ? 0 : INT32_MIN,
 			     is_float ? UINT32_MAX : INT32_MAX, &integer));
 	word = (int32_t)integer;
 	bits = (uint32_t)integer;
@@ -100,37 +141,50 @@ static srt_status_t read_word(const json_t *object, const char *key, bool is_flo
 	return SRT_OK;
 }
 
-/* An array; *items has memory for its elements, and *n is their number. */
-static srt_status_t read_array(const json_t *object, const char *key, size_t item_nbytes,
-			       json_t **array, void *items, size_t *n)
+/* At most SRT_MAX_DIMS integers of at least 0. */
+static srt_status_t read_integers(reader_t *r, const char *key, int64_t *values, int *n)
 {
-	void *memory;
+	bool more;
 
-	*array = json_object_get(object, key);
-	if (!json_is_array(*array))
-		return fail_value(key, "an array");
-	memory = srt_calloc(json_array_size(*array) + 1, item_nbytes, "a table of a manifest");
-	if (memory == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	memcpy(items, &memory, sizeof(memory));
-	*n = json_array_size(*array);
+	SRT_TRY(read_key(r, ',', key));
+	SRT_TRY(srt_json_begin(&r->json, '[', ']', &more));
+	for (*n = 0; more; ++*n) {
+		if (*n == SRT_MAX_DIMS)
+			return fail_value(key, "an array for at most 5 dimensions");
+		SRT_TRY(srt_json_integer(&r->json, 0, INT64_MAX, &values[*n]));
+		SRT_TRY(srt_json_separator(&r->json, ']', &more));
+	}
 	return SRT_OK;
 }
 
-static srt_status_t read_integers(const json_t *object, const char *key, int n, int64_t *values)
+/* An array of objects. *items (a pointer to objects of this size, which begin as zeros) and *n grow
+ * with each; the last one may be incomplete after a failure. */
+static srt_status_t read_array(reader_t *r, char before, const char *key, void *items, size_t *n,
+			       size_t item_nbytes, srt_status_t (*read)(reader_t *r, void *item))
 {
-	const json_t *array = json_object_get(object, key);
+	char *array = NULL;
+	size_t room = 0;
+	bool more;
 
-	if (!json_is_array(array) || json_array_size(array) != (size_t)n)
-		return fail_value(key, "an array with an integer for each dimension");
-	for (int i = 0; i < n; i++) {
-		const json_t *value = json_array_get(array, (size_t)i);
+	SRT_TRY(read_key(r, before, key));
+	SRT_TRY(srt_json_begin(&r->json, '[', ']', &more));
+	while (more) {
+		char *grown = srt_grow(array, *n + 1, &room, item_nbytes, "a table of a manifest");
 
-		if (!json_is_integer(value) || json_integer_value(value) < 0)
-			return fail_value(key, "an array of integers of at least 0");
-		values[i] = json_integer_value(value);
+		if (grown == NULL)
+			return SRT_ERR_OUT_OF_MEMORY;
+		array = grown;
+		memcpy(items, &array, sizeof(array));
+		memset(array + *n * item_nbytes, 0, item_nbytes);
+		SRT_TRY(read(r, array + (*n)++ * item_nbytes));
+		SRT_TRY(srt_json_separator(&r->json, ']', &more));
 	}
-	return SRT_OK;
+	if (*n == 0)
+		return SRT_OK;
+	array = srt_realloc(array, *n, item_nbytes, "a table of a manifest"); /* becomes smaller */
+	if (array != NULL)
+		memcpy(items, &array, sizeof(array));
+	return array != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
 /* ---- tensors ---------------------------------------------------------------------------- */
@@ -147,78 +201,69 @@ static bool count_nbytes(srt_dtype_t dtype, int ndim, const int64_t *size, size_
 	return true;
 }
 
-static srt_status_t read_box(const json_t *json, const srt_manifest_t *m, srt_manifest_tensor_t *t,
-			     srt_manifest_box_t *b)
+/* A hash for each block of the box. */
+static srt_status_t read_hashes(reader_t *r, srt_manifest_box_t *b)
 {
+	char *text;
+
+	SRT_TRY(read_text(r, ',', "xxh3", &text));
+	b->nblocks = srt_count_blocks(b->nbytes);
+	if (strlen(text) / 16 != b->nblocks || strlen(text) % 16 != 0)
+		return fail_value("xxh3", "16 hexadecimal digits for each block of the box");
+	b->hashes = srt_calloc(b->nblocks, sizeof(*b->hashes), "hashes of a manifest");
+	if (b->hashes == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < b->nblocks; i++)
+		if (!parse_digits(text + 16 * i, 16, &b->hashes[i]))
+			return fail_value("xxh3",
+					  "16 hexadecimal digits for each block of the box");
+	return SRT_OK;
+}
+
+static srt_status_t read_box(reader_t *r, void *item)
+{
+	const srt_manifest_tensor_t *t = r->tensor;
+	srt_manifest_box_t *b = item;
+	int noffsets, nsizes;
 	int64_t file;
 
-	SRT_TRY(read_integer(json, "file", 0, (int64_t)m->nfiles - 1, &file));
-	SRT_TRY(read_integers(json, "offset", t->ndim, b->box.offset));
-	SRT_TRY(read_integers(json, "size", t->ndim, b->box.size));
+	if (t->nboxes > r->manifest->nfiles) /* this one is counted */
+		return srt_fail(SRT_ERR_FORMAT, "it has more than one box in a file");
+	SRT_TRY(read_integer(r, '{', "file", 0, (int64_t)r->manifest->nfiles - 1, &file));
 	b->file = (size_t)file;
+	SRT_TRY(read_integers(r, "offset", b->box.offset, &noffsets));
+	SRT_TRY(read_integers(r, "size", b->box.size, &nsizes));
+	if (noffsets != t->ndim || nsizes != t->ndim)
+		return fail_value("size", "that of a box of its tensor's dimensions");
 	for (int i = 0; i < t->ndim; i++)
 		if (b->box.offset[i] > t->shape[i] || b->box.size[i] == 0 ||
 		    b->box.size[i] > t->shape[i] - b->box.offset[i])
 			return fail_value("size", "that of a box within its tensor");
 	/* at most those of the tensor */
 	count_nbytes(t->dtype, t->ndim, b->box.size, &b->nbytes);
-	b->nblocks = srt_count_blocks(b->nbytes);
-	if (json_string_length(json_object_get(json, "xxh3")) / 16 != b->nblocks)
-		return fail_value("xxh3", "a hash for each block of the box");
-	b->hashes = srt_calloc(b->nblocks + 1, sizeof(*b->hashes), "hashes of a manifest");
-	if (b->hashes == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	return read_u64s(json, "xxh3", b->nblocks, b->hashes);
+	SRT_TRY(read_hashes(r, b));
+	srt_cover_add(&r->cover, &b->box);
+	return read_end(r);
 }
 
-/* The boxes do not overlap and have as many elements as the tensor, so they cover it. */
-static srt_status_t check_cover(const srt_manifest_tensor_t *t)
+static srt_status_t read_types(reader_t *r, srt_manifest_tensor_t *t)
 {
-	const int64_t nelem = srt_box_nelem(t->ndim, t->shape);
-	srt_sorted_box_t *list = srt_calloc(t->nboxes + 1, sizeof(*list), "boxes of a manifest");
-	int64_t covered = 0;
-	bool overlap = false;
-
-	if (list == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t i = 0; i < t->nboxes && !overlap; i++) {
-		const int64_t n = srt_box_nelem(t->ndim, t->boxes[i].box.size);
-
-		list[i].box = &t->boxes[i].box;
-		overlap = n > nelem - covered;
-		covered += n;
-	}
-	overlap = overlap || srt_boxes_overlap(t->ndim, list, t->nboxes);
-	free(list);
-	if (overlap)
-		return srt_fail(SRT_ERR_FORMAT, "its boxes overlap");
-	if (covered != nelem)
-		return srt_fail(SRT_ERR_FORMAT, "its boxes have %lld of its %lld elements",
-				(long long)covered, (long long)nelem);
-	return SRT_OK;
-}
-
-static srt_status_t read_types(const json_t *json, srt_manifest_tensor_t *t)
-{
-	const char *kind = json_string_value(json_object_get(json, "kind"));
-	const char *dtype = json_string_value(json_object_get(json, "dtype"));
-	const json_t *shape = json_object_get(json, "shape");
+	char *kind, *dtype;
 	size_t nbytes;
 
+	SRT_TRY(read_text(r, ',', "kind", &kind));
+	SRT_TRY(read_text(r, ',', "dtype", &dtype));
 	for (t->kind = 0; t->kind < SRT_MANIFEST_NKINDS; t->kind++)
-		if (kind != NULL && strcmp(kind, srt_manifest_kinds[t->kind]) == 0)
+		if (strcmp(kind, srt_manifest_kinds[t->kind]) == 0)
 			break;
 	for (t->dtype = 0; t->dtype < SRT_DTYPE_COUNT; t->dtype++)
-		if (dtype != NULL && strcmp(dtype, srt_dtype_name(t->dtype)) == 0)
+		if (strcmp(dtype, srt_dtype_name(t->dtype)) == 0)
 			break;
 	if (t->kind == SRT_MANIFEST_NKINDS)
 		return fail_value("kind", "one of a tensor");
 	if (t->dtype == SRT_DTYPE_COUNT)
 		return fail_value("dtype", "a dtype");
-	if (!json_is_array(shape) || json_array_size(shape) > SRT_MAX_DIMS)
-		return fail_value("shape", "an array with the sizes of at most 5 dimensions");
-	t->ndim = (int)json_array_size(shape);
-	SRT_TRY(read_integers(json, "shape", t->ndim, t->shape));
+	SRT_TRY(read_integers(r, "shape", t->shape, &t->ndim));
 	for (int i = 0; i < t->ndim; i++) { /* a size of 0 does not hide an overflow */
 		if (!count_nbytes(t->dtype, 1, &t->shape[i], &nbytes))
 			return fail_value("shape", "that of a tensor which fits the address space");
@@ -228,19 +273,30 @@ static srt_status_t read_types(const json_t *json, srt_manifest_tensor_t *t)
 		       fail_value("shape", "that of a tensor which fits the address space");
 }
 
-static srt_status_t read_tensor(const json_t *json, const srt_manifest_t *m,
-				srt_manifest_tensor_t *t)
+static srt_status_t read_rest(reader_t *r, srt_manifest_tensor_t *t)
 {
-	json_t *array;
 	int64_t steps;
 
-	SRT_TRY(read_types(json, t));
-	SRT_TRY(read_integer(json, "steps", -1, INT32_MAX, &steps));
+	SRT_TRY(read_types(r, t));
+	SRT_TRY(read_integer(r, ',', "steps", -1, INT32_MAX, &steps));
 	t->steps = (int32_t)steps;
-	SRT_TRY(read_array(json, "boxes", sizeof(*t->boxes), &array, &t->boxes, &t->nboxes));
-	for (size_t i = 0; i < t->nboxes; i++)
-		SRT_TRY(read_box(json_array_get(array, i), m, t, &t->boxes[i]));
-	return check_cover(t);
+	r->tensor = t;
+	srt_cover_begin(&r->cover, t->ndim, t->shape, r->random);
+	SRT_TRY(read_array(r, ',', "boxes", &t->boxes, &t->nboxes, sizeof(*t->boxes), read_box));
+	SRT_TRY(srt_cover_end(&r->cover));
+	return read_end(r);
+}
+
+static srt_status_t read_tensor(reader_t *r, void *item)
+{
+	srt_manifest_tensor_t *t = item;
+	srt_status_t status;
+
+	SRT_TRY(read_string(r, '{', "name", &t->name));
+	status = read_rest(r, t);
+	return status == SRT_OK ?
+		       SRT_OK :
+		       srt_fail_prefix(status, "tensor '%s': ", srt_printable(t->name).text);
 }
 
 static int compare_tensors(const void *a, const void *b)
@@ -250,27 +306,12 @@ static int compare_tensors(const void *a, const void *b)
 	return x->kind != y->kind ? (int)x->kind - (int)y->kind : strcmp(x->name, y->name);
 }
 
-static srt_status_t read_tensors(const json_t *root, srt_manifest_t *m)
+/* Sorts the tensors; they must differ. */
+static srt_status_t sort_tensors(srt_manifest_t *m)
 {
-	json_t *array;
-	size_t n;
-
-	SRT_TRY(read_array(root, "tensors", sizeof(*m->tensors), &array, &m->tensors, &n));
-	for (m->ntensors = 0; m->ntensors < n; m->ntensors++) {
-		srt_manifest_tensor_t *t = &m->tensors[m->ntensors];
-		const json_t *json = json_array_get(array, m->ntensors);
-		srt_status_t status;
-
-		SRT_TRY(read_string(json, "name", &t->name));
-		status = read_tensor(json, m, t);
-		if (status != SRT_OK) {
-			m->ntensors++; /* what it has is freed */
-			return srt_fail_prefix(status,
-					       "tensor '%s': ", srt_printable(t->name).text);
-		}
-	}
-	qsort(m->tensors, n, sizeof(*m->tensors), compare_tensors);
-	for (size_t i = 1; i < n; i++)
+	if (m->ntensors > 0)
+		qsort(m->tensors, m->ntensors, sizeof(*m->tensors), compare_tensors);
+	for (size_t i = 1; i < m->ntensors; i++)
 		if (compare_tensors(&m->tensors[i - 1], &m->tensors[i]) == 0)
 			return srt_fail(SRT_ERR_FORMAT, "%s occurs twice",
 					srt_manifest_describe(m->tensors[i].kind,
@@ -281,201 +322,163 @@ static srt_status_t read_tensors(const json_t *root, srt_manifest_t *m)
 
 /* ---- the rest --------------------------------------------------------------------------- */
 
-static srt_status_t read_files(const json_t *root, srt_manifest_t *m)
+static srt_status_t read_file_item(reader_t *r, void *item)
 {
-	json_t *array;
-	size_t n;
+	srt_manifest_file_t *f = item;
+	int64_t nbytes;
 
-	SRT_TRY(read_array(root, "files", sizeof(*m->files), &array, &m->files, &n));
-	for (m->nfiles = 0; m->nfiles < n;) {
-		srt_manifest_file_t *f = &m->files[m->nfiles];
-		const json_t *json = json_array_get(array, m->nfiles);
-		int64_t nbytes;
-
-		SRT_TRY(read_string(json, "name", &f->name));
-		m->nfiles++;
-		if (strchr(f->name, '/') != NULL || f->name[0] == '.')
-			return fail_value("name", "that of a file in the folder");
-		SRT_TRY(read_integer(json, "nbytes", 0, INT64_MAX, &nbytes));
-		f->nbytes = (uint64_t)nbytes;
-		SRT_TRY(read_u64s(json, "header", 1, &f->header_hash));
-	}
-	return SRT_OK;
+	SRT_TRY(read_string(r, '{', "name", &f->name));
+	if (strchr(f->name, '/') != NULL || f->name[0] == '.')
+		return fail_value("name", "that of a file in the folder");
+	SRT_TRY(read_integer(r, ',', "nbytes", 0, INT64_MAX, &nbytes));
+	f->nbytes = (uint64_t)nbytes;
+	SRT_TRY(read_u64(r, ',', "header", &f->header_hash));
+	return read_end(r);
 }
 
-static srt_status_t read_groups(const json_t *root, srt_manifest_t *m)
+static int compare_names(const void *a, const void *b)
 {
-	json_t *array;
-
-	SRT_TRY(read_array(root, "groups", sizeof(*m->groups), &array, &m->groups, &m->ngroups));
-	for (size_t i = 0; i < m->ngroups; i++) {
-		srt_manifest_group_t *g = &m->groups[i];
-		const json_t *json = json_array_get(array, i);
-
-		if (!json_is_boolean(json_object_get(json, "has_lr")))
-			return fail_value("has_lr", "true or false");
-		g->has_lr = json_is_true(json_object_get(json, "has_lr"));
-		for (size_t f = 0; f < srt_manifest_nfields; f++)
-			SRT_TRY(read_word(json, srt_manifest_fields[f].name,
-					  srt_manifest_fields[f].is_float,
-					  (char *)&g->state + srt_manifest_fields[f].offset));
-	}
-	return SRT_OK;
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static srt_status_t read_scaler(const json_t *root, srt_manifest_t *m)
+/* Files have different names. */
+static srt_status_t check_files(const srt_manifest_t *m)
 {
-	const json_t *json = json_object_get(root, "scaler");
-	srt_scaler_state_t *s = &m->scaler;
+	const char **names = srt_calloc(m->nfiles + 1, sizeof(*names), "files of a manifest");
+	srt_status_t status = SRT_OK;
 
-	m->has_scaler = json != NULL;
-	if (!m->has_scaler)
+	if (names == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < m->nfiles; i++)
+		names[i] = m->files[i].name;
+	qsort(names, m->nfiles, sizeof(*names), compare_names);
+	for (size_t i = 1; i < m->nfiles && status == SRT_OK; i++)
+		if (strcmp(names[i - 1], names[i]) == 0)
+			status = srt_fail(SRT_ERR_FORMAT, "the file '%s' occurs twice",
+					  srt_printable(names[i]).text);
+	free(names);
+	return status;
+}
+
+static srt_status_t read_group(reader_t *r, void *item)
+{
+	srt_manifest_group_t *g = item;
+
+	SRT_TRY(read_key(r, '{', "has_lr"));
+	g->has_lr = srt_json_word(&r->json, "true");
+	if (!g->has_lr && !srt_json_word(&r->json, "false"))
+		return fail_value("has_lr", "true or false");
+	for (size_t f = 0; f < srt_manifest_nfields; f++)
+		SRT_TRY(read_word(r, ',', srt_manifest_fields[f].name,
+				  srt_manifest_fields[f].is_float,
+				  (char *)&g->state + srt_manifest_fields[f].offset));
+	return read_end(r);
+}
+
+static srt_status_t read_scaler(reader_t *r)
+{
+	srt_scaler_state_t *s = &r->manifest->scaler;
+
+	SRT_TRY(find_key(r, ',', "scaler", &r->manifest->has_scaler));
+	if (!r->manifest->has_scaler)
 		return SRT_OK;
-	SRT_TRY(read_word(json, "scale", true, &s->scale));
-	SRT_TRY(read_word(json, "growth_tracker", false, &s->growth_tracker));
-	SRT_TRY(read_word(json, "growth_interval", false, &s->growth_interval));
-	SRT_TRY(read_double(json, "growth_factor", &s->growth_factor));
-	return read_double(json, "backoff_factor", &s->backoff_factor);
+	SRT_TRY(read_word(r, '{', "scale", true, &s->scale));
+	SRT_TRY(read_word(r, ',', "growth_tracker", false, &s->growth_tracker));
+	SRT_TRY(read_word(r, ',', "growth_interval", false, &s->growth_interval));
+	SRT_TRY(read_double(r, "growth_factor", &s->growth_factor));
+	SRT_TRY(read_double(r, "backoff_factor", &s->backoff_factor));
+	return read_end(r);
 }
 
-static srt_status_t read_entries(const json_t *root, srt_manifest_t *m)
+static srt_status_t read_entry(reader_t *r, void *item)
 {
-	json_t *array;
-	size_t n;
+	srt_manifest_entry_t *e = item;
+	uint64_t byte;
+	char *text;
 
-	SRT_TRY(read_array(root, "entries", sizeof(*m->entries), &array, &m->entries, &n));
-	for (m->nentries = 0; m->nentries < n;) {
-		srt_manifest_entry_t *e = &m->entries[m->nentries];
-		const json_t *json = json_array_get(array, m->nentries);
-		const json_t *bytes = json_object_get(json, "bytes");
-		uint64_t byte;
-
-		SRT_TRY(read_string(json, "key", &e->key));
-		m->nentries++;
-		if (!json_is_string(bytes) || json_string_length(bytes) % 2 != 0)
-			return fail_value("bytes", "a text of two hexadecimal digits for each");
-		e->nbytes = json_string_length(bytes) / 2;
-		e->data = srt_calloc(e->nbytes + 1, 1, "an entry of a manifest");
-		if (e->data == NULL)
-			return SRT_ERR_OUT_OF_MEMORY;
-		for (size_t i = 0; i < e->nbytes; i++) {
-			if (!parse_digits(json_string_value(bytes) + 2 * i, 2, &byte))
-				return fail_value("bytes", "a text of hexadecimal digits");
-			e->data[i] = (unsigned char)byte;
-		}
+	SRT_TRY(read_string(r, '{', "key", &e->key));
+	SRT_TRY(read_text(r, ',', "bytes", &text));
+	e->nbytes = strlen(text) / 2;
+	if (strlen(text) % 2 != 0)
+		return fail_value("bytes", "a text of two hexadecimal digits for each");
+	e->data = srt_calloc(e->nbytes + 1, 1, "an entry of a manifest");
+	if (e->data == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < e->nbytes; i++) {
+		if (!parse_digits(text + 2 * i, 2, &byte))
+			return fail_value("bytes", "a text of hexadecimal digits");
+		e->data[i] = (unsigned char)byte;
 	}
-	return SRT_OK;
+	return read_end(r);
 }
 
-/* -1: a manifest of before it was written. */
-static srt_status_t read_mode(const json_t *mode, int *fast)
+/* Manifests that older versions wrote have no mode. */
+static srt_status_t read_mode(reader_t *r, int *fast)
 {
-	const char *text = json_string_value(mode);
+	bool found;
+	char *text;
 
-	*fast = mode == NULL ? -1 : text != NULL && strcmp(text, "fast") == 0;
-	if (*fast || (text != NULL && strcmp(text, "exact") == 0))
+	*fast = -1;
+	SRT_TRY(find_key(r, ',', "numerics", &found));
+	if (!found)
 		return SRT_OK;
-	return fail_value("numerics", "\"exact\" or \"fast\"");
+	SRT_TRY(srt_json_string(&r->json, &text));
+	*fast = strcmp(text, "fast") == 0;
+	return *fast || strcmp(text, "exact") == 0 ?
+		       SRT_OK :
+		       fail_value("numerics", "\"exact\" or \"fast\"");
 }
 
-static srt_status_t read_root(const json_t *root, srt_manifest_t *m)
+static srt_status_t read_root(reader_t *r, const char *end)
 {
-	const char *id = json_string_value(json_object_get(root, "id"));
-	const json_t *mode = json_object_get(root, "numerics");
+	srt_manifest_t *m = r->manifest;
 	int64_t value;
-	uint64_t unused;
+	uint64_t id;
 
-	SRT_TRY(read_integer(root, "shardrt_checkpoint", 1, INT32_MAX, &value));
+	SRT_TRY(read_integer(r, '{', "shardrt_checkpoint", 1, INT32_MAX, &value));
 	if (value != SRT_MANIFEST_VERSION)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"the format has version %lld, this library reads version %d",
 				(long long)value, SRT_MANIFEST_VERSION);
-	if (id == NULL || strlen(id) != SRT_CHECKPOINT_ID_LENGTH ||
-	    !parse_digits(id, SRT_CHECKPOINT_ID_LENGTH, &unused))
-		return fail_value("id", "a text of 16 hexadecimal digits");
-	memcpy(m->id, id, sizeof(m->id));
-	SRT_TRY(read_integer(root, "world", 1, INT32_MAX, &value));
+	SRT_TRY(read_u64(r, ',', "id", &id));
+	snprintf(m->id, sizeof(m->id), "%0*" PRIx64, SRT_CHECKPOINT_ID_LENGTH, id);
+	SRT_TRY(read_integer(r, ',', "world", 1, INT32_MAX, &value));
 	m->world = (int)value;
-	SRT_TRY(read_integer(root, "numerics_version", 0, INT32_MAX, &value));
+	SRT_TRY(read_integer(r, ',', "numerics_version", 0, INT32_MAX, &value));
 	m->numerics_version = (int)value;
-	SRT_TRY(read_mode(mode, &m->fast));
-	SRT_TRY(read_string(root, "optimizer", &m->optimizer));
-	SRT_TRY(read_scaler(root, m));
-	SRT_TRY(read_groups(root, m));
-	SRT_TRY(read_entries(root, m));
-	SRT_TRY(read_files(root, m));
-	return read_tensors(root, m);
+	SRT_TRY(read_mode(r, &m->fast));
+	SRT_TRY(read_string(r, ',', "optimizer", &m->optimizer));
+	SRT_TRY(read_scaler(r));
+	SRT_TRY(read_array(r, ',', "groups", &m->groups, &m->ngroups, sizeof(*m->groups),
+			   read_group));
+	SRT_TRY(read_array(r, ',', "entries", &m->entries, &m->nentries, sizeof(*m->entries),
+			   read_entry));
+	SRT_TRY(read_array(r, ',', "files", &m->files, &m->nfiles, sizeof(*m->files),
+			   read_file_item));
+	SRT_TRY(check_files(m));
+	SRT_TRY(read_array(r, ',', "tensors", &m->tensors, &m->ntensors, sizeof(*m->tensors),
+			   read_tensor));
+	SRT_TRY(read_u64(r, ',', "checksum", &m->checksum));
+	SRT_TRY(read_end(r));
+	if (r->json.at != end)
+		return srt_json_fail(&r->json, "the end of the manifest");
+	return sort_tensors(m);
 }
 
-srt_status_t srt_manifest_parse(const char *text, size_t nbytes, srt_manifest_t *m)
+srt_status_t srt_manifest_parse(char *text, size_t nbytes, srt_manifest_t *m)
 {
 	const size_t before = sizeof(SRT_MANIFEST_CHECKSUM) - 1;
 	const size_t after = sizeof(SRT_MANIFEST_TAIL) - 1, tail = before + 16 + after;
 	const char *at = text + nbytes - tail;
-	json_error_t error;
-	srt_status_t status;
-	json_t *root;
+	reader_t r = { .json = { text, text, "the manifest" }, .manifest = m };
 
 	if (nbytes < tail || memcmp(at, SRT_MANIFEST_CHECKSUM, before) != 0 ||
 	    memcmp(text + nbytes - after, SRT_MANIFEST_TAIL, after) != 0 ||
 	    !parse_digits(at + before, 16, &m->checksum) ||
 	    srt_block_hash(text, nbytes - tail) != m->checksum)
 		return srt_fail(SRT_ERR_FORMAT, "its checksum is wrong: it was cut or changed");
-	root = json_loadb(text, nbytes, JSON_REJECT_DUPLICATES, &error);
-	if (root == NULL)
-		return srt_fail(SRT_ERR_FORMAT, "byte %d: %s", error.position,
-				srt_printable(error.text).text);
-	status = read_root(root, m);
-	json_decref(root);
-	return status;
-}
-
-/* The whole file; to be freed. */
-static srt_status_t read_file(const char *path, char **text, size_t *nbytes)
-{
-	/* O_NONBLOCK: opening a FIFO must not block before fstat() */
-	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	srt_status_t status = SRT_OK;
-	struct stat st;
-
-	if (fd < 0)
-		return srt_fail(errno == ENOENT || errno == ENOTDIR ? SRT_ERR_NOT_FOUND :
-								      SRT_ERR_IO,
-				"cannot open %s: %s", path, strerror(errno));
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
-	    (uint64_t)st.st_size > SRT_MANIFEST_MAX_NBYTES)
-		status = srt_fail(SRT_ERR_IO,
-				  "cannot read %s: it is not a regular file of at most %zu bytes",
-				  path, SRT_MANIFEST_MAX_NBYTES);
-	else if ((*text = srt_calloc((size_t)st.st_size + 1, 1, "a manifest")) == NULL)
-		status = SRT_ERR_OUT_OF_MEMORY;
-	for (*nbytes = 0; status == SRT_OK && *nbytes < (size_t)st.st_size;) {
-		const ssize_t n = read(fd, *text + *nbytes, (size_t)st.st_size - *nbytes);
-
-		if (n > 0)
-			*nbytes += (size_t)n;
-		else if (n == 0 || errno != EINTR)
-			status = srt_fail(SRT_ERR_IO, "cannot read %s: %s", path,
-					  n == 0 ? "it became shorter" : strerror(errno));
-	}
-	close(fd);
-	return status;
-}
-
-srt_status_t srt_manifest_read(const char *folder, srt_manifest_t *m)
-{
-	char *path = srt_asprintf("%s/%s", folder, SRT_MANIFEST_NAME), *text = NULL;
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
-	size_t nbytes = 0;
-
-	if (path != NULL)
-		status = read_file(path, &text, &nbytes);
-	if (status == SRT_OK) {
-		status = srt_manifest_parse(text, nbytes, m);
-		if (status != SRT_OK)
-			srt_fail_prefix(status, "%s: ", path);
-	}
-	free(text);
-	free(path);
-	return status;
+	if (getrandom(&r.random, sizeof(r.random), 0) != (ssize_t)sizeof(r.random))
+		return srt_fail(SRT_ERR_SYSTEM, "no random number to check boxes with: %s",
+				strerror(errno));
+	return read_root(&r, text + nbytes);
 }

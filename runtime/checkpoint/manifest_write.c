@@ -10,7 +10,6 @@
 #include <jansson.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/replacement.h"
 
 /* jansson: every function takes NULL, the result of one that failed, and fails too. The failure is
  * seen once, at the end. */
@@ -230,25 +229,4 @@ srt_status_t srt_manifest_write(const srt_manifest_t *m, char **text, size_t *nb
 	}
 	free(dump);
 	return *text != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
-}
-
-srt_status_t srt_manifest_save(const srt_manifest_t *m, const char *folder)
-{
-	char *path = srt_asprintf("%s/%s", folder, SRT_MANIFEST_NAME), *text = NULL;
-	srt_replacement_t r = { .fd = -1 };
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
-	size_t nbytes = 0;
-
-	if (path != NULL)
-		status = srt_manifest_write(m, &text, &nbytes);
-	if (status == SRT_OK)
-		status = srt_replacement_open(&r, path, false);
-	if (status == SRT_OK)
-		status = srt_replacement_write(&r, text, nbytes);
-	if (status == SRT_OK)
-		status = srt_replacement_commit(&r);
-	srt_replacement_close(&r);
-	free(text);
-	free(path);
-	return status;
 }

@@ -2,10 +2,9 @@
 /*
  * The parser of safetensors headers (safetensors.h): text -> tensors and metadata.
  *
- * It accepts the one form of JSON that a header has and stops at the first other byte, so memory is
- * in proportion to tensors and metadata entries that are complete. Strings are decoded in place: a
- * decoded string and its terminating zero are never longer than the quoted one. Stricter than JSON:
- * names may not have zero bytes, a tensor has exactly three keys, keys differ.
+ * It accepts the one form of JSON that a header has and stops at the first other byte (json.h), so
+ * memory is in proportion to tensors and metadata entries that are complete. Strings are decoded in
+ * place. A tensor has exactly three keys, keys differ.
  * Called by safetensors_read.c and the tests.
  */
 #include "runtime/checkpoint/safetensors.h"
@@ -14,6 +13,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "runtime/checkpoint/json.h"
 
 /* Names of the format and their bits; the library's own dtypes come from its table. */
 static const struct {
@@ -32,152 +32,12 @@ static const char *const srt_dtype_st_names[SRT_DTYPE_COUNT] = {
 };
 
 typedef struct parser {
-	char *text, *at, *end; /* *end is zero */
+	srt_json_t json;
 	size_t data_nbytes;
 	srt_safetensors_header_t *header;
 } parser_t;
 
-/* ---- JSON ------------------------------------------------------------------------------- */
-
-static srt_status_t fail_syntax(const parser_t *p, const char *expected)
-{
-	return srt_fail(SRT_ERR_FORMAT, "byte %zu of the header: expected %s",
-			(size_t)(p->at - p->text), expected);
-}
-
-static void skip_blanks(parser_t *p)
-{
-	while (*p->at == ' ' || *p->at == '\t' || *p->at == '\n' || *p->at == '\r')
-		p->at++;
-}
-
-/* Skips this character and blanks around it. False, and nothing is skipped but blanks, if another
- * one is there. */
-static bool skip_char(parser_t *p, char c)
-{
-	skip_blanks(p);
-	if (*p->at != c)
-		return false;
-	p->at++;
-	skip_blanks(p);
-	return true;
-}
-
-/* What follows an element of an object or array: a comma, or the end. */
-static srt_status_t skip_separator(parser_t *p, char end, bool *more)
-{
-	*more = skip_char(p, ',');
-	if (*more || skip_char(p, end))
-		return SRT_OK;
-	return fail_syntax(p, end == '}' ? "',' or '}'" : "',' or ']'");
-}
-
-/* The four digits after \u; false if they are not there. */
-static bool read_hex(parser_t *p, uint32_t *code)
-{
-	*code = 0;
-	for (int i = 0; i < 4; i++) {
-		char c = *p->at;
-		int digit = c >= '0' && c <= '9' ? c - '0' :
-			    c >= 'a' && c <= 'f' ? c - 'a' + 10 :
-			    c >= 'A' && c <= 'F' ? c - 'A' + 10 :
-						   -1;
-
-		if (digit < 0)
-			return false;
-		*code = *code << 4 | (uint32_t)digit;
-		p->at++;
-	}
-	return true;
-}
-
-/* After a backslash. Writes the UTF-8 bytes of the character; false if the escape is malformed. */
-static bool decode_escape(parser_t *p, char **to)
-{
-	static const char plain[] = "\"\\/bfnrt", meaning[] = "\"\\/\b\f\n\r\t";
-	const char *found = *p->at ? strchr(plain, *p->at) : NULL;
-	uint32_t code, low;
-
-	if (found != NULL) {
-		p->at++;
-		*(*to)++ = meaning[found - plain];
-		return true;
-	}
-	if (*p->at++ != 'u' || !read_hex(p, &code) || code == 0 ||
-	    (code >= 0xdc00 && code < 0xe000))
-		return false;
-	if (code >= 0xd800 && code < 0xdc00) { /* the first of two surrogates */
-		if (p->at[0] != '\\' || p->at[1] != 'u')
-			return false;
-		p->at += 2;
-		if (!read_hex(p, &low) || low < 0xdc00 || low >= 0xe000)
-			return false;
-		code = 0x10000 + ((code - 0xd800) << 10 | (low - 0xdc00));
-	}
-	if (code < 0x80) {
-		*(*to)++ = (char)code;
-		return true;
-	}
-	if (code >= 0x10000) {
-		*(*to)++ = (char)(0xf0 | code >> 18);
-		*(*to)++ = (char)(0x80 | (code >> 12 & 0x3f));
-	} else if (code >= 0x800) {
-		*(*to)++ = (char)(0xe0 | code >> 12);
-	}
-	if (code >= 0x800)
-		*(*to)++ = (char)(0x80 | (code >> 6 & 0x3f));
-	else
-		*(*to)++ = (char)(0xc0 | code >> 6);
-	*(*to)++ = (char)(0x80 | (code & 0x3f));
-	return true;
-}
-
-/* A string, decoded where it lies. */
-static srt_status_t parse_string(parser_t *p, char **string)
-{
-	char *to;
-
-	skip_blanks(p);
-	if (*p->at != '"')
-		return fail_syntax(p, "a string");
-	to = *string = ++p->at;
-	while (*p->at != '"') {
-		size_t n = srt_utf8_length(p->at);
-
-		if ((unsigned char)*p->at < 0x20 || n == 0)
-			return fail_syntax(p, "a character of UTF-8 or the string's end");
-		if (*p->at != '\\') {
-			memmove(to, p->at, n);
-			to += n;
-			p->at += n;
-			continue;
-		}
-		p->at++;
-		if (!decode_escape(p, &to))
-			return fail_syntax(p, "an escape sequence of JSON, not of a zero byte");
-	}
-	p->at++;
-	*to = '\0';
-	return SRT_OK;
-}
-
-/* An integer of at least 0 without sign, leading zeros, fraction or exponent. */
-static srt_status_t parse_integer(parser_t *p, int64_t *value)
-{
-	const char *first;
-
-	skip_blanks(p);
-	first = p->at;
-	*value = 0;
-	for (; *p->at >= '0' && *p->at <= '9'; p->at++)
-		if (__builtin_mul_overflow(*value, 10, value) ||
-		    __builtin_add_overflow(*value, *p->at - '0', value))
-			return fail_syntax(p, "an integer of at most 63 bits");
-	if (p->at == first || (*first == '0' && p->at > first + 1) || *p->at == '.' ||
-	    *p->at == 'e' || *p->at == 'E')
-		return fail_syntax(p, "an integer of at least 0");
-	return SRT_OK;
-}
+/* ---- tensors ------------------------------------------------------------------------------ */
 
 /* An array of at most SRT_SAFETENSORS_MAX_DIMS integers. */
 static srt_status_t parse_integers(parser_t *p, int64_t *values, int *n)
@@ -185,27 +45,18 @@ static srt_status_t parse_integers(parser_t *p, int64_t *values, int *n)
 	bool more;
 
 	*n = 0;
-	if (!skip_char(p, '['))
-		return fail_syntax(p, "an array");
-	for (more = !skip_char(p, ']'); more; (*n)++) {
+	SRT_TRY(srt_json_begin(&p->json, '[', ']', &more));
+	for (; more; (*n)++) {
 		if (*n == SRT_SAFETENSORS_MAX_DIMS)
 			return srt_fail(SRT_ERR_UNSUPPORTED,
 					"byte %zu of the header: more than %d dimensions",
-					(size_t)(p->at - p->text), SRT_SAFETENSORS_MAX_DIMS);
-		SRT_TRY(parse_integer(p, &values[*n]));
-		SRT_TRY(skip_separator(p, ']', &more));
+					(size_t)(p->json.at - p->json.text),
+					SRT_SAFETENSORS_MAX_DIMS);
+		SRT_TRY(srt_json_integer(&p->json, 0, INT64_MAX, &values[*n]));
+		SRT_TRY(srt_json_separator(&p->json, ']', &more));
 	}
 	return SRT_OK;
 }
-
-/* The name of an element of an object, and the colon. */
-static srt_status_t parse_key(parser_t *p, char **key)
-{
-	SRT_TRY(parse_string(p, key));
-	return skip_char(p, ':') ? SRT_OK : fail_syntax(p, "':'");
-}
-
-/* ---- tensors ------------------------------------------------------------------------------ */
 
 static srt_status_t set_dtype(srt_safetensors_tensor_t *t, const char *name, unsigned *bits)
 {
@@ -268,10 +119,9 @@ static srt_status_t parse_tensor(parser_t *p, srt_safetensors_tensor_t *t)
 	bool more;
 	char *text;
 
-	if (!skip_char(p, '{'))
-		return fail_syntax(p, "an object");
-	for (more = !skip_char(p, '}'); more; has |= key_bit) {
-		SRT_TRY(parse_key(p, &text));
+	SRT_TRY(srt_json_begin(&p->json, '{', '}', &more));
+	for (; more; has |= key_bit) {
+		SRT_TRY(srt_json_key(&p->json, &text));
 		key_bit = !strcmp(text, "dtype")        ? HAS_DTYPE :
 			  !strcmp(text, "shape")        ? HAS_SHAPE :
 			  !strcmp(text, "data_offsets") ? HAS_OFFSETS :
@@ -279,14 +129,14 @@ static srt_status_t parse_tensor(parser_t *p, srt_safetensors_tensor_t *t)
 		if (key_bit == 0 || (has & key_bit))
 			break;
 		if (key_bit == HAS_DTYPE) {
-			SRT_TRY(parse_string(p, &text));
+			SRT_TRY(srt_json_string(&p->json, &text));
 			SRT_TRY(set_dtype(t, text, &bits));
 		} else if (key_bit == HAS_SHAPE) {
 			SRT_TRY(parse_integers(p, t->shape, &t->ndim));
 		} else {
 			SRT_TRY(parse_integers(p, offsets, &noffsets));
 		}
-		SRT_TRY(skip_separator(p, '}', &more));
+		SRT_TRY(srt_json_separator(&p->json, '}', &more));
 	}
 	if (more || has != HAS_ALL)
 		return srt_fail(SRT_ERR_FORMAT,
@@ -318,12 +168,11 @@ static srt_status_t parse_metadata(parser_t *p)
 	char *key, *value;
 	bool more;
 
-	if (!skip_char(p, '{'))
-		return fail_syntax(p, "an object");
-	for (more = !skip_char(p, '}'); more;) {
-		SRT_TRY(parse_key(p, &key));
-		SRT_TRY(parse_string(p, &value));
-		SRT_TRY(skip_separator(p, '}', &more));
+	SRT_TRY(srt_json_begin(&p->json, '{', '}', &more));
+	while (more) {
+		SRT_TRY(srt_json_key(&p->json, &key));
+		SRT_TRY(srt_json_string(&p->json, &value));
+		SRT_TRY(srt_json_separator(&p->json, '}', &more));
 		grown = srt_grow(h->metadata, h->nmetadata + 1, &h->metadata_room, sizeof(*grown),
 				 "the metadata of a safetensors file");
 		if (grown == NULL)
@@ -398,19 +247,19 @@ static srt_status_t sort_names(void *table, size_t n, size_t item_nbytes)
 srt_status_t srt_safetensors_parse(char *text, size_t nbytes, size_t data_nbytes,
 				   srt_safetensors_header_t *header)
 {
-	parser_t p = { .text = text, .at = text, .end = text + nbytes };
+	parser_t p = { .json = { text, text, "the header" },
+		       .data_nbytes = data_nbytes,
+		       .header = header };
 	bool more, has_metadata = false;
 
-	p.data_nbytes = data_nbytes;
-	p.header = header;
 	if (*text != '{')
-		return fail_syntax(&p, "'{'");
-	skip_char(&p, '{');
-	for (more = !skip_char(&p, '}'); more;) {
+		return srt_json_fail(&p.json, "'{'");
+	SRT_TRY(srt_json_begin(&p.json, '{', '}', &more));
+	while (more) {
 		srt_status_t status;
 		char *name;
 
-		SRT_TRY(parse_key(&p, &name));
+		SRT_TRY(srt_json_key(&p.json, &name));
 		if (strcmp(name, "__metadata__") != 0) {
 			status = add_tensor(&p, name);
 		} else if (!has_metadata) {
@@ -421,10 +270,10 @@ srt_status_t srt_safetensors_parse(char *text, size_t nbytes, size_t data_nbytes
 		}
 		if (status != SRT_OK)
 			return srt_fail_prefix(status, "'%s': ", srt_printable(name).text);
-		SRT_TRY(skip_separator(&p, '}', &more));
+		SRT_TRY(srt_json_separator(&p.json, '}', &more));
 	}
-	if (p.at != p.end)
-		return fail_syntax(&p, "the end of the header");
+	if (p.json.at != text + nbytes)
+		return srt_json_fail(&p.json, "the end of the header");
 	SRT_TRY(sort_names(header->metadata, header->nmetadata, sizeof(*header->metadata)));
 	SRT_TRY(sort_names(header->tensors, header->ntensors, sizeof(*header->tensors)));
 	SRT_TRY(check_cover(&p)); /* in the order of offsets */

@@ -98,7 +98,7 @@ check_PROGRAMS += tests/engine/test_checkpoint_damage tests/engine/test_checkpoi
 tests_engine_test_checkpoint_killed_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync,--wrap=rename,--wrap=renameat2 \
 	-Wl,--wrap=mkdir,--wrap=rmdir,--wrap=unlink,--wrap=unlinkat,--wrap=fallocate,--wrap=write \
 	-Wl,--wrap=pwrite,--wrap=open,--wrap=pread,--wrap=malloc
-PROGRAM_TESTS += tests/engine/test_boxes
+PROGRAM_TESTS += tests/engine/test_boxes tests/engine/test_manifest
 endif
 
 # Calls with NULL of all functions of the public headers.

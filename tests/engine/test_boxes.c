@@ -2,7 +2,8 @@
 /*
  * Boxes of sharded checkpoints against a plain enumeration: every range of elements of small cells,
  * cut in blocks or not, is covered exactly once, with the right elements of the whole tensor, and
- * few boxes. Also the walk over the elements that two arrays share, and boxes that overlap.
+ * few boxes. Also the walk over the elements that two arrays share, and boxes that cover a
+ * tensor.
  */
 #include "base/base.h"
 #include "runtime/checkpoint/boxes.h"
@@ -158,42 +159,119 @@ static void test_shared(void)
 	}
 }
 
-/* Random lists, against all pairs; and a partition, which is sorted by its second dimension. */
-static void test_overlap(void)
+/* Cuts a box in two at random, again and again. Returns the number of parts. */
+static size_t cut_randomly(int ndim, srt_box_t *box, size_t n, size_t most)
 {
-	enum { N = 12, COLUMNS = 512 };
-	static srt_box_t box[COLUMNS];
-	static srt_sorted_box_t list[COLUMNS];
-	srt_box_t both;
-	int noverlaps = 0;
+	for (int turn = 0; turn < 40 && n < most; turn++) {
+		srt_box_t *old = &box[below((uint32_t)n)];
+		const int d = (int)below((uint32_t)ndim);
+		const int64_t first = 1 + below(6);
 
-	for (int turn = 0; turn < 2000; turn++) {
-		const int ndim = 1 + (int)below(3);
-		const size_t n = (size_t)below(N);
-		bool want = false;
+		if (first >= old->size[d])
+			continue;
+		box[n] = *old;
+		box[n].offset[d] += first;
+		box[n].size[d] -= first;
+		old->size[d] = first;
+		n++;
+	}
+	return n;
+}
 
-		for (size_t i = 0; i < n; i++) {
-			for (int d = 0; d < ndim; d++) {
-				box[i].offset[d] = below(9);
-				box[i].size[d] = below(3) + 1;
-			}
-			list[i].box = &box[i];
-			for (size_t k = 0; k < i; k++)
-				want = want || srt_box_intersect(ndim, &box[i], &box[k], &both);
+/* The answer by counting the boxes of each element. */
+static bool covers(int ndim, const int64_t *shape, const srt_box_t *box, size_t n)
+{
+	for (int64_t i = 0; i < srt_box_nelem(ndim, shape); i++) {
+		int64_t at[SRT_MAX_DIMS];
+		size_t found = 0;
+
+		coordinates_of(ndim, shape, i, at);
+		for (size_t k = 0; k < n; k++) {
+			bool inside = true;
+
+			for (int d = 0; d < ndim; d++)
+				inside = inside && at[d] >= box[k].offset[d] &&
+					 at[d] < box[k].offset[d] + box[k].size[d];
+			found += inside;
 		}
-		CHECK_INT(srt_boxes_overlap(ndim, list, n), want);
-		noverlaps += want;
+		if (found != 1)
+			return false;
 	}
-	CHECK(noverlaps > 200 && noverlaps < 1800);
-	for (int i = 0; i < COLUMNS; i++) {
-		box[i] = (srt_box_t){ .offset = { i % 2, 3 * (i / 2) }, .size = { 1, 3 } };
-		list[i].box = &box[COLUMNS - 1 - i];
+	return true;
+}
+
+static srt_status_t check_cover(int ndim, const int64_t *shape, const srt_box_t *box, size_t n)
+{
+	srt_cover_t cover;
+
+	srt_cover_begin(&cover, ndim, shape, (uint64_t)random32() << 32 | random32());
+	for (size_t i = 0; i < n; i++)
+		srt_cover_add(&cover, &box[i]);
+	return srt_cover_end(&cover);
+}
+
+/* Random partitions, and the same with a box that is moved, gone or there twice. */
+static void test_cover(void)
+{
+	enum { MOST_BOXES = 16 };
+	static const int64_t none[1], one[2] = { 1, 0 };
+	int ncovers = 0;
+	srt_cover_t cover;
+
+	for (int turn = 0; turn < 3000; turn++) {
+		const int ndim = 1 + (int)below(4);
+		srt_box_t box[MOST_BOXES + 1] = { 0 };
+		size_t n;
+		bool want;
+
+		for (int d = 0; d < ndim; d++)
+			box[0].size[d] = 1 + below(7);
+		const srt_box_t whole = box[0];
+
+		n = cut_randomly(ndim, box, 1, MOST_BOXES);
+		if (turn % 2 > 0) {
+			srt_box_t *victim = &box[below((uint32_t)n)];
+			const int d = (int)below((uint32_t)ndim);
+
+			if (turn % 3 == 0)
+				box[n++] = *victim;
+			else if (turn % 3 == 1)
+				*victim = box[below((uint32_t)n)];
+			else
+				victim->offset[d] =
+					below((uint32_t)(whole.size[d] - victim->size[d] + 1));
+		}
+		want = covers(ndim, whole.size, box, n);
+		ncovers += want;
+		CHECK_INT(check_cover(ndim, whole.size, box, n) == SRT_OK, want);
 	}
-	CHECK(!srt_boxes_overlap(2, list, COLUMNS));
-	box[77].size[1]++;
-	CHECK(srt_boxes_overlap(2, list, COLUMNS));
-	list[0].box = list[1].box = &box[0]; /* of no dimension: the same element */
-	CHECK(srt_boxes_overlap(0, list, 2) && !srt_boxes_overlap(0, list, 1));
+	CHECK(ncovers > 1500 && ncovers < 2500);
+	CHECK_OK(check_cover(2, one, NULL, 0)); /* a tensor without elements */
+	/* of no dimension: one element */
+	CHECK_OK(check_cover(0, none, &(srt_box_t){ 0 }, 1));
+	CHECK_STATUS(check_cover(0, none, NULL, 0), SRT_ERR_FORMAT);
+	/* sums that overflow */
+	srt_cover_begin(&cover, 1, (const int64_t[]){ INT64_MAX }, 7);
+	for (int i = 0; i < 3; i++)
+		srt_cover_add(&cover, &(srt_box_t){ .size = { INT64_MAX } });
+	CHECK_STATUS(srt_cover_end(&cover), SRT_ERR_FORMAT);
+	CHECK_ERROR_HAS("overlap");
+}
+
+/* Many boxes that all have indices in common, in both dimensions: half of them columns, below them
+ * rows. */
+static void test_many(void)
+{
+	enum { N = 200000 };
+	const int64_t shape[2] = { 2 * N, N };
+	srt_cover_t cover;
+
+	srt_cover_begin(&cover, 2, shape, 11);
+	for (int64_t i = 0; i < N; i++) {
+		srt_cover_add(&cover, &(srt_box_t){ { 0, i }, { N, 1 } });
+		srt_cover_add(&cover, &(srt_box_t){ { N + i, 0 }, { 1, N } });
+	}
+	CHECK_OK(srt_cover_end(&cover));
 }
 
 int main(void)
@@ -208,6 +286,7 @@ int main(void)
 	test_cell(4, (const int64_t[]){ 2, 3, 2, 4 }, 3, 2);
 	test_cell(5, (const int64_t[]){ 2, 2, 3, 2, 2 }, 0, 1);
 	test_shared();
-	test_overlap();
+	test_cover();
+	test_many();
 	return check_done();
 }

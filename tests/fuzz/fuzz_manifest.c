@@ -115,7 +115,7 @@ static void check_folder(const char *text, size_t nbytes, const srt_manifest_t *
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 {
 	srt_manifest_t m = { .world = 0 }, again = { .world = 0 };
-	char *text = malloc(nbytes + TAIL + 1), *written;
+	char *text = calloc(nbytes + TAIL + 1, 1), *parsed, *written;
 	size_t nwritten;
 
 	FUZZ_CHECK(text != NULL);
@@ -123,7 +123,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 		memcpy(text, input, nbytes);
 	snprintf(text + nbytes, TAIL + 1, SRT_MANIFEST_CHECKSUM "%016llx" SRT_MANIFEST_TAIL,
 		 (unsigned long long)srt_block_hash(text, nbytes));
-	if (srt_manifest_parse(text, nbytes + TAIL, &m) == SRT_OK) {
+	parsed = fuzz_text((uint8_t *)text, nbytes + TAIL); /* strings are decoded in it */
+	if (srt_manifest_parse(parsed, nbytes + TAIL, &m) == SRT_OK) {
 		for (size_t i = 0; i < m.ntensors; i++)
 			check_tensor(&m, &m.tensors[i]);
 		for (size_t i = 0; i < m.nfiles; i++)
@@ -138,6 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 	}
 	srt_manifest_clear(&again);
 	srt_manifest_clear(&m);
+	free(parsed);
 	free(text);
 	return 0;
 }

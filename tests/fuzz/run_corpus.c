@@ -5,8 +5,10 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <sys/resource.h>
 
 #include "tests/fuzz/fuzz.h"
+#include "tests/harness/check.h" /* CHECK_SANITIZED */
 
 #define MAX_FILE 65536
 
@@ -34,12 +36,26 @@ static size_t run_file(const char *path)
 	return n + 1;
 }
 
+/* Ends a parser that takes many times its input's size of memory, or does not end: the inputs are
+ * small. With libFuzzer its options do this. */
+static void set_limits(void)
+{
+	const struct rlimit seconds = { 120, 120 }; /* of processor time */
+#ifndef CHECK_SANITIZED                             /* a sanitizer reserves terabytes */
+	const struct rlimit nbytes = { 1 << 28, 1 << 28 };
+
+	FUZZ_CHECK(setrlimit(RLIMIT_AS, &nbytes) == 0);
+#endif
+	FUZZ_CHECK(setrlimit(RLIMIT_CPU, &seconds) == 0);
+}
+
 int main(int argc, char **argv)
 {
 	DIR *folder = argc == 2 ? opendir(argv[1]) : NULL;
 	size_t nfiles = 0, ninputs = 0;
 	char path[4096];
 
+	set_limits();
 	if (folder == NULL) {
 		fprintf(stderr, "FAIL: %s FOLDER: the folder of the corpus cannot be read\n",
 			argv[0]);

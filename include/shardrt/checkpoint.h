@@ -55,11 +55,10 @@ SRT_API srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
  * @param path file to read: the same file on every rank (SHARDRT_LOAD_COPIES=yes: or copies).
  * @return on all ranks: SRT_ERR_FORMAT for a malformed file, SRT_ERR_INVALID_ARGUMENT for a missing
  *         tensor or another shape or dtype (the sentence has the name and both shapes),
- *         SRT_ERR_NOT_FOUND without a file, SRT_ERR_UNSUPPORTED for more than 8 dimensions,
- *         SRT_ERR_MISMATCH if the ranks have opened different files (the sentence has both paths),
- *         SRT_ERR_STATE before srt_engine_build(): no value has changed. SRT_ERR_IO if a later read
- *         fails or the file is written to meanwhile, or the failure of the stream: some values
- *         have changed.
+ *         SRT_ERR_NOT_FOUND without a file, SRT_ERR_MISMATCH if the ranks have opened different
+ *         files (the sentence has both paths), SRT_ERR_STATE before srt_engine_build(): no value
+ *         has changed. SRT_ERR_IO if a later read fails or the file is written to meanwhile, or the
+ *         failure of the stream: some values have changed.
  */
 SRT_API srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_t *stream);
 

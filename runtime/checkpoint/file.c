@@ -13,6 +13,21 @@
 
 _Static_assert(SRT_FILE_MAX_DIMS == SRT_SAFETENSORS_MAX_DIMS, "one number of dimensions");
 
+/* The public description of a tensor has all its sizes. */
+static srt_status_t check_dims(const char *path, const srt_safetensors_t *file)
+{
+	const srt_safetensors_tensor_t *t;
+
+	for (size_t i = 0; (t = srt_safetensors_tensor(file, i)) != NULL; i++)
+		if (t->ndim > SRT_FILE_MAX_DIMS)
+			return srt_fail(SRT_ERR_UNSUPPORTED,
+					"safetensors file %s: '%s' has %d dimensions, more than "
+					"%d",
+					path, srt_printable(t->name).text, t->ndim,
+					SRT_FILE_MAX_DIMS);
+	return SRT_OK;
+}
+
 /* The public writer is the internal one. */
 static srt_safetensors_writer_t *writer_of(srt_file_writer_t *writer)
 {
@@ -31,10 +46,12 @@ static srt_status_t open_path(const char *path, bool all, srt_file_t **file)
 	status = folder != NULL ? srt_sharded_file_open(folder, all, &f->sharded) :
 				  srt_safetensors_open(path, &f->plain);
 	free(folder);
+	if (status == SRT_OK && f->plain != NULL)
+		status = check_dims(path, f->plain);
 	if (status == SRT_OK)
 		*file = f;
 	else
-		free(f);
+		srt_file_close(f);
 	return status;
 }
 

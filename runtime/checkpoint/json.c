@@ -206,9 +206,11 @@ static bool skip_digits(srt_json_t *j)
 	return j->at > first;
 }
 
-/* A number with its optional sign, fraction and exponent. */
+/* A number with its optional sign, fraction and exponent, whose size a double has. */
 static bool skip_number(srt_json_t *j)
 {
+	const char *first = j->at, *exponent;
+
 	j->at += *j->at == '-';
 	if (*j->at == '0')
 		j->at++;
@@ -220,10 +222,11 @@ static bool skip_number(srt_json_t *j)
 			return false;
 	}
 	if (*j->at != 'e' && *j->at != 'E')
-		return true;
+		return j->at - first <= SRT_JSON_MAX_NUMBER;
 	j->at++;
 	j->at += *j->at == '+' || *j->at == '-';
-	return skip_digits(j);
+	exponent = j->at;
+	return skip_digits(j) && j->at - exponent <= 2 && j->at - first <= SRT_JSON_MAX_NUMBER;
 }
 
 static srt_status_t skip_value(srt_json_t *j, int depth)

@@ -19,8 +19,9 @@
 
 #include <shardrt/status.h>
 
-/* Deepest nesting of a value that is skipped, as in the reference reader of safetensors files. */
-#define SRT_JSON_MAX_DEPTH 127
+/* Deepest nesting of a value that is skipped, and longest number in it. */
+#define SRT_JSON_MAX_DEPTH 100
+#define SRT_JSON_MAX_NUMBER 64
 
 typedef struct srt_json {
 	char *text, *at;  /* a zero ends the text */

@@ -109,7 +109,7 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 	if (t->dtype == needed->dtype && t->ndim == needed->ndim &&
 	    !memcmp(t->shape, shape, (size_t)t->ndim * sizeof(*t->shape)))
 		return SRT_OK;
-	format_shape(t->shape, t->ndim, have, sizeof(have));
+	format_shape(t->shape, srt_safetensors_nsizes(t), have, sizeof(have));
 	format_shape(shape, needed->ndim, need, sizeof(need));
 	if (l->names != NULL)
 		snprintf(as, sizeof(as), ", which has it as %s'%.64s'",

@@ -26,7 +26,7 @@
 /* Values are written and read as they lie in memory, which is the format's order on these hosts. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "big-endian hosts need byte swapping");
 
-/* Most dimensions that the reader accepts; one has more room than parameters have. */
+/* Most dimensions whose sizes are stored; parameters have fewer. */
 #define SRT_SAFETENSORS_MAX_DIMS 8
 /* Longest header, in bytes, as in the format's reference implementation. */
 #define SRT_SAFETENSORS_MAX_HEADER 100000000
@@ -38,12 +38,18 @@ typedef struct srt_safetensors_tensor {
 	const char *name;
 	const char *dtype_name; /* as in the file: "F32", "I16", ... */
 	srt_dtype_t dtype;      /* SRT_DTYPE_COUNT where the library has no such dtype */
-	int ndim;
+	int ndim;               /* may be more than are stored */
 	int64_t shape[SRT_SAFETENSORS_MAX_DIMS];
 	size_t nelem;
 	size_t offset; /* bytes from the start of the data */
 	size_t nbytes;
 } srt_safetensors_tensor_t;
+
+/* How many dimensions of a tensor have their sizes in `shape`. */
+static inline int srt_safetensors_nsizes(const srt_safetensors_tensor_t *t)
+{
+	return t->ndim < SRT_SAFETENSORS_MAX_DIMS ? t->ndim : SRT_SAFETENSORS_MAX_DIMS;
+}
 
 /* A parsed header; both tables in the order of names. */
 typedef struct srt_safetensors_header {
@@ -57,8 +63,7 @@ typedef struct srt_safetensors_header {
  * Parses and checks the header of a file with data_nbytes bytes of data. `text` has nbytes bytes
  * and a terminating zero; strings are decoded in it, and the header refers to it. `header` is all
  * zero at the call; the caller frees it in any case.
- * SRT_ERR_FORMAT: malformed, the message says what and where; SRT_ERR_UNSUPPORTED: too many
- * dimensions.
+ * SRT_ERR_FORMAT: malformed, the message says what and where.
  */
 srt_status_t srt_safetensors_parse(char *text, size_t nbytes, size_t data_nbytes,
 				   srt_safetensors_header_t *header);

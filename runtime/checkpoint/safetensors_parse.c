@@ -4,7 +4,8 @@
  *
  * It accepts the one form of JSON that a header has and stops at the first other byte (json.h), so
  * memory is in proportion to tensors and metadata entries that are complete. Strings are decoded in
- * place. A tensor has exactly three keys, keys differ.
+ * place. It accepts what the format's reference reader accepts, apart from names that occur twice
+ * and names with zero bytes.
  * Called by safetensors_read.c and the tests.
  */
 #include "runtime/checkpoint/safetensors.h"
@@ -20,9 +21,12 @@ static const struct {
 	const char *name;
 	unsigned bits;
 } st_dtypes[] = {
-	{ "BOOL", 8 }, { "U8", 8 },   { "I8", 8 },   { "F8_E5M2", 8 }, { "F8_E4M3", 8 },
-	{ "I16", 16 }, { "U16", 16 }, { "F16", 16 }, { "BF16", 16 },   { "I32", 32 },
-	{ "U32", 32 }, { "F32", 32 }, { "F64", 64 }, { "I64", 64 },    { "U64", 64 },
+	{ "BOOL", 8 },    { "U8", 8 },          { "I8", 8 },          { "F4", 4 },
+	{ "F6_E2M3", 6 }, { "F6_E3M2", 6 },     { "F8_E5M2", 8 },     { "F8_E4M3", 8 },
+	{ "F8_E8M0", 8 }, { "F8_E4M3FNUZ", 8 }, { "F8_E5M2FNUZ", 8 }, { "I16", 16 },
+	{ "U16", 16 },    { "F16", 16 },        { "BF16", 16 },       { "I32", 32 },
+	{ "U32", 32 },    { "F32", 32 },        { "F64", 64 },        { "I64", 64 },
+	{ "U64", 64 },    { "C64", 64 },
 };
 
 static const char *const srt_dtype_st_names[SRT_DTYPE_COUNT] = {
@@ -39,22 +43,43 @@ typedef struct parser {
 
 /* ---- tensors ------------------------------------------------------------------------------ */
 
-/* An array of at most SRT_SAFETENSORS_MAX_DIMS integers. */
-static srt_status_t parse_integers(parser_t *p, int64_t *values, int *n)
+/* The two integers of data_offsets. */
+static srt_status_t parse_offsets(parser_t *p, int64_t offsets[2])
 {
 	bool more;
+	int n;
 
-	*n = 0;
 	SRT_TRY(srt_json_begin(&p->json, '[', ']', &more));
-	for (; more; (*n)++) {
-		if (*n == SRT_SAFETENSORS_MAX_DIMS)
-			return srt_fail(SRT_ERR_UNSUPPORTED,
-					"byte %zu of the header: more than %d dimensions",
-					(size_t)(p->json.at - p->json.text),
-					SRT_SAFETENSORS_MAX_DIMS);
-		SRT_TRY(srt_json_integer(&p->json, 0, INT64_MAX, &values[*n]));
+	for (n = 0; more && n < 2; n++) {
+		SRT_TRY(srt_json_integer(&p->json, 0, INT64_MAX, &offsets[n]));
 		SRT_TRY(srt_json_separator(&p->json, ']', &more));
 	}
+	if (more || n != 2)
+		return srt_fail(SRT_ERR_FORMAT, "data_offsets is not an array of two integers");
+	return SRT_OK;
+}
+
+/* The sizes of the dimensions, of which the first are stored, and the number of elements. */
+static srt_status_t parse_shape(parser_t *p, srt_safetensors_tensor_t *t)
+{
+	bool more, empty = false;
+
+	t->nelem = 1;
+	SRT_TRY(srt_json_begin(&p->json, '[', ']', &more));
+	for (; more; t->ndim++) {
+		int64_t size;
+
+		SRT_TRY(srt_json_integer(&p->json, 0, INT64_MAX, &size));
+		SRT_TRY(srt_json_separator(&p->json, ']', &more));
+		if (t->ndim < SRT_SAFETENSORS_MAX_DIMS)
+			t->shape[t->ndim] = size;
+		empty |= size == 0;
+		/* a size of 0 does not hide an overflow */
+		if (size > 0 && !srt_mul_size(t->nelem, (size_t)size, &t->nelem))
+			return srt_fail(SRT_ERR_FORMAT, "the shape's product overflows");
+	}
+	if (empty)
+		t->nelem = 0;
 	return SRT_OK;
 }
 
@@ -73,22 +98,15 @@ static srt_status_t set_dtype(srt_safetensors_tensor_t *t, const char *name, uns
 	return srt_fail(SRT_ERR_FORMAT, "unknown dtype '%s'", srt_printable(name).text);
 }
 
-/* The number of elements and of bytes of a tensor with dtype and shape. */
+/* The number of bytes of a tensor with dtype and shape. */
 static srt_status_t set_size(srt_safetensors_tensor_t *t, unsigned bits)
 {
-	bool empty = false;
-
-	t->nelem = 1;
-	for (int i = 0; i < t->ndim; i++) {
-		empty |= t->shape[i] == 0;
-		/* a size of 0 does not hide an overflow */
-		if (t->shape[i] > 0 && !srt_mul_size(t->nelem, (size_t)t->shape[i], &t->nelem))
-			return srt_fail(SRT_ERR_FORMAT, "the shape's product overflows");
-	}
-	if (empty)
-		t->nelem = 0;
-	if (!srt_mul_size(t->nelem, bits / 8, &t->nbytes))
-		return srt_fail(SRT_ERR_FORMAT, "the size in bytes overflows");
+	if (!srt_mul_size(t->nelem, bits, &t->nbytes))
+		return srt_fail(SRT_ERR_FORMAT, "the size in bits overflows");
+	if (t->nbytes % 8 != 0)
+		return srt_fail(SRT_ERR_FORMAT, "its %zu elements of %u bits are not whole bytes",
+				t->nelem, bits);
+	t->nbytes /= 8;
 	return SRT_OK;
 }
 
@@ -111,11 +129,11 @@ static srt_status_t set_offset(const parser_t *p, srt_safetensors_tensor_t *t, i
 /* The keys of a tensor, as bits. */
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4, HAS_ALL = 7 };
 
+/* Keys that the format does not know are skipped. */
 static srt_status_t parse_tensor(parser_t *p, srt_safetensors_tensor_t *t)
 {
-	int64_t offsets[SRT_SAFETENSORS_MAX_DIMS];
 	unsigned bits = 0, has = 0, key_bit;
-	int noffsets = 0;
+	int64_t offsets[2] = { 0 };
 	bool more;
 	char *text;
 
@@ -126,23 +144,22 @@ static srt_status_t parse_tensor(parser_t *p, srt_safetensors_tensor_t *t)
 			  !strcmp(text, "shape")        ? HAS_SHAPE :
 			  !strcmp(text, "data_offsets") ? HAS_OFFSETS :
 							  0;
-		if (key_bit == 0 || (has & key_bit))
-			break;
+		if (has & key_bit)
+			return srt_fail(SRT_ERR_FORMAT, "%s occurs twice", text);
 		if (key_bit == HAS_DTYPE) {
 			SRT_TRY(srt_json_string(&p->json, &text));
 			SRT_TRY(set_dtype(t, text, &bits));
 		} else if (key_bit == HAS_SHAPE) {
-			SRT_TRY(parse_integers(p, t->shape, &t->ndim));
+			SRT_TRY(parse_shape(p, t));
+		} else if (key_bit == HAS_OFFSETS) {
+			SRT_TRY(parse_offsets(p, offsets));
 		} else {
-			SRT_TRY(parse_integers(p, offsets, &noffsets));
+			SRT_TRY(srt_json_skip(&p->json));
 		}
 		SRT_TRY(srt_json_separator(&p->json, '}', &more));
 	}
-	if (more || has != HAS_ALL)
-		return srt_fail(SRT_ERR_FORMAT,
-				"a tensor has exactly dtype, shape and data_offsets");
-	if (noffsets != 2)
-		return srt_fail(SRT_ERR_FORMAT, "data_offsets is not an array of two integers");
+	if (has != HAS_ALL)
+		return srt_fail(SRT_ERR_FORMAT, "a tensor has dtype, shape and data_offsets");
 	SRT_TRY(set_size(t, bits));
 	return set_offset(p, t, offsets[0], offsets[1]);
 }
@@ -161,6 +178,7 @@ static srt_status_t add_tensor(parser_t *p, const char *name)
 	return parse_tensor(p, &grown[h->ntensors++]);
 }
 
+/* null is a metadata without entries. */
 static srt_status_t parse_metadata(parser_t *p)
 {
 	srt_safetensors_header_t *h = p->header;
@@ -168,6 +186,8 @@ static srt_status_t parse_metadata(parser_t *p)
 	char *key, *value;
 	bool more;
 
+	if (srt_json_word(&p->json, "null"))
+		return SRT_OK;
 	SRT_TRY(srt_json_begin(&p->json, '{', '}', &more));
 	while (more) {
 		SRT_TRY(srt_json_key(&p->json, &key));

@@ -151,7 +151,7 @@ static srt_status_t check_entry(const srt_sharded_tensor_t *t, const srt_safeten
 		at += (size_t)snprintf(want + at, sizeof(want) - at, "%s%lld", d > 0 ? "," : "",
 				       (long long)t->shape[d]);
 	at = 0;
-	for (int d = 0; d < entry->ndim && at < sizeof(have); d++)
+	for (int d = 0; d < srt_safetensors_nsizes(entry) && at < sizeof(have); d++)
 		at += (size_t)snprintf(have + at, sizeof(have) - at, "%s%lld", d > 0 ? "," : "",
 				       (long long)entry->shape[d]);
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "tensor '%s' is %s (%s) in %s, but %s (%s) here",

@@ -68,7 +68,7 @@ cases = [(t.encode(), n) for t, n in [
       "18446744073709551616")]
   + [("{" + entry("x", dtype=d, offsets="[0,%d]" % n) + "}", n)
      for d in ("BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "I16", "U16", "F16", "BF16", "I32", "U32", "F32", "F64", "I64",
-               "U64", "f32", "F33", "")
+               "U64", "F4", "F6_E2M3", "F8_E8M0", "C64", "f32", "F33", "")
      for n in (1, 2, 4, 8)]]
 cases += [(b"{" + entry("x").encode().replace(b"x", bad) + b"}", 4)
           for bad in (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xc3", b"\xf4\x90\x80\x80", b"\xc3\xa4")]
@@ -102,6 +102,7 @@ $python - $dir/opened <<'END'
 import sys
 from safetensors import safe_open
 
+newer = (b'"F4"', b'"F6_E2M3"', b'"F8_E8M0"', b'"C64"') # unknown to old releases of the package
 both = wrong = refused = 0
 for line in open(sys.argv[1], encoding="utf-8", errors="replace"):
     path, verdict = line.rstrip("\n").split(" ", 1)
@@ -113,12 +114,14 @@ for line in open(sys.argv[1], encoding="utf-8", errors="replace"):
         theirs = str(e)
     if verdict == "accepted" and theirs == "accepted":
         both += 1
+    elif verdict == "accepted" and "unknown variant" in theirs and any(d in open(path, "rb").read() for d in newer):
+        continue
     elif verdict == "accepted":
         wrong += 1
         print("we accept what safetensors refuses (%s): %r" % (theirs, open(path, "rb").read()))
     elif theirs == "accepted":
         refused += 1
-# duplicate keys, zero bytes in names, metadata of null, unknown keys of a tensor: ours is stricter
+# duplicate keys, zero bytes in names, tensors as arrays: ours is stricter
 print("accepted by both: %d; by safetensors alone: %d" % (both, refused))
 sys.exit(wrong > 0 or both < 50)
 END

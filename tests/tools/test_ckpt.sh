@@ -114,6 +114,16 @@ gpt2 '[0,256]' 64
 expect 2 'context must be from 1' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c
 gpt2 '[0]' 64
 expect 2 'has 1 dimensions, but a GPT-2 of Hugging Face has a matrix' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c
+
+# Dtypes and dimensions that no parameter has.
+{ safetensors '{"x":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}' && printf ab; } > $tmp/packed
+{ safetensors '{"x":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}' && printf ac; } > $tmp/other
+expect 0 '^F4 *\[4\] *2  x$' ./shardrt-ckpt ls $tmp/packed
+expect 1 '^x: 1 of 2 bytes differ$' ./shardrt-ckpt diff $tmp/packed $tmp/other
+expect 2 "tensor 'x' of .* has dtype F4" ./shardrt-ckpt merge $tmp/packed $tmp/c
+safetensors '{"x":{"dtype":"F32","shape":[0,1,1,1,1,1,1,1,1],"data_offsets":[0,0]}}' > $tmp/other
+expect 2 "'x' has 9 dimensions, more than 8" ./shardrt-ckpt ls $tmp/other
+
 safetensors '{"\u001b]0;owned\u0007\u009b1m":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' > $tmp/escapes
 expect 0 '0  ?]0;owned???1m$' ./shardrt-ckpt ls $tmp/escapes
 expect 1 '^?]0;owned???1m: only in' ./shardrt-ckpt diff $tmp/escapes $tmp/a

@@ -69,7 +69,8 @@ typedef struct difference {
 static void compare_piece(const srt_file_tensor_t *t, const char *a, const char *b, size_t nbytes,
 			  difference_t *d)
 {
-	const size_t item = t->nbytes / t->nelem;
+	/* of elements that share bytes, the bytes are compared */
+	const size_t item = t->nbytes < t->nelem ? 1 : t->nbytes / t->nelem;
 
 	if (memcmp(a, b, nbytes) == 0)
 		return;
@@ -100,7 +101,11 @@ static int compare_values(srt_file_t *const file[2], const srt_file_tensor_t *t,
 	}
 	if (d.nelem == 0)
 		return 0;
-	printf("%s: %zu of %zu elements differ", ckpt_name(t->name).text, d.nelem, t->nelem);
+	if (t->nbytes < t->nelem)
+		printf("%s: %zu of %zu bytes differ", ckpt_name(t->name).text, d.nelem, t->nbytes);
+	else
+		printf("%s: %zu of %zu elements differ", ckpt_name(t->name).text, d.nelem,
+		       t->nelem);
 	if (t->dtype != SRT_DTYPE_COUNT)
 		printf(", by %.9g at most%s", d.most, d.has_nan ? ", some are NaN" : "");
 	putchar('\n');

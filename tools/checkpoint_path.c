@@ -31,18 +31,45 @@ int tool_has_manifest(const char *folder)
 	       access(path, F_OK) == 0;
 }
 
+/* What a folder has instead of checkpoints, or how to name what is meant. */
+static void advise(const char *folder, char *text, size_t ntext)
+{
+	static const struct {
+		const char *name, *advice;
+	} files[] = {
+		{ "model.safetensors", "name the file in it" },
+		{ "model.safetensors.index.json",
+		  "this is a model of several files, which cannot be read: save it as one file" },
+		{ "pytorch_model.bin", "save its tensors as a safetensors file" },
+	};
+	char path[4096];
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		if (snprintf(path, sizeof(path), "%s/%s", folder, files[i].name) <
+			    (int)sizeof(path) &&
+		    access(path, F_OK) == 0) {
+			snprintf(text, ntext, "it has %s: %s", files[i].name, files[i].advice);
+			return;
+		}
+	snprintf(text, ntext,
+		 "name a file of parameters, a checkpoint or a folder in which one "
+		 "was saved");
+}
+
 static int find_latest(const char *folder, tool_found_t *found)
 {
+	char advice[160];
 	const char *name;
 	char shown[256];
 	srt_status_t status = srt_checkpoint_latest(folder, found->path, sizeof(found->path));
 
-	if (status == SRT_ERR_NOT_FOUND)
+	if (status == SRT_ERR_NOT_FOUND) {
+		advise(folder, advice, sizeof(advice));
 		return fail(found,
 			    "%s is no checkpoint (it has no manifest.json), and no complete "
-			    "checkpoint is in it: %s; name a file of parameters, a checkpoint or a "
-			    "folder in which one was saved",
-			    folder, srt_last_error());
+			    "checkpoint is in it: %s; %s",
+			    folder, srt_last_error(), advice);
+	}
 	if (status == SRT_ERR_FORMAT)
 		return fail(found, "%s; name one of the checkpoints in %s", srt_last_error(),
 			    folder);

@@ -46,23 +46,107 @@ static srt_status_t read_at(const srt_safetensors_t *file, size_t offset, size_t
 	return SRT_OK;
 }
 
+/* ---- what other files are --------------------------------------------------------------- */
+
+#define SAVE "load it in Python, and write its tensors with safetensors.torch.save_file()"
+#define DOWNLOAD "was downloaded instead of a file of parameters: download that"
+#define UNPACK "unpack it first"
+
+/* What files of other programs begin with. */
+static const struct {
+	const char *bytes;
+	size_t nbytes, at;
+	const char *what; /* it is, and what to do */
+} others[] = {
+#define BEGINS(bytes, what)                                                                        \
+	{                                                                                          \
+		bytes, sizeof(bytes) - 1, 0, what                                                  \
+	}
+	BEGINS("version https://git-lfs",
+	       "a pointer of Git LFS, not the file: git lfs pull fetches it"),
+	BEGINS("PK\3\4", "a zip archive, as torch.save() writes it: " SAVE),
+	BEGINS("\x80\2", "a pickle of Python, as torch.save() wrote it: " SAVE),
+	BEGINS("\x80\3", "a pickle of Python: " SAVE),
+	BEGINS("\x80\4", "a pickle of Python: " SAVE),
+	BEGINS("\x80\5", "a pickle of Python: " SAVE),
+	BEGINS("GGUF", "a GGUF file of llama.cpp: take the model's safetensors file instead"),
+	BEGINS("\x89HDF\r\n", "an HDF5 file: " SAVE),
+	BEGINS("\x93NUMPY", "a NumPy array: " SAVE),
+	BEGINS("\x1f\x8b", "compressed by gzip: " UNPACK),
+	BEGINS("\x28\xb5\x2f\xfd", "compressed by zstd: " UNPACK),
+	BEGINS("\xfd"
+	       "7zXZ",
+	       "compressed by xz: " UNPACK),
+	BEGINS("BZh", "compressed by bzip2: " UNPACK),
+	{ "ustar", 5, 257, "a tar archive: " UNPACK },
+	BEGINS("\xc6\xd7\x34\x01",
+	       "a checkpoint of llm.c: take the model's safetensors file instead"),
+	BEGINS("\x88\xd8\x34\x01", "a file of tokens of llm.c: it is for shardrt-train --tokens"),
+	BEGINS("<!DOCTYPE", "a page of HTML, which " DOWNLOAD),
+	BEGINS("<!doctype", "a page of HTML, which " DOWNLOAD),
+	BEGINS("<html", "a page of HTML, which " DOWNLOAD),
+	BEGINS("<?xml", "XML, which " DOWNLOAD),
+	BEGINS("{\"shardrt_checkpoint\":", "the manifest of a checkpoint: name its folder instead"),
+#undef BEGINS
+};
+
+/* Sets the sentence for a file of another program, if its first bytes, which a zero ends, tell
+ * which. */
+static bool recognise(const char *first, size_t nbytes)
+{
+	for (size_t i = 0; i < SRT_ARRAY_LEN(others); i++) {
+		if (nbytes < others[i].at + others[i].nbytes ||
+		    memcmp(first + others[i].at, others[i].bytes, others[i].nbytes) != 0)
+			continue;
+		srt_fail(SRT_ERR_FORMAT, "it is no safetensors file, but %s", others[i].what);
+		return true;
+	}
+	if (first[strspn(first, " \t\r\n")] != '{')
+		return false;
+	if (strstr(first, "\"weight_map\"") != NULL || strstr(first, "\"total_size\"") != NULL)
+		srt_fail(SRT_ERR_FORMAT,
+			 "it is the index of a model of several files, which cannot be read: load "
+			 "the model in Python, and save it as one file (save_pretrained() with a "
+			 "max_shard_size that is larger than the model)");
+	else
+		srt_fail(SRT_ERR_FORMAT, "it is no safetensors file, but JSON text: name the file "
+					 "with the tensors instead");
+	return true;
+}
+
+/* For a file that cannot have a header. */
+static srt_status_t fail_header(const srt_safetensors_t *file, uint64_t file_nbytes,
+				uint64_t header_nbytes)
+{
+	char first[1024];
+	const size_t n = file_nbytes < sizeof(first) - 1 ? (size_t)file_nbytes : sizeof(first) - 1;
+
+	SRT_TRY(read_at(file, 0, n, first));
+	first[n] = '\0';
+	if (recognise(first, n))
+		return SRT_ERR_FORMAT;
+	if (file_nbytes < 8)
+		return srt_fail(SRT_ERR_FORMAT, "it has %llu bytes, too few for a header",
+				(unsigned long long)file_nbytes);
+	return srt_fail(SRT_ERR_FORMAT,
+			"its header claims %llu bytes, the file has %llu and a header at most %d: "
+			"it is no safetensors file, or was cut",
+			(unsigned long long)header_nbytes, (unsigned long long)file_nbytes,
+			SRT_SAFETENSORS_MAX_HEADER);
+}
+
 static srt_status_t read_header(srt_safetensors_t *file, uint64_t file_nbytes)
 {
 	unsigned char prefix[8];
 	uint64_t nbytes = 0;
 
 	if (file_nbytes < sizeof(prefix))
-		return srt_fail(SRT_ERR_FORMAT, "it has %llu bytes, too few for a header",
-				(unsigned long long)file_nbytes);
+		return fail_header(file, file_nbytes, 0);
 	SRT_TRY(read_at(file, 0, sizeof(prefix), prefix));
 	for (int i = 7; i >= 0; i--)
 		nbytes = nbytes << 8 | prefix[i];
 	if (nbytes > SRT_SAFETENSORS_MAX_HEADER || nbytes > file_nbytes - sizeof(prefix))
-		return srt_fail(SRT_ERR_FORMAT,
-				"its header claims %llu bytes, the file has %llu "
-				"and a header at most %d",
-				(unsigned long long)nbytes, (unsigned long long)file_nbytes,
-				SRT_SAFETENSORS_MAX_HEADER);
+		return fail_header(file, file_nbytes, nbytes);
 	file->data_start = sizeof(prefix) + (size_t)nbytes;
 	file->text = srt_calloc((size_t)nbytes + 1, 1, "the header of a safetensors file");
 	if (!file->text)

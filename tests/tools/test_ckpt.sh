@@ -115,6 +115,35 @@ expect 2 'context must be from 1' ./shardrt-ckpt convert --to shardrt $tmp/claim
 gpt2 '[0]' 64
 expect 2 'has 1 dimensions, but a GPT-2 of Hugging Face has a matrix' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c
 
+# Reliability: a file or folder of another program in the place of a safetensors file | "its header claims
+# 2336927755350992246 bytes" | a sentence that says what it is and what to do
+# other WORDS BYTES: a file that begins with these bytes
+other()
+{
+	{ printf "$2"; cat $tmp/text; } > $tmp/other
+	expect 2 "^shardrt-ckpt: safetensors file $tmp/other: it is $1" ./shardrt-ckpt ls $tmp/other
+}
+other 'no safetensors file, but a pointer of Git LFS.* git lfs pull' 'version https://git-lfs.github.com/spec/v1\noid'
+other 'no safetensors file, but a zip archive, as torch.save() .*safetensors.torch.save_file()' 'PK\003\004\000\000\010\010'
+other 'no safetensors file, but a pickle of Python' '\200\002\212\012l\374\234F\371'
+other 'no safetensors file, but a GGUF file' 'GGUF\003\000\000\000'
+other 'no safetensors file, but an HDF5 file' '\211HDF\r\n\032\n'
+other 'no safetensors file, but a NumPy array' '\223NUMPY\001\000'
+other 'no safetensors file, but compressed by gzip: unpack it' '\037\213\010\000'
+other 'no safetensors file, but a page of HTML, which was downloaded' '<!DOCTYPE html>\n<html>'
+other 'no safetensors file, but a file of tokens of llm.c: .*--tokens' '\210\330\064\001\001\000\000\000'
+other 'no safetensors file, but the manifest of a checkpoint: name its folder' '{"shardrt_checkpoint":1,'
+other 'no safetensors file, but JSON text' '{"n_layer": 12, '
+other 'the index of a model of several files.*max_shard_size' '{\n  "metadata": {"total_size": 548}, "weight_map": {'
+printf GGUF > $tmp/other
+expect 2 'but a GGUF file' ./shardrt-ckpt ls $tmp/other
+printf '' > $tmp/other
+expect 2 'it has 0 bytes, too few' ./shardrt-ckpt ls $tmp/other
+mkdir $tmp/folder && : > $tmp/folder/model.safetensors.index.json
+expect 2 'it has model.safetensors.index.json: this is a model of several files' ./shardrt-ckpt ls $tmp/folder
+: > $tmp/folder/model.safetensors
+expect 2 'it has model.safetensors: name the file in it' ./shardrt-ckpt ls $tmp/folder
+
 # Dtypes and dimensions that no parameter has.
 { safetensors '{"x":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}' && printf ab; } > $tmp/packed
 { safetensors '{"x":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}' && printf ac; } > $tmp/other

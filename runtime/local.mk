@@ -3,6 +3,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/checkpoint.c \
 	runtime/checkpoint/doing.h \
 	runtime/checkpoint/file.c \
+	runtime/checkpoint/file_calls.c \
+	runtime/checkpoint/file_calls.h \
 	runtime/checkpoint/file_hash.c \
 	runtime/checkpoint/json.c \
 	runtime/checkpoint/json.h \

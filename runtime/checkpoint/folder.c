@@ -18,23 +18,13 @@
 #include <shardrt/checkpoint.h>
 
 #include "base/base.h"
+#include "runtime/checkpoint/file_calls.h"
 #include "runtime/checkpoint/replacement.h"
 
 #define TEMPORARY ".tmp-"
 #define REPLACED ".replaced"
 /* Digits of an identifier that are the hash of the machine's name. */
 #define HOST_DIGITS 6
-
-/* The folder that a path without slashes at its end is in; to be freed. NULL without memory. */
-static char *parent_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	char *parent = srt_strdup(slash != NULL ? path : ".");
-
-	if (parent != NULL && slash != NULL)
-		parent[slash == path ? 1 : slash - path] = '\0';
-	return parent;
-}
 
 static const char *name_of(const char *path)
 {
@@ -80,19 +70,6 @@ srt_status_t srt_folder_trim(const char *path, char **trimmed)
 			"'%s' is not the name of a folder to save to: it must not be '%s', begin "
 			"with '.' or end in " REPLACED " or in %s and %d hexadecimal digits",
 			path, SRT_LATEST_NAME, TEMPORARY, SRT_CHECKPOINT_ID_LENGTH);
-}
-
-/* Makes the names in a folder durable. EINVAL: the file system cannot sync folders. */
-static bool sync_folder(const char *path)
-{
-	const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	bool done = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
-	const int error = errno;
-
-	if (fd >= 0)
-		close(fd);
-	errno = error;
-	return done;
 }
 
 /* ---- removal ---------------------------------------------------------------------------- */
@@ -261,9 +238,9 @@ static srt_status_t make_id(char id[SRT_CHECKPOINT_ID_LENGTH + 1])
 }
 
 /* Creates and locks it; -1 with errno. */
-static int create_locked(const char *path)
+static int create_locked(const char *path, mode_t mode)
 {
-	if (mkdir(path, 0777) != 0)
+	if (mkdir(path, mode) != 0)
 		return -1;
 	return srt_lock_created(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
 }
@@ -272,6 +249,7 @@ srt_status_t srt_folder_create(srt_folder_t *f, const char *path)
 {
 	struct stat st;
 	char *parent;
+	mode_t mode = 0777;
 	bool exists;
 
 	*f = (srt_folder_t){ .fd = -1 };
@@ -282,7 +260,10 @@ srt_status_t srt_folder_create(srt_folder_t *f, const char *path)
 				"%s is there and is not a checkpoint: choose another name to save "
 				"to",
 				f->path);
-	parent = parent_of(f->path);
+	/* A folder that others may not read must not become one that they may. */
+	if (exists)
+		mode = (st.st_mode & 07777) | 0700;
+	parent = srt_parent_of(f->path);
 	if (parent == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	remove_abandoned(parent);
@@ -293,16 +274,14 @@ srt_status_t srt_folder_create(srt_folder_t *f, const char *path)
 		f->temporary = srt_folder_temporary(f->path, f->id);
 		if (f->temporary == NULL)
 			return SRT_ERR_OUT_OF_MEMORY;
-		f->fd = create_locked(f->temporary);
+		f->fd = create_locked(f->temporary, mode);
 		if (f->fd < 0 && errno != EEXIST)
 			break;
 	}
 	if (f->fd < 0)
 		return srt_fail(SRT_ERR_IO, "cannot create the folder %s: %s", f->temporary,
 				strerror(errno));
-	/* A folder that others may not read must not become one that they may. */
-	if (exists && fchmod(f->fd, (st.st_mode & 07777) | 0700) != 0 && errno != EPERM &&
-	    errno != EOPNOTSUPP) /* of a file system that has no modes */
+	if (exists && !srt_set_mode(f->fd, mode)) /* the umask may have taken bits away */
 		return srt_fail(SRT_ERR_IO, "cannot set the mode of %s: %s", f->temporary,
 				strerror(errno));
 	return SRT_OK;
@@ -328,7 +307,7 @@ static bool rename_folder(const srt_folder_t *f, char **old)
 		return true;
 	}
 	/* The file system cannot exchange folders. */
-	if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+	if (!srt_call_is_refused(errno))
 		return false;
 	*old = replaced_of(f->path);
 	if (*old == NULL) {
@@ -353,7 +332,7 @@ static bool rename_folder(const srt_folder_t *f, char **old)
 
 srt_status_t srt_folder_commit(srt_folder_t *f, bool is_latest)
 {
-	char *parent = parent_of(f->path);
+	char *parent = srt_parent_of(f->path);
 	char *old;
 	srt_status_t status;
 	bool synced;
@@ -361,7 +340,7 @@ srt_status_t srt_folder_commit(srt_folder_t *f, bool is_latest)
 
 	if (parent == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	if (!sync_folder(f->temporary) || !rename_folder(f, &old)) {
+	if (!srt_sync_folder(f->temporary) || !rename_folder(f, &old)) {
 		error = errno;
 		status = srt_fail(SRT_ERR_IO, "cannot save %s: %s%s", f->path, strerror(error),
 				  error == ENOTEMPTY ? ": move away the files in its " REPLACED :
@@ -369,7 +348,7 @@ srt_status_t srt_folder_commit(srt_folder_t *f, bool is_latest)
 		free(parent);
 		return status;
 	}
-	synced = sync_folder(parent);
+	synced = srt_sync_folder(parent);
 	error = errno;
 	status = is_latest ? srt_latest_write(parent, name_of(f->path)) : SRT_OK;
 	if (status == SRT_OK && !synced)

@@ -13,10 +13,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "runtime/checkpoint/file_calls.h"
 
 /* Whether the name is the target's name, then ".tmp-". */
 static bool is_temporary(const char *name, const char *target)
@@ -26,37 +26,18 @@ static bool is_temporary(const char *name, const char *target)
 	return strncmp(name, target, n) == 0 && strncmp(name + n, ".tmp-", 5) == 0;
 }
 
-/* The folder of the target, opened; -1 with errno. */
-static int open_folder(const srt_replacement_t *r)
-{
-	const char *slash = strrchr(r->path, '/');
-	char *folder = srt_strdup(r->path);
-	int fd = -1;
-
-	if (!folder) {
-		errno = ENOMEM;
-		return -1;
-	}
-	if (slash)
-		folder[slash == r->path ? 1 : slash - r->path] = '\0';
-	fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	free(folder);
-	return fd;
-}
-
 /* Removes the temporary files of processes that no longer run. A failure leaves them there. */
 static void remove_abandoned(const srt_replacement_t *r)
 {
 	const char *slash = strrchr(r->path, '/'), *target = slash ? slash + 1 : r->path;
-	int folder = open_folder(r);
-	DIR *dir = folder >= 0 ? fdopendir(folder) : NULL;
+	char *parent = srt_parent_of(r->path);
+	DIR *dir = parent != NULL ? opendir(parent) : NULL;
+	const int folder = dir != NULL ? dirfd(dir) : -1;
 	const struct dirent *entry;
 
-	if (!dir) {
-		if (folder >= 0)
-			close(folder);
+	free(parent);
+	if (!dir)
 		return;
-	}
 	while ((entry = readdir(dir)) != NULL) {
 		int fd;
 
@@ -109,6 +90,7 @@ static srt_status_t resolve_link(srt_replacement_t *r)
 srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path, bool follows)
 {
 	struct stat st;
+	mode_t mode;
 	bool exists;
 
 	*r = (srt_replacement_t){ .fd = -1, .path = srt_strdup(path), .pid = getpid() };
@@ -122,13 +104,15 @@ srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path, bool f
 			SRT_ERR_INVALID_ARGUMENT,
 			"%s exists and is not a regular file: choose another name to save to",
 			r->path);
+	/* A file that others may not read must not become one that they may. */
+	mode = exists ? st.st_mode & 0777 : 0666;
 	remove_abandoned(r);
 	for (int i = 0; i < 100; i++) {
 		r->temporary = srt_asprintf("%s.tmp-%ld-%d", r->path, (long)getpid(), i);
 		if (!r->temporary)
 			return SRT_ERR_OUT_OF_MEMORY;
 		r->fd = srt_lock_created(
-			open(r->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+			open(r->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
 		if (r->fd >= 0)
 			break;
 		free(r->temporary);
@@ -140,8 +124,7 @@ srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path, bool f
 		return srt_fail(SRT_ERR_IO,
 				"cannot create a temporary file in the folder of %s: %s", r->path,
 				strerror(errno));
-	/* A file that others may not read must not become one that they may. */
-	if (exists && fchmod(r->fd, st.st_mode & 0777) != 0)
+	if (exists && !srt_set_mode(r->fd, mode)) /* the umask may have taken bits away */
 		return srt_fail(SRT_ERR_IO, "cannot set the mode of %s: %s", r->temporary,
 				strerror(errno));
 	return SRT_OK;
@@ -149,18 +132,9 @@ srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path, bool f
 
 srt_status_t srt_replacement_allocate(const srt_replacement_t *r, size_t nbytes)
 {
-	struct statvfs fs;
-	int error;
-
-	do
-		error = fallocate(r->fd, 0, 0, (off_t)nbytes) == 0 ? 0 : errno;
-	while (error == EINTR);
-	/* a file system that cannot allocate */
-	if ((error == EOPNOTSUPP || error == ENOSYS) && fstatvfs(r->fd, &fs) == 0)
-		error = nbytes / fs.f_frsize >= fs.f_bavail ? ENOSPC : 0;
-	if (error)
+	if (!srt_allocate_file(r->fd, nbytes))
 		return srt_fail(SRT_ERR_IO, "cannot allocate the %zu bytes of %s: %s", nbytes,
-				r->temporary, strerror(error));
+				r->temporary, strerror(errno));
 	return SRT_OK;
 }
 
@@ -183,28 +157,25 @@ srt_status_t srt_replacement_write(const srt_replacement_t *r, const void *bytes
 }
 
 /* Makes the rename durable. */
-static srt_status_t sync_folder(const srt_replacement_t *r)
+static srt_status_t sync_parent(const srt_replacement_t *r)
 {
-	int fd = open_folder(r), error = 0;
+	char *parent = srt_parent_of(r->path);
+	const bool done = parent != NULL && srt_sync_folder(parent);
 
-	/* EINVAL: the file system cannot sync folders */
-	if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
-		error = errno;
-	if (fd >= 0)
-		close(fd);
-	if (error)
-		return srt_fail(SRT_ERR_IO,
-				"%s is complete and in place, but after a power failure the "
-				"previous file may be there again: its folder cannot be synced: %s",
-				r->path, strerror(error));
-	return SRT_OK;
+	free(parent);
+	if (done)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_IO,
+			"%s is complete and in place, but after a power failure the previous file "
+			"may be there again: its folder cannot be synced: %s",
+			r->path, strerror(errno));
 }
 
 srt_status_t srt_replacement_commit(srt_replacement_t *r)
 {
 	int error = 0;
 
-	if (fsync(r->fd) != 0)
+	if (!srt_sync_file(r->fd))
 		error = errno;
 	/* close() may report a failed write of a network file system */
 	if (close(r->fd) != 0 && !error)
@@ -216,7 +187,7 @@ srt_status_t srt_replacement_commit(srt_replacement_t *r)
 		return srt_fail(SRT_ERR_IO, "cannot save %s: %s", r->path, strerror(error));
 	free(r->temporary);
 	r->temporary = NULL;
-	return sync_folder(r);
+	return sync_parent(r);
 }
 
 void srt_replacement_close(srt_replacement_t *r)

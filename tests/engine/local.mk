@@ -98,7 +98,9 @@ check_PROGRAMS += tests/engine/test_checkpoint_damage tests/engine/test_checkpoi
 tests_engine_test_checkpoint_killed_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync,--wrap=rename,--wrap=renameat2 \
 	-Wl,--wrap=mkdir,--wrap=rmdir,--wrap=unlink,--wrap=unlinkat,--wrap=fallocate,--wrap=write \
 	-Wl,--wrap=pwrite,--wrap=open,--wrap=pread,--wrap=malloc
-PROGRAM_TESTS += tests/engine/test_boxes tests/engine/test_manifest
+PROGRAM_TESTS += tests/engine/test_boxes tests/engine/test_file_calls tests/engine/test_manifest
+tests_engine_test_file_calls_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fchmod,--wrap=fsync,--wrap=fallocate \
+	-Wl,--wrap=fstatvfs,--wrap=flock,--wrap=renameat2
 endif
 
 # Calls with NULL of all functions of the public headers.

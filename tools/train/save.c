@@ -51,8 +51,12 @@ int trainer_try_save(trainer_t *t, int *error)
 			t->opt.save, strerror(errno));
 	}
 	*error = fallocate(fd, 0, 0, (off_t)nbytes) == 0 ? 0 : errno;
-	if ((*error == EOPNOTSUPP || *error == ENOSYS) && fstatvfs(fd, &fs) == 0)
-		*error = (uint64_t)nbytes / fs.f_frsize >= fs.f_bavail ? ENOSPC : 0;
+	if (*error == EOPNOTSUPP || *error == ENOSYS || *error == EINVAL || *error == EPERM) {
+		*error = 0; /* the file system cannot allocate; without blocks it does not tell */
+		if (fstatvfs(fd, &fs) == 0 && fs.f_blocks > 0 && fs.f_frsize > 0 &&
+		    (uint64_t)nbytes / fs.f_frsize >= fs.f_bavail)
+			*error = ENOSPC;
+	}
 	close(fd);
 	unlink(temporary);
 	if (*error && *error != EINTR)

@@ -33,8 +33,8 @@ bool srt_sync_folder(const char *path)
 	bool done;
 	int error;
 
-	if (fd < 0) /* a folder that may be written to, but not read */
-		return errno == EACCES || srt_call_is_refused(errno);
+	if (fd < 0)
+		return srt_call_is_refused(errno);
 	/* EBADF: of a file system that syncs only what is open for writing */
 	done = srt_sync_file(fd) || errno == EBADF;
 	error = errno;

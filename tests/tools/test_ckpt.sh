@@ -8,7 +8,9 @@ skip() { echo "SKIP: $*"; exit 77; }
 [ -x ./shardrun ] || skip "shardrun was not built"
 tmp=tests/ckpt.tmp
 rm -rf $tmp && mkdir -p $tmp || exit 1
-trap 'rm -rf $tmp' EXIT
+. "$srcdir/tests/harness/wait.sh"
+trap 'end_background; rm -rf $tmp' EXIT
+trap 'exit 1' HUP INT TERM
 failed=0
 fail()
 {
@@ -157,6 +159,31 @@ safetensors '{"\u001b]0;owned\u0007\u009b1m":{"dtype":"U8","shape":[0],"data_off
 expect 0 '0  ?]0;owned???1m$' ./shardrt-ckpt ls $tmp/escapes
 expect 1 '^?]0;owned???1m: only in' ./shardrt-ckpt diff $tmp/escapes $tmp/a
 [ ! -e $tmp/c ] || fail "a conversion that failed left a file"
+
+# Reliability: a signal to shardrt-ckpt while it writes | a temporary file of the full size stays | nothing stays, and the
+# earlier file is there. The source is a hole, so it takes no space, but time: a merge that was quicker than the signal
+# is tried again.
+nbytes=256000000
+safetensors "{\"x\":{\"dtype\":\"U8\",\"shape\":[$nbytes],\"data_offsets\":[0,$nbytes]}}" > $tmp/large
+truncate -s $(($(wc -c < $tmp/large) + nbytes)) $tmp/large
+has_temporary() { [ -n "$(find $tmp -name 'merged.tmp-*')" ]; }
+for signal in TERM HUP; do
+	status=0 tries=0
+	while [ $status = 0 ] && [ $tries -lt 20 ]; do
+		cp $tmp/packed $tmp/merged
+		./shardrt-ckpt merge $tmp/large $tmp/merged > $tmp/out 2>&1 & started
+		await_of $started has_temporary
+		kill -$signal $started 2> /dev/null
+		reap $started
+		tries=$((tries + 1))
+	done
+	[ $status -gt 128 ] ||
+		fail "merge and SIG$signal: status $status after $tries tries: $(cat $tmp/out)"
+	grep -q "stopped by signal .*: nothing was written to $tmp/merged" $tmp/out || fail "SIG$signal: $(cat $tmp/out)"
+	! has_temporary || fail "SIG$signal: a temporary file is left"
+	cmp -s $tmp/packed $tmp/merged || fail "SIG$signal: the earlier file has changed"
+done
+rm -f $tmp/large
 
 python=${PYTHON:-python3}
 if ! $python -c 'import numpy, safetensors.numpy' 2> /dev/null; then

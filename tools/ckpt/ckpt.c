@@ -4,9 +4,11 @@
 #include "tools/ckpt/ckpt.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "tools/checkpoint_path.h"
 #include "tools/common.h"
@@ -74,15 +76,16 @@ static const struct {
 	int npaths, most; /* arguments: at least and at most */
 	int nread;        /* the first arguments: a folder of checkpoints means its latest one */
 	int takes, needs; /* options */
+	int writes;       /* the last argument is written */
 	int (*run)(const ckpt_request_t *request);
 } commands[] = {
-	{ "ls", 1, 1, 1, BOXES, 0, ckpt_ls },
-	{ "verify", 1, INT32_MAX, 0, 0, 0, ckpt_verify },
-	{ "hash", 1, 1, 1, ALL, 0, ckpt_hash },
-	{ "diff", 2, 2, 2, ALL, 0, ckpt_diff },
-	{ "merge", 2, 2, 1, ALL, 0, ckpt_merge },
-	{ "reshard", 2, 2, 1, RANKS, RANKS, ckpt_reshard },
-	{ "convert", 2, 2, 1, TO | HEADS, TO, ckpt_convert },
+	{ "ls", 1, 1, 1, BOXES, 0, 0, ckpt_ls },
+	{ "verify", 1, INT32_MAX, 0, 0, 0, 0, ckpt_verify },
+	{ "hash", 1, 1, 1, ALL, 0, 0, ckpt_hash },
+	{ "diff", 2, 2, 2, ALL, 0, 0, ckpt_diff },
+	{ "merge", 2, 2, 1, ALL, 0, 1, ckpt_merge },
+	{ "reshard", 2, 2, 1, RANKS, RANKS, 1, ckpt_reshard },
+	{ "convert", 2, 2, 1, TO | HEADS, TO, 1, ckpt_convert },
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -101,9 +104,58 @@ int ckpt_open(const char *path, int all, srt_file_t **file)
 	return (all ? srt_file_open_all : srt_file_open)(path, file) == SRT_OK ? 0 : ckpt_fail();
 }
 
+/* ---- signals while a file or folder is written ------------------------------------------ */
+
+static volatile sig_atomic_t stopped_by; /* a signal; 0: none */
+static struct rlimit file_limit;         /* of the size of files, at the start */
+
+/* From now on each write fails, so the command ends as with a full disk: without a temporary file.
+ * A second signal ends the process at once. */
+static void stop_writing(int signo)
+{
+	const struct rlimit none = { 0, file_limit.rlim_max };
+
+	stopped_by = signo;
+	setrlimit(RLIMIT_FSIZE, &none); /* a plain call of the system: safe in a handler */
+}
+
+/* What was ignored at the start stays ignored. */
+static void catch_signals(void)
+{
+	static const int signals[] = { SIGHUP, SIGINT, SIGTERM };
+	const struct sigaction action = { .sa_handler = stop_writing,
+					  .sa_flags = SA_RESETHAND | SA_RESTART };
+	struct sigaction inherited;
+
+	if (getrlimit(RLIMIT_FSIZE, &file_limit) != 0)
+		return;
+	signal(SIGXFSZ, SIG_IGN); /* a write above the limit fails, and does not end the process */
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (sigaction(signals[i], NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN)
+			sigaction(signals[i], &action, NULL);
+}
+
+/* Runs a command that writes a file or folder. It ends by the signal that has stopped it. */
+static int run_writing(int (*run)(const ckpt_request_t *request), const ckpt_request_t *r)
+{
+	int code;
+
+	catch_signals();
+	code = run(r);
+	if (stopped_by == 0 || code == 0)
+		return code;
+	setrlimit(RLIMIT_FSIZE, &file_limit);
+	tool_error("stopped by signal %d (%s): nothing was written to %s", (int)stopped_by,
+		   strsignal(stopped_by), r->path[r->npaths - 1]);
+	signal(stopped_by, SIG_DFL);
+	raise(stopped_by);
+	return code;
+}
+
 int ckpt_fail(void)
 {
-	tool_error("%s", srt_last_error());
+	if (stopped_by == 0) /* else the failure is that of stop_writing() */
+		tool_error("%s", srt_last_error());
 	return CKPT_TROUBLE;
 }
 
@@ -181,7 +233,7 @@ static int run_command(ckpt_request_t *r, const char *name, int given)
 					r->to);
 		if (find_checkpoints(r, commands[i].nread, found) != 0)
 			return CKPT_TROUBLE;
-		return commands[i].run(r);
+		return commands[i].writes ? run_writing(commands[i].run, r) : commands[i].run(r);
 	}
 	return complain("unknown command '%s'", name);
 }

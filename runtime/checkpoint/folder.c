@@ -257,9 +257,8 @@ srt_status_t srt_folder_create(srt_folder_t *f, const char *path)
 	exists = lstat(f->path, &st) == 0;
 	if (exists && !(S_ISDIR(st.st_mode) && srt_folder_is_checkpoint(f->path)))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s is there and is not a checkpoint: choose another name to save "
-				"to",
-				f->path);
+				"%s is there and is %s: choose another name to save to", f->path,
+				S_ISLNK(st.st_mode) ? "a symbolic link" : "not a checkpoint");
 	/* A folder that others may not read must not become one that they may. */
 	if (exists)
 		mode = (st.st_mode & 07777) | 0700;
@@ -392,6 +391,24 @@ static bool remove_checkpoint(const char *path, const char *temporary)
 	return remove_files(temporary) || (errno == ENOTEMPTY && rename(temporary, path) == 0);
 }
 
+/* A link to a folder that is elsewhere: the link is removed, and what it names stays. errno. */
+static bool remove_link(const char *path)
+{
+	if (unlink(path) != 0)
+		return false;
+	srt_log(SRT_LOG_WARN,
+		"%s was a symbolic link: it is removed, but not the checkpoint that it named",
+		path);
+	return true;
+}
+
+static bool is_link(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+}
+
 srt_status_t srt_checkpoint_remove(const char *folder)
 {
 	char id[SRT_CHECKPOINT_ID_LENGTH + 1];
@@ -413,7 +430,8 @@ srt_status_t srt_checkpoint_remove(const char *folder)
 		if (!srt_folder_is_checkpoint(paths[i]))
 			continue;
 		nremoved++;
-		if (!remove_checkpoint(paths[i], temporary))
+		if (is_link(paths[i]) ? !remove_link(paths[i]) :
+					!remove_checkpoint(paths[i], temporary))
 			status = srt_fail(SRT_ERR_IO, "cannot remove the checkpoint %s: %s",
 					  paths[i], strerror(errno));
 	}

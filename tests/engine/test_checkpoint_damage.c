@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <shardrt/checkpoint_file.h>
+
 #include "runtime/checkpoint/safetensors.h"
 #include "tests/engine/engine_case.h"
 #include "tests/harness/random.h"
@@ -245,6 +247,23 @@ static void check_file(const char *dir, const char *name, const char *text)
 	CHECK_OR_DIE(fclose(file) == 0 && unlink(path) == 0);
 }
 
+/*
+ * Reliability: a checkpoint that was moved away, with a symbolic link in its place | its removal
+ * fails, and a link of a temporary name stays for ever | the link is removed, what it names stays
+ */
+static void check_link(void)
+{
+	char away[208];
+
+	snprintf(away, sizeof(away), "%s.away", other);
+	CHECK_OR_DIE(rename(other, away) == 0 && symlink("two.away", other) == 0);
+	CHECK_OK(srt_checkpoint_verify(other, NULL, NULL, NULL));
+	CHECK_OK(srt_checkpoint_remove(other));
+	CHECK_STATUS(srt_checkpoint_remove(other), SRT_ERR_NOT_FOUND);
+	CHECK_OK(srt_checkpoint_verify(away, NULL, NULL, NULL));
+	CHECK_OR_DIE(rename(away, other) == 0);
+}
+
 static void test_foreign(void)
 {
 	static const char *const names[] = { "latest", ".hidden", "x.tmp-0123456789abcdef",
@@ -276,6 +295,7 @@ static void test_foreign(void)
 	}
 	CHECK_OK_OR_DIE(save(&c, other));
 	if (rank == 0) {
+		check_link();
 		for (size_t i = 0; i < SRT_ARRAY_LEN(others); i++)
 			write_file(other, others[i], names[i]);
 		CHECK_OK(srt_checkpoint_remove(other));

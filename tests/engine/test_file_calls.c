@@ -199,7 +199,7 @@ static void test_failures(void)
 		CHECK_INT(load_folder(), 1);
 		check_clean();
 	}
-	/* A folder that the disk fails to sync: the new one is in place, and the sentence says so. */
+	/* The disk fails to sync a folder: the new file is in place, and the sentence says so. */
 	errors[FSYNC_FOLDER] = EIO;
 	CHECK_STATUS(save_file(3.0f), SRT_ERR_IO);
 	CHECK_ERROR_HAS("is complete and in place");

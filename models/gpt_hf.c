@@ -206,21 +206,36 @@ static srt_status_t read_config(const char *path, char text[CONFIG_NBYTES])
 	return status;
 }
 
-/* What follows "key": in the text; NULL if the key is not there. */
+/* The end of the string that begins before `at`: its closing quote, or that of the text. */
+static const char *find_quote(const char *at)
+{
+	for (; *at && *at != '"'; at++)
+		at += *at == '\\' && at[1];
+	return at;
+}
+
+/* The value of a key of the object that the text is, not of objects within it; NULL: it has none. */
 static const char *find_value(const char *text, const char *key)
 {
-	char quoted[64];
-	const char *at;
+	const size_t n = strlen(key);
+	int depth = 0;
 
-	snprintf(quoted, sizeof(quoted), "\"%s\"", key);
-	at = strstr(text, quoted);
-	if (!at)
-		return NULL;
-	at += strlen(quoted);
-	at += strspn(at, " \t\r\n");
-	if (*at++ != ':')
-		return NULL;
-	return at + strspn(at, " \t\r\n");
+	for (const char *at = text; *at; at++) {
+		const char *string = at + 1;
+
+		depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+		if (*at != '"')
+			continue;
+		at = find_quote(string);
+		if (!*at)
+			return NULL;
+		if (depth != 1 || (size_t)(at - string) != n || strncmp(string, key, n) != 0)
+			continue;
+		string = at + 1 + strspn(at + 1, " \t\r\n");
+		if (*string == ':')
+			return string + 1 + strspn(string + 1, " \t\r\n");
+	}
+	return NULL;
 }
 
 static int is_set_to(const char *text, const char *key, const char *value)
@@ -228,6 +243,54 @@ static int is_set_to(const char *text, const char *key, const char *value)
 	const char *at = find_value(text, key);
 
 	return at && strncmp(at, value, strlen(value)) == 0;
+}
+
+/* The sizes that both config.json and the tensors have. */
+static srt_status_t compare_sizes(const char *path, const char *text, const srt_gpt_config_t *c)
+{
+	const struct {
+		const char *key;
+		int64_t value;
+	} sizes[] = {
+		{ "n_layer", c->layers },          { "n_embd", c->width },
+		{ "n_positions", c->context },     { "vocab_size", c->vocab },
+		{ "n_inner", c->mult * c->width },
+	};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		const char *value = find_value(text, sizes[i].key);
+
+		if (value && isdigit((unsigned char)*value) &&
+		    strtoll(value, NULL, 10) != sizes[i].value)
+			return srt_model_fail(
+				SRT_ERR_INVALID_ARGUMENT,
+				"config.json in the folder of %s has %s %lld, but the "
+				"tensors have %lld: it is of another model, or tensors "
+				"are missing; put the right one there, or none",
+				path, sizes[i].key, strtoll(value, NULL, 10),
+				(long long)sizes[i].value);
+	}
+	return SRT_OK;
+}
+
+/* No layer is missing before another one. */
+static srt_status_t check_layers(const srt_file_t *file, const char *path, const char *prefix,
+				 int64_t layers)
+{
+	const size_t n = strlen(prefix);
+	srt_file_tensor_t t;
+	long block;
+
+	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++)
+		if (strncmp(t.name, prefix, n) == 0 && skip_block(t.name + n, "h.", &block) &&
+		    block >= layers)
+			return srt_model_fail(
+				SRT_ERR_INVALID_ARGUMENT,
+				"%s has tensors of layer %ld (h.%ld), but no "
+				"h.%lld.ln_1.weight: tensors are missing, or it is a part "
+				"of a model",
+				path, block, block, (long long)layers);
+	return SRT_OK;
 }
 
 /* The values of config.json that no tensor has, and whether the head is tied, where a file may have
@@ -313,10 +376,13 @@ srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const ch
 	snprintf(name, sizeof(name), "%sh.0.attn.c_attn.bias", prefix);
 	c.attn_bias = srt_file_find(file, name, NULL) == SRT_OK;
 	c.tied = srt_file_find(file, THEIR_HEAD, NULL) != SRT_OK;
+	SRT_TRY(check_layers(file, path, prefix, c.layers));
 	text = malloc(CONFIG_NBYTES);
 	if (!text)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for config.json");
 	status = read_config(path, text);
+	if (status == SRT_OK)
+		status = compare_sizes(path, text, &c);
 	if (status == SRT_OK)
 		status = apply_config(path, text, &c);
 	free(text);
@@ -324,5 +390,24 @@ srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const ch
 		status = choose_heads(path, heads, &c);
 	if (status == SRT_OK)
 		*config = c;
+	return status;
+}
+
+srt_status_t srt_gpt_hf_check_config(const char *path, const srt_gpt_config_t *config)
+{
+	char *text = malloc(CONFIG_NBYTES);
+	srt_gpt_config_t theirs = *config;
+	srt_status_t status;
+
+	if (!text)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for config.json");
+	status = read_config(path, text);
+	if (status == SRT_OK)
+		status = compare_sizes(path, text, config);
+	if (status == SRT_OK)
+		status = apply_config(path, text, &theirs);
+	free(text);
+	if (status == SRT_OK)
+		status = choose_heads(path, config->heads, &theirs);
 	return status;
 }

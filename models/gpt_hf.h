@@ -50,10 +50,18 @@ srt_file_names_t srt_gpt_hf_names(const char *prefix);
  * @param prefix by srt_gpt_hf_recognise(). @param heads by the user; 0: not given.
  * @param[out] config set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT if a tensor is missing, the number of heads is not known or not
- *         `heads`, or config.json has something that a GPT does not have; SRT_ERR_IO,
+ *         `heads`, config.json has other sizes than the tensors, or something that a GPT does not
+ *         have; SRT_ERR_IO,
  *         SRT_ERR_FORMAT for a config.json that cannot be read.
  */
 srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const char *prefix,
 			      int64_t heads, srt_gpt_config_t *config);
+
+/**
+ * Whether a model may be written to a file next to a config.json that is there: without one, or if
+ * it is of a model of these sizes.
+ * @return as srt_gpt_hf_sizes().
+ */
+srt_status_t srt_gpt_hf_check_config(const char *path, const srt_gpt_config_t *config);
 
 #endif

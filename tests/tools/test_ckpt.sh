@@ -79,6 +79,24 @@ else
 	grep -q 'needs libxxhash' $tmp/hash || fail "hash: $(cat $tmp/hash)"
 fi
 expect 2 'has 2 heads, not 5' ./shardrt-ckpt convert --to shardrt --heads 5 $tmp/hf/model.safetensors $tmp/c
+# Reliability: config.json and the tensors next to it are of different models | a model of what was found | an error with
+# both sizes
+for what in '"n_layer": 5' '"n_embd":48' '"n_positions" : 21' '"vocab_size": 50257' '"n_inner": 97'; do
+	cp $tmp/hf/config.json $tmp/saved.json
+	key=${what%%:*} key=$(echo $key | tr -d '" ')
+	sed "s/\"$key\": [0-9]*/$what/" $tmp/saved.json > $tmp/hf/config.json
+	expect 2 "config.json in the folder of $tmp/hf/model.safetensors has $key [0-9]*, but the tensors have [0-9]*: it is" \
+		./shardrt-ckpt convert --to shardrt $tmp/hf/model.safetensors $tmp/c
+	cp $tmp/hf/model.safetensors $tmp/theirs
+	expect 2 "has $key [0-9]*, but" ./shardrt-ckpt convert --to hf $tmp/a $tmp/hf/model.safetensors
+	cmp -s $tmp/theirs $tmp/hf/model.safetensors || fail "convert next to another config.json has written"
+	mv $tmp/saved.json $tmp/hf/config.json
+done
+# a key of an object within it is another one
+cp $tmp/hf/config.json $tmp/saved.json
+{ printf '{"task": {"n_layer": 7, "a": "\\"n_layer\\": 8"}, ' && sed 1d $tmp/saved.json; } > $tmp/hf/config.json
+expect 0 'wrote .*: 28 tensors' ./shardrt-ckpt convert --to shardrt $tmp/hf/model.safetensors $tmp/again
+expect 0 '' ./shardrt-ckpt diff $tmp/a $tmp/again
 echo '{}' > $tmp/hf/config.json
 expect 0 'config.json was there and is unchanged' ./shardrt-ckpt convert --to hf $tmp/a $tmp/hf/model.safetensors
 grep -qx '{}' $tmp/hf/config.json || fail "config.json was changed"
@@ -113,6 +131,9 @@ expect 2 'must be a multiple of the width, 0' ./shardrt-ckpt convert --to shardr
 gpt2 '[0,100]' 64
 expect 2 'must be a multiple of the width, 64' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c
 gpt2 '[0,256]' 64
+sed 's/"ln_f.weight"/"h.2.ln_1.weight":{"dtype":"F32","data_offsets":[0,0],"shape":[0]},&/' $tmp/claim | tail -c +9 > $tmp/other
+safetensors "$(cat $tmp/other)" > $tmp/gap
+expect 2 'has tensors of layer 2 (h.2), but no h.1.ln_1.weight: tensors are missing' ./shardrt-ckpt convert --to shardrt $tmp/gap $tmp/c
 expect 2 'context must be from 1' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c
 gpt2 '[0]' 64
 expect 2 'has 1 dimensions, but a GPT-2 of Hugging Face has a matrix' ./shardrt-ckpt convert --to shardrt $tmp/claim $tmp/c

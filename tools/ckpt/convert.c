@@ -296,6 +296,8 @@ int ckpt_convert(const ckpt_request_t *r)
 	if (ckpt_open(r->path[0], 0, &c.file) != 0)
 		return CKPT_TROUBLE;
 	code = c.to_hf ? read_our_sizes(&c) : read_their_sizes(&c);
+	if (code == 0 && c.to_hf && srt_gpt_hf_check_config(r->path[1], &c.config) != SRT_OK)
+		code = ckpt_fail();
 	if (code == 0)
 		code = list_targets(&c);
 	if (code == 0)

@@ -90,6 +90,7 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 	const int transposed = s->in_file.transposed;
 	int64_t shape[SRT_MAX_DIMS] = { 0 };
 	char have[96], need[96], as[128] = "";
+	const char *advice = "";
 
 	if (t == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -111,12 +112,16 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 		return SRT_OK;
 	format_shape(t->shape, srt_safetensors_nsizes(t), have, sizeof(have));
 	format_shape(shape, needed->ndim, need, sizeof(need));
+	if (strcmp(have, need) == 0 && t->dtype != SRT_DTYPE_COUNT && srt_dtype_is_float(t->dtype))
+		advice = ": convert the file to the model's dtype, in Python with tensor.to(), or "
+			 "give the model that of the file";
 	if (l->names != NULL)
 		snprintf(as, sizeof(as), ", which has it as %s'%.64s'",
 			 transposed ? "the transpose of " : "", needed->name);
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-			"tensor '%s' is %s %s in %s, but %s %s in the model%s", t->name,
-			t->dtype_name, have, l->path, srt_dtype_name(needed->dtype), need, as);
+			"tensor '%s' is %s %s in %s, but %s %s in the model%s%s", t->name,
+			t->dtype_name, have, l->path, srt_dtype_name(needed->dtype), need, as,
+			advice);
 }
 
 static void mark_used(const loading_t *l, const srt_safetensors_tensor_t *t)

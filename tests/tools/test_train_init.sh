@@ -94,7 +94,7 @@ echo "hash of what is loaded from a GPT-2 of Hugging Face: $first"
 
 # GPT-2 that do not fit.
 init="--text $tmp/text --batch 6 --steps 0"
-refused "tensor 'transformer.wpe.weight' is F32 \[20,24\] in .*, but f32 \[16,24\] in the model, which has it as 'wpe.weight'" \
+refused "tensor 'transformer.wpe.weight' is F32 \[20,24\] in .*, but f32 \[16,24\] in the model, which has it as 'wpe.weight'; without --layers, --width and --context the model has the sizes of the file" \
 	$init --init $tmp/theirs --context 16
 refused "tensor 'transformer.wte.weight' is F32 \[256,24\] in .*, but f32 \[256,48\] in the model" $init --init $tmp/theirs \
 	--width 48

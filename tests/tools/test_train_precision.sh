@@ -83,7 +83,7 @@ train --dtype bf16 --pure --strategy zero2
 check_file BF16 --dtype bf16 --pure
 status=0
 ./shardrt-train $small --init "$tmp/model" > "$tmp/out" 2>&1 || status=$?
-[ $status = 2 ] && grep -q "is BF16 .*, but f32" "$tmp/out" ||
+[ $status = 2 ] && grep -q "is BF16 .*, but f32 .*: convert the file to the model's dtype" "$tmp/out" ||
 	bad "a file of bf16 for fp32: status $status: $(cat "$tmp/out")"
 train --dtype fp16 --pure --scaler sharded --init-scale 1024 --strategy zero3 --optimizer sgd --lr 0.5
 check_file F16 --dtype fp16 --pure --scaler=sharded

@@ -115,6 +115,7 @@ int trainer_check_ntensors(trainer_t *t)
 srt_status_t trainer_start_values(trainer_t *t)
 {
 	const srt_checkpoint_options_t values = { .values_only = 1 };
+	const int has_sizes = t->opt.layers || t->opt.width || t->opt.context;
 	srt_file_names_t names;
 	srt_status_t status;
 
@@ -130,6 +131,10 @@ srt_status_t trainer_start_values(trainer_t *t)
 	}
 	if (status == SRT_ERR_FORMAT || status == SRT_ERR_INVALID_ARGUMENT ||
 	    status == SRT_ERR_NOT_FOUND)
-		trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
+		trainer_set_error(t, "--init %s: %s%s", t->opt.init, srt_last_error(),
+				  has_sizes && status == SRT_ERR_INVALID_ARGUMENT ?
+					  "; without --layers, --width and --context the model has "
+					  "the sizes of the file" :
+					  "");
 	return status;
 }

@@ -476,7 +476,10 @@ srt_status_t srt_manifest_parse(char *text, size_t nbytes, srt_manifest_t *m)
 	    memcmp(text + nbytes - after, SRT_MANIFEST_TAIL, after) != 0 ||
 	    !parse_digits(at + before, 16, &m->checksum) ||
 	    srt_block_hash(text, nbytes - tail) != m->checksum)
-		return srt_fail(SRT_ERR_FORMAT, "its checksum is wrong: it was cut or changed");
+		return srt_fail(SRT_ERR_FORMAT, "its checksum is wrong: it was cut or changed%s",
+				strncmp(text, SRT_MANIFEST_HEAD, sizeof(SRT_MANIFEST_HEAD) - 1) ?
+					", or it is a file of another program" :
+					"");
 	if (getrandom(&r.random, sizeof(r.random), 0) != (ssize_t)sizeof(r.random))
 		return srt_fail(SRT_ERR_SYSTEM, "no random number to check boxes with: %s",
 				strerror(errno));

@@ -328,7 +328,9 @@ static srt_status_t read_file_item(reader_t *r, void *item)
 	int64_t nbytes;
 
 	SRT_TRY(read_string(r, '{', "name", &f->name));
-	if (strchr(f->name, '/') != NULL || f->name[0] == '.')
+	/* short, and fit to be shown in messages */
+	if (strchr(f->name, '/') != NULL || f->name[0] == '.' ||
+	    strcmp(f->name, srt_printable(f->name).text) != 0)
 		return fail_value("name", "that of a file in the folder");
 	SRT_TRY(read_integer(r, ',', "nbytes", 0, INT64_MAX, &nbytes));
 	f->nbytes = (uint64_t)nbytes;

@@ -12,6 +12,7 @@
 
 #define VERSIONS "\"world\":2,\"numerics_version\":2,\"optimizer\":\"sgd\","
 #define HEAD "{\"shardrt_checkpoint\":1,\"id\":\"0123456789abcdef\"," VERSIONS
+#define A32 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define FILES "\"files\":[{\"name\":\"a\",\"nbytes\":1,\"header\":\"0000000000000000\"}],"
 #define NOTHING "\"groups\":[],\"entries\":[],"
 #define TENSOR "{\"name\":\"w\",\"kind\":\"value\",\"dtype\":\"f32\","
@@ -54,6 +55,8 @@ static const struct {
 	{ "[]", "byte 0 of the manifest: expected an object" },
 	{ HEAD NOTHING "\"files\":[1],", "expected an object" },
 	{ HEAD NOTHING "\"files\":[{\"name\":\"../a\"", "'name' is not that of a file" },
+	{ HEAD NOTHING "\"files\":[{\"name\":\"a\\u001b[1m\"", "'name' is not that of a file" },
+	{ HEAD NOTHING "\"files\":[{\"name\":\"" A32 A32 A32 "\"", "'name' is not that of a file" },
 	{ HEAD NOTHING "\"files\":[{\"name\":\"a\",\"nbytes\":1,\"header\":\"0000000000000000\"},"
 		       "{\"name\":\"a\",\"nbytes\":1,\"header\":\"0000000000000000\"}]",
 	  "the file 'a' occurs twice" },

@@ -214,7 +214,7 @@ static const char *find_quote(const char *at)
 	return at;
 }
 
-/* The value of a key of the object that the text is, not of objects within it; NULL: it has none. */
+/* The value of a key of the object that the text is, not of objects in it; NULL: it has none. */
 static const char *find_value(const char *text, const char *key)
 {
 	const size_t n = strlen(key);

@@ -144,6 +144,9 @@ check_files()
 	refused 1 'the value of "rank" is missing or malformed' "$dir/edited.json"
 	echo '{"a": 1}' > "$dir/edited.json"
 	refused 1 "not a file of the flight recorder" "$dir/edited.json"
+	# small parts of a long file, which would take many times its length of memory
+	{ printf '{"a":[' && yes '{},' | head -n 100000 && echo '{}]}'; } > "$dir/edited.json"
+	refused 1 "it has too many objects" "$dir/edited.json"
 	mkdir "$dir/none"
 	refused 1 "has no files rank-N.json" "$dir/none"
 	refused 1 "No such file" "$dir/nothing"

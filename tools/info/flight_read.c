@@ -257,17 +257,31 @@ static bool get_file(parser_t *p, const json_t *json)
 	return true;
 }
 
+/* Whether the objects and arrays are as long as those of the flight recorder: at least 12 bytes on
+ * average. The memory that jansson takes for an empty one is 77 times its length. */
+static bool has_content(const char *text, size_t nbytes)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < nbytes; i++)
+		n += text[i] == '{' || text[i] == '[';
+	return n <= 64 + nbytes / 12;
+}
+
 int flight_parse(const char *text, size_t nbytes, flight_file_t *file, char why[256])
 {
+	const bool has = has_content(text, nbytes);
 	parser_t p = { .file = file };
-	json_error_t error;
-	json_t *json = json_loadb(text, nbytes, JSON_REJECT_DUPLICATES, &error);
+	json_error_t error = { .line = 0 };
+	json_t *json = has ? json_loadb(text, nbytes, JSON_REJECT_DUPLICATES, &error) : NULL;
 	int64_t version;
 	bool good = false;
 
 	file->comms = NULL;
 	file->ncomms = 0;
-	if (json == NULL) {
+	if (!has) {
+		snprintf(why, 256, "not a file of the flight recorder: it has too many objects");
+	} else if (json == NULL) {
 		char shown[151]; /* jansson repeats what it does not know */
 
 		copy_text(shown, sizeof(shown), error.text);

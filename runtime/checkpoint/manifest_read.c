@@ -55,8 +55,11 @@ static srt_status_t read_key(reader_t *r, char before, const char *key)
 	SRT_TRY(find_key(r, before, key, &found));
 	if (found)
 		return SRT_OK;
-	return srt_fail(SRT_ERR_FORMAT, "byte %zu of the manifest: expected the key '%s', not '%s'",
-			(size_t)(r->json.at - r->json.text), key, srt_printable(r->key).text);
+	return srt_fail(
+		SRT_ERR_FORMAT,
+		"byte %zu of the manifest: expected the key '%s', not '%s': a newer version or "
+		"another program has written it",
+		(size_t)(r->json.at - r->json.text), key, srt_printable(r->key).text);
 }
 
 static srt_status_t read_end(reader_t *r)

@@ -140,6 +140,7 @@ expect 2 'has 1 dimensions, but a GPT-2 of Hugging Face has a matrix' ./shardrt-
 
 # Reliability: a file or folder of another program in the place of a safetensors file | "its header claims
 # 2336927755350992246 bytes" | a sentence that says what it is and what to do
+#
 # other WORDS BYTES: a file that begins with these bytes
 other()
 {
@@ -182,8 +183,9 @@ expect 1 '^?]0;owned???1m: only in' ./shardrt-ckpt diff $tmp/escapes $tmp/a
 [ ! -e $tmp/c ] || fail "a conversion that failed left a file"
 
 # Reliability: a signal to shardrt-ckpt while it writes | a temporary file of the full size stays | nothing stays, and the
-# earlier file is there. The source is a hole, so it takes no space, but time: a merge that was quicker than the signal
-# is tried again.
+# earlier file is there
+#
+# The source is a hole, so it takes no space, but time. A merge that was quicker than the signal is tried again.
 nbytes=256000000
 safetensors "{\"x\":{\"dtype\":\"U8\",\"shape\":[$nbytes],\"data_offsets\":[0,$nbytes]}}" > $tmp/large
 truncate -s $(($(wc -c < $tmp/large) + nbytes)) $tmp/large

@@ -50,6 +50,7 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 	for (int r = 0; r < size; r++)
 		comm->world_rank[r] = world_ranks != NULL ? world_ranks[r] : r;
 	atomic_init(&comm->nholders, 1);
+	atomic_init(&comm->given_up, UINT32_MAX);
 	srt_device_hold(device);
 	srt_bootstrap_hold(bootstrap);
 	srt_comm_enlist(comm);

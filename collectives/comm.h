@@ -62,10 +62,12 @@ struct srt_comm {
 	char poison_text[SRT_CONTROL_TEXT];
 
 	uint32_t oob_seqno;
-	uint32_t ngroups;       /* created from it so far */
-	uint32_t ncolls;        /* created on it so far */
-	uint32_t nstarts;       /* of collectives, modulo 2^32 */
-	struct srt_coll *colls; /* live collectives; protected by bootstrap->mutex */
+	_Atomic uint32_t given_up; /* the first exchange that a rank takes no part in */
+	bool has_told;             /* that this rank takes part in no more */
+	uint32_t ngroups;          /* created from it so far */
+	uint32_t ncolls;           /* created on it so far */
+	uint32_t nstarts;          /* of collectives, modulo 2^32 */
+	struct srt_coll *colls;    /* live collectives; protected by bootstrap->mutex */
 	uint64_t nexports;
 	srt_export_t *exports;
 	srt_import_t *imports;
@@ -152,6 +154,9 @@ srt_status_t srt_comm_share_failure(srt_comm_t *comm, const char *what, srt_stre
 				    srt_status_t status);
 /* srt_calloc() that fails with srt_comm_fail_alone(). */
 void *srt_comm_calloc(srt_comm_t *comm, size_t n, size_t size, const char *what);
+/* A communicator that is poisoned because a rank has ended: tells the others, which may still wait
+ * for the rest of an earlier exchange, that this rank takes part in exchange `seq` no more. */
+void srt_comm_give_up(srt_comm_t *comm, uint32_t seq);
 /* Fails with the poison's message, what this rank was doing and, if > 0, how long it waited. */
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
 	SRT_PRINTF(3, 4);
@@ -180,7 +185,8 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 				   void *recv, int *fds);
 /*
  * Returns SRT_OK on all ranks if `status` is SRT_OK on all ranks. Else all ranks return the status
- * and the message (the last error) of the lowest rank that failed.
+ * and the message (the last error) of the lowest rank that failed. If the communicator fails, a
+ * rank that had failed by itself returns its own.
  */
 srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_status_t status);
 

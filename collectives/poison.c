@@ -62,11 +62,11 @@ static void add_cause(const srt_bootstrap_t *b, char text[SRT_CONTROL_TEXT])
 /* To all ranks of the job; what `sender` has sent, to the other ranks of this node. They must know
  * before this process can end because of it, so before it is visible here. Called with b->mutex
  * held. */
-static void send_abort_to_all(srt_bootstrap_t *b, int sender, uint64_t tag, srt_status_t status,
-			      const char *text)
+static void send_abort_to_all(srt_bootstrap_t *b, int sender, uint64_t tag, uint32_t seq,
+			      srt_status_t status, const char *text)
 {
 	if (b->control != NULL)
-		srt_control_send_abort(b->control, sender, tag, status, text);
+		srt_control_send_abort(b->control, sender, tag, seq, status, text);
 }
 
 void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const char *format, ...)
@@ -83,7 +83,7 @@ void srt_comm_poison(srt_comm_t *comm, srt_status_t status, bool notify, const c
 	va_end(args);
 	pthread_mutex_lock(&b->mutex);
 	if (notify && !srt_comm_poisoned(comm))
-		send_abort_to_all(b, b->rank, comm->id, status, text);
+		send_abort_to_all(b, b->rank, comm->id, 0, status, text);
 	first = set_poison(comm, status, text);
 	if (first && comm->is_world)
 		record_failure(b, status, text);
@@ -153,6 +153,18 @@ void srt_comm_poison_left(srt_comm_t *comm, int rank)
 	srt_comm_poison(comm, status, true, "%s", text);
 }
 
+void srt_comm_give_up(srt_comm_t *comm, uint32_t seq)
+{
+	srt_bootstrap_t *b = comm->bootstrap;
+
+	if (atomic_load(&comm->poison) != SRT_ERR_PEER_DEAD || comm->has_told)
+		return;
+	comm->has_told = true;
+	pthread_mutex_lock(&b->mutex);
+	send_abort_to_all(b, b->rank, comm->id, seq, SRT_ERR_PEER_DEAD, comm->poison_text);
+	pthread_mutex_unlock(&b->mutex);
+}
+
 srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *format, ...)
 {
 	srt_status_t status = (srt_status_t)atomic_load(&((srt_comm_t *)(uintptr_t)comm)->poison);
@@ -208,7 +220,7 @@ srt_status_t srt_bootstrap_fail(srt_bootstrap_t *b, const char *what, srt_status
 		return status;
 	snprintf(text, sizeof(text), "%s failed on rank %d: %s", what, b->rank, message);
 	pthread_mutex_lock(&b->mutex);
-	send_abort_to_all(b, b->rank, SRT_CONTROL_TAG_RANK | (uint64_t)b->rank, status, text);
+	send_abort_to_all(b, b->rank, SRT_CONTROL_TAG_RANK | (uint64_t)b->rank, 0, status, text);
 	is_new = poison_rank(b, b->rank, status, text);
 	pthread_mutex_unlock(&b->mutex);
 	if (is_new)
@@ -286,13 +298,15 @@ void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice)
 		add_cause(b, text);
 	if (notice->what == SRT_CONTROL_NOTICE_ABORT && b->comms != NULL &&
 	    b->cause_text[0] == '\0')
-		send_abort_to_all(b, notice->rank, notice->tag, status, text);
+		send_abort_to_all(b, notice->rank, notice->tag, notice->seq, status, text);
 	record_cause(b, text);
 	if (notice->what != SRT_CONTROL_NOTICE_ABORT || of_rank)
 		is_new = poison_rank(b, rank, status, text);
 	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next) {
 		if (notice->what != SRT_CONTROL_NOTICE_ABORT || comm->id != notice->tag)
 			continue;
+		if (notice->seq < atomic_load(&comm->given_up))
+			atomic_store(&comm->given_up, notice->seq);
 		is_new = set_poison(comm, status, text);
 		if (comm->is_world)
 			record_failure(b, status, text);

@@ -18,6 +18,8 @@
 
 /* Longest sleep between checks of *stop and the peer's state. */
 #define SLICE_S 0.02
+/* Attempts to send a goodbye or an abort, a millisecond apart, while the kernel has no memory. */
+#define MOST_ATTEMPTS 100
 
 static srt_status_t start_thread(srt_control_channel_t *channel)
 {
@@ -140,10 +142,21 @@ static ssize_t send_towards(srt_control_channel_t *channel, int to, const srt_fr
 	return srt_frame_send(channel->peer[channel->gateway].fd, frame, data, fd);
 }
 
+/* After a failed send: whether the kernel lacks memory, which it has again when peers have read.
+ * Sleeps then. */
+static bool is_short_of_memory(int err)
+{
+	if (err != ENOBUFS && err != ENOMEM && err != ETOOMANYREFS)
+		return false;
+	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	return true;
+}
+
 static void send_reason(srt_control_channel_t *channel, int to, srt_frame_t *frame,
 			const srt_frame_reason_t *reason)
 {
 	const srt_control_peer_t *peer = &channel->peer[to];
+	int nattempts = 0;
 
 	/* A peer that has sent a goodbye still reads until it has stopped. It must not report the
 	 * end of this socket as a death to the other ranks. */
@@ -153,7 +166,8 @@ static void send_reason(srt_control_channel_t *channel, int to, srt_frame_t *fra
 		if (errno == EAGAIN && !enlarged) {
 			enlarge_socket(peer->fd);
 			enlarged = true;
-		} else if (errno != EINTR) {
+		} else if (errno != EINTR &&
+			   (!is_short_of_memory(errno) || ++nattempts == MOST_ATTEMPTS)) {
 			return;
 		}
 	}
@@ -163,7 +177,7 @@ static void send_reason(srt_control_channel_t *channel, int to, srt_frame_t *fra
  * rank, those of other nodes receive a copy by the relays: first, as the rank that has the relay
  * may end because of what it reads itself. */
 static void send_reasons(srt_control_channel_t *channel, int sender, srt_frame_type_t type,
-			 uint64_t tag, srt_status_t status, const char *text)
+			 uint64_t tag, uint32_t seq, srt_status_t status, const char *text)
 {
 	srt_frame_reason_t reason = { .status = (int32_t)status };
 	srt_frame_t frame = {
@@ -171,6 +185,7 @@ static void send_reasons(srt_control_channel_t *channel, int sender, srt_frame_t
 		.type = (uint32_t)type,
 		.src = (uint32_t)channel->rank,
 		.tag = tag,
+		.seq = seq,
 		.nbytes = sizeof(reason),
 	};
 
@@ -188,10 +203,10 @@ static void send_reasons(srt_control_channel_t *channel, int sender, srt_frame_t
 	}
 }
 
-void srt_control_send_abort(srt_control_channel_t *channel, int sender, uint64_t tag,
+void srt_control_send_abort(srt_control_channel_t *channel, int sender, uint64_t tag, uint32_t seq,
 			    srt_status_t status, const char *text)
 {
-	send_reasons(channel, sender, SRT_FRAME_ABORT, tag, status, text);
+	send_reasons(channel, sender, SRT_FRAME_ABORT, tag, seq, status, text);
 }
 
 void srt_control_tell_death(srt_control_channel_t *channel, int to, int rank)
@@ -220,7 +235,7 @@ void srt_control_stop(srt_control_channel_t *channel, srt_status_t status, const
 {
 	if (channel == NULL)
 		return;
-	send_reasons(channel, channel->rank, SRT_FRAME_GOODBYE, 0, status, text);
+	send_reasons(channel, channel->rank, SRT_FRAME_GOODBYE, 0, 0, status, text);
 	channel->leaves_in_order = status == SRT_OK;
 	atomic_store(&channel->stopping, true);
 	srt_control_wake_thread(channel);
@@ -305,22 +320,21 @@ srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, ui
 		return SRT_CONTROL_MALFORMED;
 	strncpy(frame.what, what, sizeof(frame.what) - 1);
 	for (;;) {
-		if (atomic_load(stop) != 0)
-			return SRT_CONTROL_STOPPED;
 		if (atomic_load(&channel->peer[to].state) != SRT_PEER_ALIVE &&
 		    srt_control_is_remote(channel, to))
 			return SRT_CONTROL_GONE;
 		if (send_towards(channel, to, &frame, data, fd) >= 0)
 			return SRT_CONTROL_OK;
-		if (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS) {
-			/* The shortage ends when the peers have read. */
-			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		if (is_short_of_memory(errno)) {
+			/* again */
 		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
 			struct pollfd p = { .fd = socket_towards(channel, to), .events = POLLOUT };
 			poll(&p, 1, p.fd >= 0 ? (int)(SLICE_S * 1000) : 1);
 		} else if (errno != EINTR) {
 			return SRT_CONTROL_GONE;
 		}
+		if (atomic_load(stop) != 0)
+			return SRT_CONTROL_STOPPED;
 		if (srt_awake_s() > deadline)
 			return SRT_CONTROL_TIMEOUT;
 	}
@@ -344,6 +358,19 @@ static srt_message_t *fetch_message(srt_control_channel_t *channel, srt_control_
 		return m;
 	}
 	return NULL;
+}
+
+bool srt_control_may_come(srt_control_channel_t *channel, int from, uint64_t tag, uint32_t seq)
+{
+	const srt_control_peer_t *peer = &channel->peer[from];
+	/* The state is set after the last message was queued. */
+	bool may = atomic_load(&peer->state) == SRT_PEER_ALIVE;
+
+	pthread_mutex_lock(&channel->mutex);
+	for (const srt_message_t *m = peer->head; m != NULL && !may; m = m->next)
+		may = m->tag == tag && m->seq == seq;
+	pthread_mutex_unlock(&channel->mutex);
+	return may;
 }
 
 /* The part of `what` that is equal on all ranks: the first word, or the first three if the second

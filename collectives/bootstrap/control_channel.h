@@ -42,6 +42,7 @@ typedef struct srt_control_notice {
 	enum { SRT_CONTROL_NOTICE_DEAD, SRT_CONTROL_NOTICE_LEFT, SRT_CONTROL_NOTICE_ABORT } what;
 	int rank;
 	uint64_t tag;        /* ABORT: the communicator, or SRT_CONTROL_TAG_RANK */
+	uint32_t seq;        /* ABORT: the first exchange that the sender takes no part in */
 	srt_status_t status; /* LEFT: why, SRT_OK = orderly; ABORT: the poison */
 	const char *text;    /* LEFT, ABORT: the reason; valid during the call */
 } srt_control_notice_t;
@@ -99,8 +100,9 @@ srt_peer_state_t srt_control_peer_state(const srt_control_channel_t *channel, in
 
 /*
  * Sends one message of at most SRT_CONTROL_MAX_PAYLOAD bytes. (tag, seq) identify it. fd -1 = none,
- * as for a rank of another node; the caller keeps the descriptor. Gives up when *stop becomes
- * non-zero, or at `deadline` by srt_awake_s(). `what` is the operation: "hashing the parameters".
+ * as for a rank of another node; the caller keeps the descriptor. If it cannot be sent at once,
+ * gives up when *stop becomes non-zero, or at `deadline` by srt_awake_s(). `what` is the operation:
+ * "hashing the parameters".
  */
 srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, uint64_t tag,
 				      uint32_t seq, const char *what, const void *data,
@@ -116,10 +118,13 @@ srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, 
 				      int *fd, const atomic_int *stop, double deadline,
 				      char theirs[SRT_CONTROL_WHAT]);
 
-/* Reports to all other ranks that communicator `tag` is poisoned; if another rank is the sender of
- * this news, to the others of this node, in case it ended while it sent. Best effort, never blocks.
- */
-void srt_control_send_abort(srt_control_channel_t *channel, int sender, uint64_t tag,
+/* Whether the message (tag, seq) of a peer has come, or may still come. */
+bool srt_control_may_come(srt_control_channel_t *channel, int from, uint64_t tag, uint32_t seq);
+
+/* Reports to all other ranks that communicator `tag` is poisoned, and that the sender takes no part
+ * in exchange `seq` and later ones; if another rank is the sender of this news, to the others of
+ * this node, in case it ended while it sent. Best effort, waits for no peer. */
+void srt_control_send_abort(srt_control_channel_t *channel, int sender, uint64_t tag, uint32_t seq,
 			    srt_status_t status, const char *text);
 
 /* Makes pending receives check their *stop. */

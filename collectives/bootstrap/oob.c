@@ -9,92 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "collectives/bootstrap/exchange.h"
 #include "collectives/comm.h"
 #include "collectives/flight.h"
 
 /* Bytes of all ranks together in one exchange: well below what a rank queues. */
 #define MAX_EXCHANGE ((size_t)4 << 20)
-#define NEWS_S 5.0 /* how late the progress thread may be on a busy machine */
 #define ROOT_S 1.0 /* how much later than rank 0, which knows the late one, others give up */
-
-/* Poisons the communicator according to the result of a send or receive, and fails. */
-static srt_status_t fail_transfer(srt_comm_t *comm, srt_control_result_t result, int rank,
-				  const char *what, const char *theirs, double start)
-{
-	int world_rank = comm->world_rank[rank];
-	char stopped[160];
-
-	switch (result) {
-	case SRT_CONTROL_OK:
-		return SRT_OK;
-	case SRT_CONTROL_STOPPED:
-		break;
-	case SRT_CONTROL_GONE:
-		/* If the rank has died, the progress thread poisons with the reason, but a send may
-		 * fail before that thread wakes. */
-		for (double since = srt_awake_s();
-		     srt_control_peer_state(comm->bootstrap->control, world_rank) ==
-			     SRT_PEER_ALIVE &&
-		     !srt_comm_poisoned(comm) && srt_awake_s() - since < NEWS_S;)
-			usleep(1000);
-		srt_comm_poison_left(comm, rank);
-		break;
-	case SRT_CONTROL_TIMEOUT:
-		srt_wait_list_stopped(comm, stopped, sizeof(stopped));
-		srt_comm_poison(comm, SRT_ERR_TIMEOUT, true,
-				"rank %d gave up after %g s (SHARDRT_TIMEOUT): rank %d did not "
-				"reach it: %s%s",
-				comm->world_rank[comm->rank], comm->bootstrap->timeout_s,
-				world_rank, what, stopped);
-		break;
-	case SRT_CONTROL_MALFORMED:
-		srt_comm_poison(comm, SRT_ERR_MISMATCH, true,
-				"rank %d and rank %d exchange different data: they do not call the "
-				"same functions in the same order",
-				world_rank, comm->world_rank[comm->rank]);
-		break;
-	case SRT_CONTROL_NO_DESCRIPTOR:
-		srt_comm_poison(comm, SRT_ERR_SYSTEM, true,
-				"rank %d has no descriptor left for the memory of rank %d; raise "
-				"the limit of open files (ulimit -n)",
-				comm->world_rank[comm->rank], world_rank);
-		break;
-	case SRT_CONTROL_OTHER:
-		srt_comm_poison(comm, SRT_ERR_MISMATCH, true,
-				"rank %d is %s, rank %d is %s: all ranks must call the same "
-				"functions in the same order",
-				comm->world_rank[comm->rank], what, world_rank, theirs);
-		break;
-	case SRT_CONTROL_NO_MEMORY:
-		srt_comm_poison(comm, SRT_ERR_OUT_OF_MEMORY, true, "rank %d is out of memory",
-				comm->world_rank[comm->rank]);
-		break;
-	}
-	return srt_comm_fail(comm, srt_awake_s() - start, "%s", what);
-}
-
-/* Receives the message of a rank, and warns if it is long in coming. */
-static srt_control_result_t receive(srt_comm_t *comm, int rank, uint32_t seq, const char *what,
-				    void *data, size_t nbytes, int *fd, double start,
-				    char theirs[SRT_CONTROL_WHAT])
-{
-	const double timeout_s = comm->bootstrap->timeout_s;
-	srt_control_result_t result = SRT_CONTROL_TIMEOUT;
-	double deadline = start + srt_wait_warn_s(comm);
-
-	srt_wait_publish(comm, what);
-	for (int late = 0; late < 2 && result == SRT_CONTROL_TIMEOUT; late++) {
-		if (late) {
-			srt_wait_warn(comm, what, srt_awake_s() - start);
-			deadline = start + timeout_s;
-		}
-		result = srt_control_recv(comm->bootstrap->control, comm->world_rank[rank],
-					  comm->id, seq, what, data, nbytes, fd, &comm->poison,
-					  deadline, theirs);
-	}
-	srt_wait_publish(comm, "");
-	return result;
-}
 
 /* Records that the exchange waits for the rank. The slot: see srt_flight_wait(). */
 static int record_wait(const srt_comm_t *comm, int slot, uint32_t seq, int rank, double since,
@@ -126,7 +47,7 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 	srt_status_t status;
 
 	if (srt_comm_poisoned(comm))
-		return srt_comm_fail(comm, 0, "%s", what);
+		return srt_exchange_refuse(comm, seq, what, 0);
 	call = srt_flight_begin(comm->flight, "exchange", SRT_U8, seq + 1, nbytes, what);
 	/* Each rank starts with rank + 1, so that they do not all send to the same peer. */
 	for (int k = 1; k < comm->size && result == SRT_CONTROL_OK; k++) {
@@ -136,6 +57,8 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 		slot = record_wait(comm, slot, seq, peer, since, what);
 		result = srt_control_send(channel, comm->world_rank[peer], comm->id, seq, what,
 					  send, nbytes, fd, &comm->poison, deadline);
+		if (result == SRT_CONTROL_GONE) /* It may have sent its own. */
+			result = SRT_CONTROL_OK;
 	}
 	for (; done < comm->size && result == SRT_CONTROL_OK; done++) {
 		int r = (comm->rank + done) % comm->size;
@@ -145,8 +68,18 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 			continue;
 		peer = r;
 		slot = record_wait(comm, slot, seq, peer, since, what);
-		result = receive(comm, r, seq, what, (unsigned char *)recv + (size_t)r * nbytes,
-				 nbytes, fds != NULL ? &fds[r] : NULL, start, theirs);
+		result = srt_exchange_receive(comm,
+					      &(srt_expected_t){ .rank = r,
+								 .seq = seq,
+								 .what = what,
+								 .data = (unsigned char *)recv +
+									 (size_t)r * nbytes,
+								 .nbytes = nbytes,
+								 .fd = fds != NULL ? &fds[r] : NULL,
+								 .start = start,
+								 .from = from,
+								 .place = done },
+					      theirs);
 	}
 	if (result == SRT_CONTROL_OK) {
 		srt_flight_wait_end(comm->flight, slot, false);
@@ -158,7 +91,7 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 		if (fds[r] >= 0)
 			close(fds[r]);
 	}
-	status = fail_transfer(comm, result, peer, what, theirs, start);
+	status = srt_exchange_fail(comm, seq, result, peer, what, theirs, start);
 	srt_flight_wait_end(comm->flight, slot, true);
 	srt_flight_end(comm->flight, call, SRT_FLIGHT_FAILED);
 	return status;
@@ -219,8 +152,15 @@ static void receive_block(srt_comm_t *comm, progress_t *p, int from, const block
 		const size_t n = part_nbytes(block, at);
 
 		p->peer = from;
-		p->result = receive(comm, from, p->seq, p->what, block->bytes + at, n, NULL,
-				    p->start, p->theirs);
+		p->result = srt_exchange_receive(comm,
+						 &(srt_expected_t){ .rank = from,
+								    .seq = p->seq,
+								    .what = p->what,
+								    .data = block->bytes + at,
+								    .nbytes = n,
+								    .start = p->start,
+								    .place = comm->size },
+						 p->theirs);
 		at += n;
 	}
 }
@@ -340,9 +280,9 @@ static srt_status_t exchange_nodes(srt_comm_t *comm, const char *what, size_t n,
 				comm->world_rank[comm->rank], comm->bootstrap->timeout_s,
 				comm->world_rank[at.peer], what, stopped);
 	}
-	status = at.result == SRT_CONTROL_OK ?
-			 SRT_OK :
-			 fail_transfer(comm, at.result, at.peer, what, at.theirs, at.start);
+	status = at.result == SRT_CONTROL_OK ? SRT_OK :
+					       srt_exchange_fail(comm, at.seq, at.result, at.peer,
+								 what, at.theirs, at.start);
 free_tables:
 	free(buffer);
 	free(tables);
@@ -387,7 +327,7 @@ srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, cons
 	srt_status_t status = SRT_OK;
 
 	if (srt_comm_poisoned(comm))
-		return srt_comm_fail(comm, 0, "%s", what);
+		return srt_exchange_refuse(comm, comm->oob_seqno, what, 0);
 	if (nbytes > 0)
 		memmove(all + (size_t)comm->rank * nbytes, send, nbytes);
 	if (comm->size == 1)
@@ -411,6 +351,16 @@ srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, cons
 	return status;
 }
 
+/* The ranks have not compared their statuses, because an exchange has failed with `status`. A rank
+ * that had failed by itself reports that. */
+static srt_status_t report_own(const srt_comm_t *comm, const char *what, srt_status_t own,
+			       const char *text, srt_status_t status)
+{
+	if (own == SRT_OK || own == status)
+		return status;
+	return srt_fail(own, "%s: on rank %d: %s", what, comm->world_rank[comm->rank], text);
+}
+
 /* The ranks' statuses first: the texts are many bytes, and of no use if all succeeded. */
 srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_status_t status)
 {
@@ -421,10 +371,11 @@ srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_s
 
 	if (comm->size == 1)
 		return status;
-	if (srt_comm_poisoned(comm))
-		return srt_comm_fail(comm, 0, "%s", what);
 	if (status != SRT_OK)
 		snprintf(text, sizeof(text), "%s", srt_last_error());
+	if (srt_comm_poisoned(comm))
+		return report_own(comm, what, status, text,
+				  srt_exchange_refuse(comm, comm->oob_seqno, what, 0));
 	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all) + sizeof(*texts), what);
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -434,7 +385,9 @@ srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_s
 		failed++;
 	if (status == SRT_OK && failed < comm->size)
 		status = srt_comm_oob_allgather_for(comm, what, text, sizeof(text), texts);
-	if (status == SRT_OK && failed < comm->size) {
+	if (status != SRT_OK) {
+		status = report_own(comm, what, (srt_status_t)mine, text, status);
+	} else if (failed < comm->size) {
 		const bool known = all[failed] > 0 && all[failed] < SRT_STATUS_COUNT;
 
 		texts[failed][SRT_CONTROL_TEXT - 1] = '\0';

@@ -132,6 +132,7 @@ static bool handle_reason(srt_control_channel_t *channel, const srt_frame_t *fra
 					  .what = SRT_CONTROL_NOTICE_ABORT,
 					  .rank = rank,
 					  .tag = frame->tag,
+					  .seq = frame->seq,
 					  .status = (srt_status_t)reason.status,
 					  .text = reason.text,
 				  });

@@ -101,7 +101,7 @@ srt_status_t srt_long_work_end(srt_long_work_t *w, srt_status_t status)
 		run_thread(w);
 	pthread_cond_destroy(&w->changed);
 	pthread_mutex_destroy(&w->mutex);
-	if (w->status != SRT_OK) {
+	if (w->status != SRT_OK && status == SRT_OK) {
 		srt_error_restore(&w->why);
 		return w->status;
 	}

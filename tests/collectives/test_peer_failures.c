@@ -50,7 +50,12 @@ static srt_coll_t *make(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, srt_
 static srt_coll_kind_t kind = SRT_COLL_ALL_GATHER;
 static const char *unit = "all-gather of \"block 7\"";
 
-/* A failure that every rank but the last must see in a collective that the last never starts. */
+/*
+ * A failure that every rank but the last must see in a collective that the last never starts.
+ *
+ * Reliability: a call that fails on a rank which also hears of the death of another one | names
+ * only the death | names its own failure
+ */
 static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const char *words,
 		   double within_s)
 {
@@ -63,6 +68,10 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
 	CHECK_ERROR_HAS(words);
 	CHECK_ERROR_HAS(who);
 	CHECK_ERROR_HAS(unit);
+	CHECK_STATUS(srt_comm_status_consensus(job->world, "checking",
+					       srt_fail(SRT_ERR_IO, "no space")),
+		     SRT_ERR_IO);
+	CHECK_ERROR_HAS("no space");
 	/* Later calls fail at once and say why. */
 	start = srt_now_s();
 	CHECK_STATUS(srt_coll_start(gather, NULL, job->stream), status);

@@ -56,6 +56,9 @@ tests_engine_test_failing_calls_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap
 	-Wl,--wrap=aligned_alloc,--wrap=mmap,--wrap=memfd_create,--wrap=ftruncate,--wrap=fallocate \
 	-Wl,--wrap=recvmsg,--wrap=sendmsg,--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=rename \
 	-Wl,--wrap=pthread_create,--wrap=open
+SCRIPT_TESTS += tests/engine/test_refused.sh
+check_PROGRAMS += tests/engine/test_refused
+tests_engine_test_refused_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=sendmsg
 # Ranks that are told that they are on several nodes.
 tests_engine_test_cells_SOURCES = tests/engine/test_cells.c tests/harness/nodes.c
 tests_engine_test_cells_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_comm_create_world

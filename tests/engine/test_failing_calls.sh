@@ -7,6 +7,8 @@
 # and the rank, on all ranks
 # Reliability: a rank that leaves because another rank aborted the world | a third rank was told "left the job" alone | the
 # cause, in the farewell of the rank that leaves
+# Reliability: no memory in the kernel for the last message of a rank that leaves | the others may say that it was killed |
+# the message is sent again
 # Reliability: a call of the system or an allocation that fails | a local failure was called the death of a peer
 # | each rank has a sentence, nothing is left
 #

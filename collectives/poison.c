@@ -184,6 +184,21 @@ srt_status_t srt_comm_fail(const srt_comm_t *comm, double waited_s, const char *
 			comm->poison_text, stopped, waited);
 }
 
+void srt_bootstrap_poison_child(srt_bootstrap_t *b)
+{
+	char text[SRT_CONTROL_TEXT];
+
+	snprintf(text, sizeof(text),
+		 "this process is a child by fork() of rank %d, and cannot take part in its job: "
+		 "make the call in the rank itself, or start another program by exec()",
+		 b->rank);
+	b->is_child = true;
+	pthread_mutex_lock(&b->mutex);
+	for (srt_comm_t *comm = b->comms; comm != NULL; comm = comm->next)
+		set_own_poison(comm, SRT_ERR_STATE, text);
+	pthread_mutex_unlock(&b->mutex);
+}
+
 static bool has_world_rank(const srt_comm_t *comm, int world_rank)
 {
 	for (int r = 0; r < comm->size; r++) {

@@ -352,7 +352,7 @@ srt_status_t srt_event_sync(srt_event_t *event)
 	srt_status_t status;
 
 	SRT_NOT_NULL(event);
-	SRT_TRY(srt_queue_check_caller());
+	SRT_TRY(srt_queue_check_wait(event->device));
 	gen = hold_last_gen(event);
 	if (!gen)
 		return SRT_OK;

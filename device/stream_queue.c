@@ -286,6 +286,18 @@ void srt_queue_close(srt_stream_t *stream)
 	pthread_mutex_destroy(&stream->lock);
 }
 
+srt_status_t srt_queue_check_wait(const srt_device_t *device)
+{
+	SRT_TRY(srt_queue_check_caller());
+	if (!srt_device_is_inherited(device))
+		return SRT_OK;
+	return srt_fail(SRT_ERR_STATE,
+			"the %s device belongs to the process that opened it, and this one is a "
+			"child by fork() without the threads of its streams: wait there, or start "
+			"another program by exec()",
+			device->backend->name);
+}
+
 /* ---- submission -------------------------------------------------------------------------- */
 
 /* Under the lock. */
@@ -293,8 +305,10 @@ static srt_status_t append_to_ring(srt_stream_t *stream, const srt_command_t *co
 {
 	if (!stream->ring)
 		SRT_TRY(start_worker(stream));
-	while (stream->submitted - stream->completed == NSLOTS)
+	while (stream->submitted - stream->completed == NSLOTS) {
+		SRT_TRY(srt_queue_check_wait(stream->device));
 		pthread_cond_wait(&stream->space_cond, &stream->lock);
+	}
 	stream->ring[stream->submitted % NSLOTS] = *command;
 	if (stream->submitted++ == stream->completed)
 		pthread_cond_signal(&stream->work_cond);
@@ -334,7 +348,7 @@ static void wait_ring(srt_stream_t *stream)
 srt_status_t srt_queue_sync(srt_stream_t *stream)
 {
 	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
-	srt_status_t status = srt_queue_check_caller();
+	srt_status_t status = srt_queue_check_wait(stream->device);
 
 	if (status != SRT_OK)
 		return status;

@@ -249,17 +249,29 @@ static pthread_mutex_t joined_lock = PTHREAD_MUTEX_INITIALIZER;
 static void before_fork(void)
 {
 	pthread_mutex_lock(&joined_lock);
+	for (srt_bootstrap_t *b = joined; b != NULL; b = b->next)
+		pthread_mutex_lock(&b->mutex);
+}
+
+static void unlock_all(void)
+{
+	for (srt_bootstrap_t *b = joined; b != NULL; b = b->next)
+		pthread_mutex_unlock(&b->mutex);
 }
 
 static void after_fork_parent(void)
 {
+	unlock_all();
 	pthread_mutex_unlock(&joined_lock);
 }
 
-/* Else the peers and the launcher would see the parent's death only when the child ends too. */
+/* The child is no rank: all that talks to other ranks fails there. The sockets are closed, else the
+ * peers and the launcher would see the parent's death only when the child ends too. */
 static void after_fork_child(void)
 {
+	unlock_all();
 	for (srt_bootstrap_t *b = joined; b != NULL; b = b->next) {
+		srt_bootstrap_poison_child(b);
 		srt_control_close_copies(b->control);
 		if (b->launcher >= 0)
 			close(b->launcher);

@@ -31,7 +31,8 @@ struct srt_bootstrap {
 	uint16_t *node_of; /* [world_size] the node of each rank; NULL = all share one */
 	struct srt_capabilities *capabilities; /* [world_size], set with the world (transport.c) */
 	int32_t *pid_of; /* [world_size] the processes of the ranks of this node; else 0; or NULL */
-	int ncores; /* shared by the ranks of this node; a device may bind this one to a part */
+	int ncores;    /* shared by the ranks of this node; a device may bind this one to a part */
+	bool is_child; /* this process is a child by fork() of the one that joined */
 	double timeout_s;
 	double close_s; /* longest wait for other ranks of a collective that is being destroyed */
 	int launcher;   /* connection that shows shardrun that this rank is in the job; -1 = none */
@@ -64,6 +65,9 @@ void srt_bootstrap_release(srt_bootstrap_t *bootstrap);
 
 /* Closes the communicators that exist when this rank leaves the job. Implemented in comm.c. */
 void srt_bootstrap_close_comms(srt_bootstrap_t *bootstrap);
+
+/* In a child by fork(): fails its communicators; those of the rank go on. In poison.c. */
+void srt_bootstrap_poison_child(srt_bootstrap_t *bootstrap);
 
 /* The listener of the control channel; arg is the srt_bootstrap_t. Implemented in poison.c. */
 void srt_bootstrap_handle_notice(void *arg, const srt_control_notice_t *notice);

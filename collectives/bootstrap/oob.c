@@ -356,7 +356,7 @@ srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, cons
 static srt_status_t report_own(const srt_comm_t *comm, const char *what, srt_status_t own,
 			       const char *text, srt_status_t status)
 {
-	if (own == SRT_OK || own == status)
+	if (own == SRT_OK || own == status || comm->bootstrap->is_child)
 		return status;
 	return srt_fail(own, "%s: on rank %d: %s", what, comm->world_rank[comm->rank], text);
 }

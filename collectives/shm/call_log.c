@@ -184,9 +184,16 @@ static srt_status_t check_sum(srt_call_log_t *log, const srt_call_t *call)
 	return fail_mismatch(log, text);
 }
 
-/* Writes this rank's entry and compares it with those of the other ranks that are there. */
+/* Writes this rank's entry and compares it with those of the other ranks that are there. A child by
+ * fork() shares the memory, but its calls are not those of the rank. */
 static srt_status_t log_call(srt_call_log_t *log, uint32_t place, const srt_call_t *call)
 {
+	char what[160];
+
+	if (log->comm->bootstrap->is_child) {
+		log->describe(log->arg, call, what, sizeof(what));
+		return srt_comm_fail(log->comm, 0, "it %s", what);
+	}
 	write_entry(log, place, call);
 	for (int r = 0; r < log->comm->size; r++) {
 		srt_call_t theirs;

@@ -33,6 +33,7 @@ check_PROGRAMS += \
 	tests/engine/test_engine_states \
 	tests/engine/test_engine_streams \
 	tests/engine/test_file \
+	tests/engine/test_fork \
 	tests/engine/test_hybrid_errors \
 	tests/engine/test_modules_init \
 	tests/engine/test_scaler_engine \

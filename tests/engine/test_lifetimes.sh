@@ -13,6 +13,7 @@ for form in $forms ${staged_forms%% *}; do
 	[ ! -e tests/engine/test_checkpoint_sharded ] || run_ranks "1 2" tests/engine/test_lifetimes save
 	run_ranks "1 2" tests/engine/test_lifetimes orders
 	run_ranks "1 2" tests/engine/test_lifetimes fork
+	run_ranks 2 tests/engine/test_fork
 	case $form in threads) most_ranks=512 && run_ranks 8 tests/engine/test_lifetimes files ;; esac
 	case $form in *inline) continue ;; esac # nothing is in flight
 	run_ranks "2 3" tests/engine/test_lifetimes late

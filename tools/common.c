@@ -12,6 +12,8 @@
 #include <shardrt/log.h>
 #include <shardrt/status.h>
 
+#include "tools/descriptors.h"
+
 /* Time for rank 0 to print an error that all ranks share; then the launcher ends the others. */
 #define RANK0_PRINTS_S 1
 
@@ -50,6 +52,7 @@ void tool_start(const char *name)
 {
 	const char *level = "warn", *rank;
 
+	tool_open_standard_files();
 	tool_name = name;
 	signal(SIGXFSZ, SIG_IGN); /* a write past the limit of file sizes fails with EFBIG */
 	srt_config_value("SHARDRT_LOG", &level, NULL); /* tool_check_config() reports errors */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Start-up of every tool: the library's log goes to standard error at the level of SHARDRT_LOG, and
- * unknown SHARDRT_* variables get a warning. Uses the public interface only.
+ * Start-up of every tool: descriptors 0 to 2 are open, the library's log goes to standard error at
+ * the level of SHARDRT_LOG, and unknown SHARDRT_* variables get a warning. Uses the public
+ * interface only.
  */
 #ifndef SRT_TOOLS_COMMON_H
 #define SRT_TOOLS_COMMON_H
@@ -12,7 +13,8 @@
 #define TOOL_EXIT_USAGE 2
 
 /**
- * Connects the log and warns about unknown variables (on rank 0 only, as all ranks have the same).
+ * Opens closed descriptors, connects the log and warns about unknown variables (on rank 0 only, as
+ * all ranks have the same).
  * @param name the tool's name, the start of each line; not copied.
  */
 void tool_start(const char *name);

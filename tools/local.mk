@@ -5,6 +5,8 @@ libtools_la_SOURCES = \
 	tools/checkpoint_path.h \
 	tools/common.c \
 	tools/common.h \
+	tools/descriptors.c \
+	tools/descriptors.h \
 	tools/mesh.c \
 	tools/mesh.h \
 	tools/precision.c \
@@ -32,6 +34,8 @@ shardrun_SOURCES = \
 	tools/shardrun/setup.h \
 	tools/shardrun/writer.c \
 	tools/shardrun/writer.h \
+	tools/descriptors.c \
+	tools/descriptors.h \
 	base/clock.c \
 	base/clock.h \
 	collectives/bootstrap/rendezvous.c \

@@ -59,6 +59,11 @@ expect 0 "options of the program" $run -n 1 sh -c '[ "$1" = --prefix ]' x --pref
 expect 5 "quiet" $run -q -n 1 sh -c 'exit 5'
 [ ! -s "$dir/err" ] || fail "quiet is not"
 
+# A rank that is started without standard files has them, and so has shardrun.
+what="closed descriptors"
+$run -n 1 sh -c 'ls -l /proc/$$/fd /proc/$PPID/fd >"$1"' x "$dir/files" <&- >&- 2>&- || fail "$what: status $?"
+[ "$(grep -c ' [012] -> /dev/null$' "$dir/files")" -ge 5 ] || fail "$what: $(cat "$dir/files")" # ls writes to one
+
 # Reliability: a launcher whose parent ignores SIGCHLD, which is inherited | never ended, not even by -t | ends
 what="SIGCHLD is ignored"
 if command -v perl >/dev/null; then # shells and timeout undo it

@@ -390,6 +390,19 @@ grep -q 'after step 1$' "$tmp/out" || bad "SIGTERM while validating: $(cat "$tmp
 ! grep -q 'validation loss' "$tmp/out" || bad "SIGTERM: it validates to the end: $(cat "$tmp/out")"
 [ -s "$tmp/stopped" ] || bad "SIGTERM while validating: nothing was saved"
 
+# Reliability: a program that is started without descriptors 0 to 2 | its output went into files that it opened, such
+# as the log | they are /dev/null
+rm -f "$tmp/log"
+./shardrt-train $small --steps 100000000 --log "$tmp/log" <&- >&- 2>&- &
+started
+await_of $started grep -q '"step": 2,' "$tmp/log" || bad "closed descriptors: no second step"
+for fd in 0 1 2; do
+	file=$(readlink /proc/$started/fd/$fd)
+	[ "$file" = /dev/null ] || bad "closed descriptors: $fd is $file"
+done
+kill -TERM $started
+reap $started || bad "closed descriptors: goes on"
+
 # ---- a rank that is killed where the others wait for it to agree: they say about what
 if command -v pgrep > /dev/null; then
 	rm -f "$tmp/out" # it has the line that is waited for

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tools/descriptors.h"
 #include "tools/shardrun/guard.h"
 #include "tools/shardrun/job.h"
 #include "tools/shardrun/setup.h"
@@ -377,8 +378,10 @@ static bool open_job(srt_launch_job_t *l)
 int main(int argc, char **argv)
 {
 	srt_launch_job_t l = { .timeout_at = SRT_LAUNCH_NEVER };
-	int code = srt_launch_parse(argc, argv, &l.options);
+	int code;
 
+	tool_open_standard_files();
+	code = srt_launch_parse(argc, argv, &l.options);
 	if (code >= 0)
 		return code;
 	if (l.options.hosts != NULL && !srt_launch_hosts_parse(&l.options, &l.hosts))

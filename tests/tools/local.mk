@@ -38,6 +38,8 @@ LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.s
 	tests/tools/test_memory_limit_long.sh tests/tools/test_strategies_long.sh \
 	tests/tools/test_train_launchers_long.sh
 LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh tests/tools/test_train_restarts_long.sh
+PROGRAM_TESTS += tests/tools/test_restart_delay
+tests_tools_test_restart_delay_SOURCES = tests/tools/test_restart_delay.c tools/shardrun/restart.c
 # Run by the script of the same name.
 check_PROGRAMS += tests/tools/test_strategies
 EXTRA_DIST += tests/tools/embedding.cc tests/tools/hash_matrix.def tests/tools/readme.sed

@@ -115,7 +115,7 @@ checks()
 	[ ! -s "$dir/err" ] || fail "quiet is not"
 
 	# A rank of the second host is killed: all start again, at another address, with another token.
-	expect 0 "restart" ./shardrun --rsh "$rsh" --hosts "$1,$2" -n 3 --restarts 2 sh -c '
+	expect 0 "restart" ./shardrun --rsh "$rsh" --hosts "$1,$2" -n 3 -d 0 --restarts 2 sh -c '
 		. "$srcdir/tests/harness/wait.sh"
 		start=$SHARDRT_RESTART_COUNT
 		echo "$SHARDRT_BOOTSTRAP $SHARDRT_TOKEN" > "$dir/start.$start.$SHARDRT_RANK"
@@ -183,7 +183,7 @@ END
 	has err "the part on $2 was killed by signal 9"
 	ended
 	# The next start waits for the ranks there. A signal ends that wait.
-	begin "wait for a lost host" ./shardrun --restarts 1 --grace 1000 --rsh "$dir/apart" --hosts "$1,$2" -n 3 sh -c '
+	begin "wait for a lost host" ./shardrun -d 0 --restarts 1 --grace 1000 --rsh "$dir/apart" --hosts "$1,$2" -n 3 sh -c '
 		echo > "$dir/start.$SHARDRT_RESTART_COUNT"
 		'"$waits"
 	await_ranks 3
@@ -264,7 +264,7 @@ killed_training()
 	mkfifo "$dir/log"
 	exec 4<>"$dir/log"
 	# shellcheck disable=SC2086,SC2016
-	expect 0 "killed training" ./shardrun -p --rsh "$rsh" --hosts $host1,$host2 -n 3 --restarts 1 sh -c '
+	expect 0 "killed training" ./shardrun -p --rsh "$rsh" --hosts $host1,$host2 -n 3 -d 0 --restarts 1 sh -c '
 		. "$srcdir/tests/harness/wait.sh"
 		[ $SHARDRT_RESTART_COUNT = 0 ] || exec "$@"
 		"$@" --log "$dir/log" &

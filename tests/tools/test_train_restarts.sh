@@ -57,7 +57,7 @@ run_killed()
 	times=$1 n=$2
 	shift 2
 	rm -rf "$dir/run" "$dir"/pid.*
-	(exec 4> "$dir/log" && exec ./shardrun -n "$n" --restarts "$times" "$@" --checkpoint "$dir/run" --save-every 5 \
+	(exec 4> "$dir/log" && exec ./shardrun -n "$n" -d 0 --restarts "$times" "$@" --checkpoint "$dir/run" --save-every 5 \
 		--resume --log "$dir/log") > "$dir/out" 2> "$dir/err" &
 	started
 	exec 3< "$dir/log"

@@ -15,6 +15,7 @@
 #include "collectives/bootstrap/wire.h"
 
 #define DEFAULT_WINDOW_S 60
+#define DEFAULT_RESTART_DELAY_S 1
 #define PART 256 /* has no letter */
 
 static const char help_text[] =
@@ -33,6 +34,9 @@ static const char help_text[] =
 	"  -t, --timeout SECONDS end the job after this time (exit status 124)\n"
 	"  -g, --grace SECONDS   time between TERM and KILL when ranks are ended; default 10\n"
 	"  -r, --restarts N      start a failed job again, at most N times; default 0\n"
+	"  -d, --restart-delay SECONDS  time before the first restart; default 1. It doubles with\n"
+	"                        each one up to 30, and begins again after a start that has run\n"
+	"                        for a minute\n"
 	"  -m, --min-ranks M     after two failures in a row within the time of --window, start\n"
 	"                        with fewer ranks: the next smaller number that divides the batch\n"
 	"                        and is not below M\n"
@@ -95,7 +99,7 @@ static bool parse_seconds(const char *text, double *seconds)
 
 	errno = 0;
 	*seconds = strtod(text, &end);
-	return end != text && *end == '\0' && errno == 0 && *seconds > 0 && *seconds < 1e9;
+	return end != text && *end == '\0' && errno == 0 && *seconds >= 0 && *seconds < 1e9;
 }
 
 static bool parse_int(const char *text, int least, int most, int *value)
@@ -109,11 +113,12 @@ static bool parse_int(const char *text, int least, int most, int *value)
 }
 
 /* The options with a time. */
-static bool parse_time_option(const char *name, const char *text, double *seconds)
+static bool parse_time_option(const char *name, const char *text, bool may_be_0, double *seconds)
 {
-	if (parse_seconds(text, seconds))
+	if (parse_seconds(text, seconds) && (may_be_0 || *seconds > 0))
 		return true;
-	srt_launch_say("--%s %s: must be a time in seconds above 0", name, text);
+	srt_launch_say("--%s %s: must be a time in seconds%s", name, text,
+		       may_be_0 ? ", 0 or more" : " above 0");
 	return false;
 }
 
@@ -174,6 +179,8 @@ static bool check_restarts(srt_launch_options_t *o)
 	else if (o->min_ranks > o->nranks)
 		srt_launch_say("--min-ranks %d is more than the %d ranks of -n", o->min_ranks,
 			       o->nranks);
+	else if (o->restart_delay_s >= 0 && o->restarts == 0)
+		srt_launch_say("--restart-delay needs --restarts");
 	else if ((o->batch > 0 || o->window_s > 0) && o->min_ranks == 0)
 		srt_launch_say("--%s needs --min-ranks", o->batch > 0 ? "batch" : "window");
 	else if (o->batch > 0 && o->batch % o->nranks != 0)
@@ -182,6 +189,8 @@ static bool check_restarts(srt_launch_options_t *o)
 		fits = true;
 	if (o->batch == 0)
 		o->batch = o->nranks;
+	if (o->restart_delay_s < 0)
+		o->restart_delay_s = DEFAULT_RESTART_DELAY_S;
 	if (!(o->window_s > 0))
 		o->window_s = DEFAULT_WINDOW_S;
 	return fits;
@@ -199,6 +208,7 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 		{ "timeout", required_argument, NULL, 't' },
 		{ "grace", required_argument, NULL, 'g' },
 		{ "restarts", required_argument, NULL, 'r' },
+		{ "restart-delay", required_argument, NULL, 'd' },
 		{ "min-ranks", required_argument, NULL, 'm' },
 		{ "batch", required_argument, NULL, 'b' },
 		{ "window", required_argument, NULL, 'w' },
@@ -210,11 +220,11 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 	int c;
 	bool ok = true;
 
-	*o = (srt_launch_options_t){ .grace_s = 10 };
+	*o = (srt_launch_options_t){ .grace_s = 10, .restart_delay_s = -1 };
 	opterr = 0;
 	/* '+': the options of shardrun end at PROGRAM. */
 	while (ok &&
-	       (c = getopt_long(argc, argv, "+:n:H:R:pkt:g:r:m:b:w:qhV", longs, NULL)) != -1) {
+	       (c = getopt_long(argc, argv, "+:n:H:R:pkt:g:r:d:m:b:w:qhV", longs, NULL)) != -1) {
 		switch (c) {
 		case 'n':
 			ok = parse_int_option("ranks", optarg, 1, SRT_WIRE_MAX_LOCAL, &o->nranks);
@@ -235,13 +245,16 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 			o->keep_going = true;
 			break;
 		case 't':
-			ok = parse_time_option("timeout", optarg, &o->timeout_s);
+			ok = parse_time_option("timeout", optarg, false, &o->timeout_s);
 			break;
 		case 'g':
-			ok = parse_time_option("grace", optarg, &o->grace_s);
+			ok = parse_time_option("grace", optarg, false, &o->grace_s);
 			break;
 		case 'r':
 			ok = parse_int_option("restarts", optarg, 0, 1000000, &o->restarts);
+			break;
+		case 'd':
+			ok = parse_time_option("restart-delay", optarg, true, &o->restart_delay_s);
 			break;
 		case 'm':
 			ok = parse_int_option("min-ranks", optarg, 1, SRT_WIRE_MAX_LOCAL,
@@ -251,7 +264,7 @@ int srt_launch_parse(int argc, char **argv, srt_launch_options_t *o)
 			ok = parse_int_option("batch", optarg, 1, INT_MAX, &o->batch);
 			break;
 		case 'w':
-			ok = parse_time_option("window", optarg, &o->window_s);
+			ok = parse_time_option("window", optarg, false, &o->window_s);
 			break;
 		case 'q':
 			o->quiet = true;

@@ -18,13 +18,14 @@ typedef struct srt_launch_options {
 	bool prefix, keep_going, quiet;
 	double timeout_s; /* 0 = none */
 	double grace_s;
-	int restarts;        /* at most */
-	int min_ranks;       /* 0 = always nranks */
-	int batch;           /* which the number of ranks divides, if it may change */
-	double window_s;     /* two failures within this time are one cause */
-	const char *hosts;   /* NULL = this machine; see hosts.h */
-	const char *rsh;     /* the remote shell, for a shell */
-	const char *part_of; /* --part: this host's name; NULL = the whole job */
+	int restarts;           /* at most */
+	double restart_delay_s; /* before the first one; parsing: < 0 = not given */
+	int min_ranks;          /* 0 = always nranks */
+	int batch;              /* which the number of ranks divides, if it may change */
+	double window_s;        /* two failures within this time are one cause */
+	const char *hosts;      /* NULL = this machine; see hosts.h */
+	const char *rsh;        /* the remote shell, for a shell */
+	const char *part_of;    /* --part: this host's name; NULL = the whole job */
 	int first, world_size;
 	char **argv;
 } srt_launch_options_t;

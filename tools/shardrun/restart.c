@@ -4,6 +4,10 @@
 
 #include <stdio.h>
 
+#define MOST_DELAY_S 30
+/* A start that has run for so long had not the cause of the failures before it. */
+#define LASTING_S 60
+
 /* What another start cannot change, or NULL. */
 static const char *get_lasting_cause(int code)
 {
@@ -27,6 +31,20 @@ static int find_fewer_ranks(const srt_launch_options_t *o, int nranks)
 			return n;
 	}
 	return 0;
+}
+
+/* The time before the next start: a cause that passes, such as a file server that does not answer
+ * or a port that is in use, must not use up all restarts. */
+static double choose_delay(const srt_launch_restarts_t *restarts, const srt_launch_options_t *o,
+			   double now_s)
+{
+	const double twice = 2 * restarts->delay_s;
+
+	if (restarts->count == 0 || now_s - restarts->started_at_s >= LASTING_S)
+		return o->restart_delay_s;
+	if (twice <= MOST_DELAY_S)
+		return twice;
+	return restarts->delay_s > MOST_DELAY_S ? restarts->delay_s : MOST_DELAY_S;
 }
 
 int srt_launch_restart(srt_launch_restarts_t *restarts, const srt_launch_options_t *o, int nranks,
@@ -59,6 +77,7 @@ int srt_launch_restart(srt_launch_restarts_t *restarts, const srt_launch_options
 		nranks = fewer;
 		restarts->failed_before = false;
 	}
+	restarts->delay_s = choose_delay(restarts, o, now_s);
 	restarts->count++;
 	return nranks;
 }

@@ -275,7 +275,7 @@ static bool was_ended(const srt_launch_job_t *l)
 /* The number of ranks of the next start after this one has ended, or 0. */
 static int choose_next_ranks(srt_launch_job_t *l)
 {
-	char why[200], name[SRT_LAUNCH_HOST + 32];
+	char why[200], name[SRT_LAUNCH_HOST + 32], delay[32] = "";
 	int next, left;
 
 	if (l->code == 0 || l->options.restarts == 0 || was_ended(l))
@@ -285,27 +285,30 @@ static int choose_next_ranks(srt_launch_job_t *l)
 	left = l->options.restarts - l->restarts.count;
 	if (l->options.quiet)
 		return next;
+	if (l->restarts.delay_s > 0)
+		snprintf(delay, sizeof(delay), " in %g s", l->restarts.delay_s);
 	if (next == 0)
 		srt_launch_say("not started again: %s", why);
 	else
-		srt_launch_say("%s %s: starting the job again with %d rank%s, %d restart%s left",
+		srt_launch_say("%s %s: starting the job again%s with %d rank%s, %d restart%s left",
 			       srt_launch_name_child(l, l->failed_child, name, sizeof(name)),
-			       l->failed_how, next, next == 1 ? "" : "s", left,
+			       l->failed_how, delay, next, next == 1 ? "" : "s", left,
 			       left == 1 ? "" : "s");
 	return next;
 }
 
-/* The ranks of a part whose remote shell failed get TERM and KILL there, out of sight of this
- * shardrun: they must not meet those of the next start. */
-static void await_lost_parts(srt_launch_job_t *l)
+/* Waits for the delay of the next start, until the user or the time limit ends the job. The ranks
+ * of a part whose remote shell failed get TERM and KILL there, out of sight of this shardrun: they
+ * must not meet those of the next start. */
+static void await_restart(srt_launch_job_t *l)
 {
-	const double wait_s = l->options.grace_s + LOST_S, end = srt_awake_s() + wait_s;
+	const double lost_s = l->lost_part ? l->options.grace_s + LOST_S : 0;
+	const double delay_s = l->restarts.delay_s, now = srt_awake_s();
+	const double end = now + (lost_s > delay_s ? lost_s : delay_s);
 
-	if (!l->lost_part)
-		return;
-	if (!l->options.quiet)
+	if (lost_s > delay_s && !l->options.quiet)
 		srt_launch_say("waiting for %g s: ranks of a lost connection may still run",
-			       wait_s);
+			       lost_s);
 	while (srt_awake_s() < end && !was_ended(l)) {
 		wait_for_events(l, SRT_AWAKE_SLICE_MS);
 		read_signals(l);
@@ -315,6 +318,7 @@ static void await_lost_parts(srt_launch_job_t *l)
 
 static void run_job(srt_launch_job_t *l)
 {
+	l->restarts.started_at_s = srt_awake_s();
 	for (int i = 0; i < l->nchildren; i++) {
 		int code = srt_launch_start_child(l, i);
 		if (code != 0) {
@@ -335,7 +339,7 @@ static int launch_job(srt_launch_job_t *l)
 		l->timeout_at = srt_awake_s() + l->options.timeout_s;
 	run_job(l);
 	while ((next = choose_next_ranks(l)) > 0) {
-		await_lost_parts(l);
+		await_restart(l);
 		if (was_ended(l))
 			break;
 		if (!open_start(l, next)) {

@@ -8,12 +8,14 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/base.h"
 
 #define MAX_HOST 256
+#define MAX_PORT 65535
 
 /* "HOST:PORT" or "[HOST]:PORT" in parts. *port points into address. */
 static srt_status_t split_address(const char *address, char host[MAX_HOST], const char **port)
@@ -31,6 +33,27 @@ static srt_status_t split_address(const char *address, char host[MAX_HOST], cons
 	memcpy(host, address, n);
 	host[n] = '\0';
 	*port = colon + 1;
+	/* getaddrinfo() takes larger numbers, modulo 65536. */
+	n = strlen(*port);
+	if (strspn(*port, "0123456789") != n || n > 5 || atoi(*port) > MAX_PORT)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the port \"%.100s\" of \"%s\" is not a number from 1 to %d", *port,
+				host, MAX_PORT);
+	return SRT_OK;
+}
+
+srt_status_t srt_address_check(const char *address)
+{
+	char host[MAX_HOST];
+	const char *port;
+
+	SRT_TRY(split_address(address, host, &port));
+	if (atoi(port) == 0)
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"the port of \"%s\" is 0: the other ranks need to know where rank 0 "
+			"listens; give a number from 1 to %d",
+			address, MAX_PORT);
 	return SRT_OK;
 }
 

@@ -9,6 +9,9 @@
 
 #include <shardrt/status.h>
 
+/* Fails with a message if it is no address at which ranks can meet: its form, a port of 0 or above
+ * 65535. Resolves nothing. */
+srt_status_t srt_address_check(const char *address);
 /* Where to connect to. Fails with a message. */
 srt_status_t srt_address_resolve(const char *address, struct sockaddr_storage *out,
 				 socklen_t *length);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "collectives/bootstrap/address.h"
 #include "collectives/bootstrap/pmix.h"
 #include "collectives/bootstrap/wire.h"
 
@@ -93,6 +94,8 @@ static srt_status_t find_address(const char *address, srt_place_t *place)
 	if (strlen(address) >= sizeof(place->address))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"bootstrap address \"%.300s\" is too long", address);
+	if (tcp)
+		SRT_TRY(srt_address_check(address + 4));
 	if (tcp) /* the ranks find out by themselves which of them share a node */
 		SRT_TRY(srt_config_value("SHARDRT_LOCAL_SIZE", &text, &is_set));
 	SRT_TRY(set_place(place, &names, (int)srt_config_int("SHARDRT_RANK"),

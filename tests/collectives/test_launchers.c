@@ -87,6 +87,8 @@ static void refuse(const char *variables, const char *words)
 #define FOUR "RANK=2 WORLD_SIZE=4 "
 #define OURS "SHARDRT_RANK=1 SHARDRT_WORLD_SIZE=3 "
 
+/* Reliability: an address of a job whose port is above 65535 | another port, that of the number
+ * modulo 65536 | refused */
 static void test_variables(void)
 {
 	expect("", "", 0, 1, 0, 1, "");
@@ -112,6 +114,13 @@ static void test_variables(void)
 
 	refuse("SHARDRT_WORLD_SIZE=2", "SHARDRT_WORLD_SIZE=2, but SHARDRT_BOOTSTRAP is not set");
 	refuse("SHARDRT_BOOTSTRAP=unix:a", "is not of the form unix:@NAME or tcp:HOST:PORT");
+	refuse("SHARDRT_BOOTSTRAP=tcp:127.0.0.1 " OURS, "is not of the form HOST:PORT");
+	refuse("SHARDRT_BOOTSTRAP=tcp:127.0.0.1:99999 " OURS, "not a number from 1 to 65535");
+	refuse("SHARDRT_BOOTSTRAP=tcp:[::1]:65536 " OURS, "not a number from 1 to 65535");
+	refuse("SHARDRT_BOOTSTRAP=tcp:h:00000000080 " OURS, "not a number from 1 to 65535");
+	refuse("SHARDRT_BOOTSTRAP=tcp:h:-1 " OURS, "not a number from 1 to 65535");
+	refuse("SHARDRT_BOOTSTRAP=tcp:h:http " OURS, "not a number from 1 to 65535");
+	refuse("SHARDRT_BOOTSTRAP=tcp:h:0 " OURS, "is 0: the other ranks need to know");
 	refuse("SHARDRT_BOOTSTRAP=unix:@a SHARDRT_RANK=3 SHARDRT_WORLD_SIZE=3",
 	       "SHARDRT_RANK=3 is not below SHARDRT_WORLD_SIZE=3");
 	refuse("SHARDRT_BOOTSTRAP=unix:@a SHARDRT_LOCAL_SIZE=4 " OURS,

@@ -58,6 +58,9 @@ refused "each of the 2 hosts of --hosts needs a rank" --hosts a,b true
 refused "cannot be given with --hosts" -n 2 --hosts a,b -r 1 -m 1 true
 refused "b cannot reach the first host as \"me@localhost\".*SHARDRT_ADDRESS" -n 3 --hosts me@localhost,127.0.0.1,b true
 refused "b cannot reach the first host as \"127.0.1.1\".*SHARDRT_ADDRESS" -n 2 --hosts 127.0.1.1,b true
+SHARDRT_PORT=99999 && export SHARDRT_PORT
+refused "SHARDRT_PORT=99999: must be a number from 1 to 65535" -n 2 --hosts a,b true
+unset SHARDRT_PORT
 refused "rsh needs --hosts" -n 2 --rsh ssh true
 refused "FIRST:WORLD:HOST" -n 2 --part 1:2 true
 refused "ranks 1 to 2 are not below 2" -n 2 --part 1:2:a true

@@ -172,6 +172,22 @@ static bool check_first(const srt_launch_hosts_t *hosts)
 	return true;
 }
 
+/* SHARDRT_PORT, which the ranks read as a part of an address: prints an error. */
+static bool check_port(void)
+{
+	const char *text = getenv("SHARDRT_PORT");
+	char *end;
+	long port;
+
+	if (text == NULL || text[0] == '\0')
+		return true;
+	port = strtol(text, &end, 10);
+	if (*end == '\0' && port >= 1 && port <= 65535)
+		return true;
+	srt_launch_say("SHARDRT_PORT=%s: must be a number from 1 to 65535", text);
+	return false;
+}
+
 bool srt_launch_hosts_parse(srt_launch_options_t *o, srt_launch_hosts_t *hosts)
 {
 	char *list = strdup(o->hosts), *rest = list, *text;
@@ -185,7 +201,7 @@ bool srt_launch_hosts_parse(srt_launch_options_t *o, srt_launch_hosts_t *hosts)
 	while (ok && (text = strsep(&rest, ",")) != NULL)
 		ok = parse_host(text, &hosts->host[hosts->n++]);
 	free(list);
-	ok = ok && check_first(hosts) && split_ranks(o, hosts);
+	ok = ok && check_port() && check_first(hosts) && split_ranks(o, hosts);
 	for (int i = 0; ok && i < hosts->n; i++)
 		ok = make_argv(o, &hosts->host[i]);
 	return ok;

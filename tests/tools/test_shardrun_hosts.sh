@@ -238,6 +238,15 @@ expect 0 "default of --rsh" env PATH="$dir/bin:$PATH" ./shardrun --hosts localho
 has ssh.words "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 localhost cd "
 
 checks localhost 127.0.0.1
+# Reliability: a job on several hosts of which one does not answer when the job is ended | ends 30 s after the grace time,
+# which no page says | 10 s, as --help says
+begin "frozen part" ./shardrun --grace 0.1 --rsh "$rsh" --hosts localhost,127.0.0.1 -n 2 sh -c "$waits"
+await_ranks 2
+kill -STOP "$(sed 's/.*) . //; s/ .*//' "/proc/$(cat "$dir/pid.1")/stat")" # the parent of rank 1
+kill -TERM "$started"
+reap "$started" || fail "frozen part: does not end"
+has err "the part on 127.0.0.1 did not end within 10.1 s: killed"
+ended
 if grep -q '^#define HAVE_SODIUM 1' config.h; then
 	expect 0 "job" ./shardrun --rsh "$rsh" --hosts localhost,127.0.0.1 -n 3 tests/collectives/test_launchers job 3
 	[ "$(sort "$dir/out" | tr '\n' ' ')" = "rank 0 rank 1 rank 2 " ] || fail "job: not each rank is there once"

@@ -12,10 +12,8 @@
 #include "tools/shardrun/guard.h"
 
 #define SETTLE_S 10.0
-/* A part kills its ranks after the grace time. How much longer it may take to end. */
-#define PART_S 30.0
-/* The same for ranks that it kills at once. */
-#define PART_KILL_S 10.0
+/* A part kills its ranks at once or after the grace time. How much longer it may take to end. */
+#define PART_S 10.0
 
 const char *srt_launch_remedy(int err)
 {
@@ -73,8 +71,8 @@ void srt_launch_kill_all(srt_launch_job_t *l)
 void srt_launch_kill_ranks(srt_launch_job_t *l)
 {
 	srt_launch_signal_all(l, SIGKILL);
-	if (l->hosts.n > 0 && srt_awake_s() + PART_KILL_S < l->kill_at)
-		set_kill_time(l, PART_KILL_S);
+	if (l->hosts.n > 0 && srt_awake_s() + PART_S < l->kill_at)
+		set_kill_time(l, PART_S);
 }
 
 void srt_launch_end_all(srt_launch_job_t *l)

@@ -119,7 +119,9 @@ static void handle_message(srt_node_t *node, const srt_root_message_t *message)
 /* Tells rank 0 about the ranks that have come, or why this node cannot start. */
 static void report(srt_node_t *node)
 {
-	srt_root_message_t message = { .type = SRT_ROOT_NODE, .rank = (uint32_t)node->desc.rank };
+	srt_root_message_t message = { .type = SRT_ROOT_NODE,
+				       .rank = (uint32_t)node->desc.rank,
+				       .value = (uint32_t)node->desc.world_size };
 	const char *failure;
 	double timeout_s;
 	int status;

@@ -245,8 +245,16 @@ static bool handle_message(srt_root_t *root, connection_t *c, const srt_root_mes
 		srt_root_fail(root, (srt_status_t)message->value, message->text);
 		return true;
 	}
+	if (message->type == SRT_ROOT_NODE && message->value != (uint32_t)root->world_size) {
+		snprintf(text, sizeof(text),
+			 "rank %u was started as one of %u ranks, rank 0 as one of %d; give all "
+			 "ranks the same number (SHARDRT_WORLD_SIZE, or that of their launcher)",
+			 (unsigned)message->rank, (unsigned)message->value, root->world_size);
+		srt_root_fail(root, SRT_ERR_INVALID_ARGUMENT, text);
+		return true;
+	}
 	if (message->rank >= (uint32_t)root->world_size)
-		return false;
+		return root->has_told;
 	if (message->type == SRT_ROOT_NODE && c->carrier < 0) {
 		c->carrier = (int)message->rank;
 		return true;

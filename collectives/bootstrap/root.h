@@ -36,7 +36,8 @@ typedef struct srt_root_message {
 	uint32_t type;
 	uint32_t rank;  /* NODE, JOINED: the rank; TABLE: the first one; GO: the one that carries
 			 * the node's messages */
-	uint32_t value; /* FAIL: an srt_status_t; TABLE: how many ranks */
+	uint32_t value; /* NODE: the size of the world; FAIL: an srt_status_t; TABLE: how many
+			 * ranks */
 	uint32_t unused;
 	union {
 		char text[256];                      /* FAIL */

@@ -298,13 +298,15 @@ static int connect_to(int port)
 }
 
 /* A node of one rank. */
-static bool join(srt_link_t *link, int rank, bool *told, bool *failed)
+static bool join(srt_link_t *link, int rank, int world_size, bool *told, bool *failed)
 {
 	srt_root_message_t m;
 	bool broken = false;
 
 	if (srt_link_step(link) == SRT_LINK_OPEN && !*told) {
-		m = (srt_root_message_t){ .type = SRT_ROOT_NODE, .rank = (uint32_t)rank };
+		m = (srt_root_message_t){ .type = SRT_ROOT_NODE,
+					  .rank = (uint32_t)rank,
+					  .value = (uint32_t)world_size };
 		*told = srt_root_send(link, &m);
 		m.type = SRT_ROOT_JOINED;
 		CHECK(srt_root_send(link, &m));
@@ -343,7 +345,7 @@ static void test_crowd(void)
 		links[r] = srt_link_connect((struct sockaddr *)&where, sizeof(where), "secret");
 	for (double since = srt_now_s(); !(done[0] && done[1]) && srt_now_s() - since < 60;) {
 		for (int r = 0; r < 2; r++)
-			done[r] = done[r] || join(links[r], r, &told[r], &failed);
+			done[r] = done[r] || join(links[r], r, 2, &told[r], &failed);
 		srt_root_step(root);
 		usleep(500);
 	}
@@ -381,7 +383,7 @@ static void test_many_nodes(void)
 	}
 	for (double since = srt_now_s(); ndone < NNODES && srt_now_s() - since < 60;) {
 		for (int r = 0; r < NNODES; r++) {
-			if (!done[r] && join(links[r], r, &told[r], &failed))
+			if (!done[r] && join(links[r], r, NNODES, &told[r], &failed))
 				ndone += done[r] = true;
 		}
 		srt_root_step(root);
@@ -393,8 +395,13 @@ static void test_many_nodes(void)
 	srt_root_close(root);
 }
 
-/* A process with the token that claims a rank which is there: both nodes are told. */
-static void test_same_rank(void)
+/*
+ * Rank 1 of 3, and a process with the token that claims to be `rank` of `size`: both are told.
+ *
+ * Reliability: ranks of several hosts that were started for jobs of different sizes | told after
+ * SHARDRT_TIMEOUT that a rank has not joined | told both numbers at once
+ */
+static void test_refused(int rank, int size)
 {
 	struct sockaddr_in where = { .sin_family = AF_INET,
 				     .sin_addr = { htonl(INADDR_LOOPBACK) } };
@@ -408,7 +415,8 @@ static void test_same_rank(void)
 		links[r] = srt_link_connect((struct sockaddr *)&where, sizeof(where), "secret");
 	for (double since = srt_now_s(); !(done[0] && done[1]) && srt_now_s() - since < 60;) {
 		for (int r = 0; r < 2; r++)
-			done[r] = done[r] || join(links[r], 1, &told[r], &failed);
+			done[r] = done[r] || join(links[r], r == 0 ? 1 : rank, r == 0 ? 3 : size,
+						  &told[r], &failed);
 		srt_root_step(root);
 		usleep(500);
 	}
@@ -452,6 +460,8 @@ int main(void)
 	test_dropped_and_repeated();
 	test_crowd();
 	test_many_nodes();
-	test_same_rank();
+	test_refused(1, 3); /* which is there */
+	test_refused(1, 2);
+	test_refused(3, 4);
 	return check_done();
 }

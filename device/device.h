@@ -110,7 +110,7 @@ struct srt_stream {
 	 * the worker does. */
 	pthread_mutex_t lock;      /* protects the following members */
 	srt_failure_t failure;     /* the first one */
-	atomic_bool failure_known; /* srt_stream_sync() returned it, or an event has it */
+	atomic_bool failure_known; /* a call has returned it, an event has it, or it was logged */
 	pthread_cond_t work_cond;  /* the worker waits for commands or `ending` */
 	pthread_cond_t space_cond; /* callers wait for space or for completion */
 	pthread_t worker;
@@ -218,7 +218,8 @@ srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stre
 
 /* Runs fn(arg) in stream order on a host thread; fn must not use the device. */
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg);
-/* The same; failed(arg, status, message) is called instead of fn if the stream has failed. */
+/* The same; failed(arg, status, message) is called instead of fn if the stream has failed. Both
+ * report failures themselves, as those of a communicator: the stream does not log them. */
 srt_status_t srt_stream_host_fn_or(srt_stream_t *stream, srt_host_fn *fn,
 				   void (*failed)(void *arg, int status, const char *message),
 				   void *arg);

@@ -107,9 +107,11 @@ static srt_status_t run_host_fn(srt_stream_t *stream, const srt_command_t *comma
 	srt_status_t status = ops->sync ? ops->sync(stream->impl, 1) : SRT_OK;
 
 	if (status == SRT_OK)
-		return command->host.fn(command->host.arg);
-	if (command->host.failed != NULL)
+		status = command->host.fn(command->host.arg);
+	else if (command->host.failed != NULL)
 		command->host.failed(command->host.arg, (int)status, srt_last_error());
+	if (status != SRT_OK && command->host.failed != NULL)
+		atomic_store(&stream->failure_known, true);
 	return status;
 }
 

@@ -45,7 +45,9 @@ struct srt_relay {
 	outbox_t *outboxes; /* [world_size] the progress thread's */
 	double heartbeat_s;
 	double serve_s;
-	double left_at;  /* 0: this rank has not left */
+	double asleep_s; /* the monotonic clock less srt_awake_s(): grows while it does not run */
+	double pause_s, paused_at; /* how long this process did not run, and when that ended */
+	double left_at;            /* 0: this rank has not left */
 	double ended_at; /* since when it carries no more than what is queued; 0: it still does */
 };
 
@@ -71,6 +73,7 @@ srt_relay_t *srt_relay_create(const srt_control_channel_t *channel,
 	relay->world_size = channel->world_size;
 	relay->heartbeat_s = route->heartbeat_s;
 	relay->serve_s = route->serve_s;
+	relay->asleep_s = srt_now_s() - srt_awake_s();
 	for (int i = 0; i < relay->nends; i++)
 		relay->ends[i] = (end_t){ .link = route->links[i].link,
 					  .carrier = route->links[i].carrier,
@@ -314,7 +317,9 @@ static void lose_rank(srt_control_channel_t *channel, const end_t *end, int rank
 /* The link has ended, or is silent: `silent_s`. */
 static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_s)
 {
+	const srt_relay_t *relay = channel->relay;
 	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD };
+	bool has_reason;
 	srt_link_t *link;
 
 	pthread_mutex_lock(&channel->relay->mutex);
@@ -328,12 +333,18 @@ static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_
 			 "rank %d has not answered for %.3g s (SHARDRT_HEARTBEAT): its host is "
 			 "down, its process is stopped, or the network is cut",
 			 end->carrier, silent_s);
+	else if (relay->pause_s > 0 && srt_awake_s() - relay->paused_at < relay->heartbeat_s)
+		snprintf(reason.text, sizeof(reason.text),
+			 "rank %d did not run for %.3g s, as it was stopped or its host was, and "
+			 "lost the connection to rank %d (SHARDRT_HEARTBEAT)",
+			 channel->rank, relay->pause_s, end->carrier);
+	has_reason = reason.text[0] != '\0';
 	lose_rank(channel, end, end->carrier, &reason);
 	for (int r = 0; r < channel->world_size; r++) {
 		if (channel->node_of[r] == channel->node_of[channel->rank] ||
 		    (channel->rank == 0 && channel->node_of[r] != end->node))
 			continue;
-		if (silent_s <= 0)
+		if (!has_reason)
 			reason = srt_frame_unreachable(r, end->carrier);
 		lose_rank(channel, end, r, &reason);
 	}
@@ -407,8 +418,21 @@ static void step_end(srt_control_channel_t *channel, end_t *end)
 	}
 }
 
+/* A process that was stopped for long finds its links closed by the other ends. */
+static void notice_pause(srt_relay_t *relay)
+{
+	const double asleep_s = srt_now_s() - srt_awake_s();
+
+	if (asleep_s - relay->asleep_s > relay->heartbeat_s / 2) {
+		relay->pause_s = asleep_s - relay->asleep_s;
+		relay->paused_at = srt_awake_s();
+	}
+	relay->asleep_s = asleep_s;
+}
+
 void srt_relay_step(srt_control_channel_t *channel)
 {
+	notice_pause(channel->relay);
 	empty_outboxes(channel);
 	for (int i = 0; i < channel->relay->nends; i++) {
 		if (channel->relay->ends[i].link != NULL)

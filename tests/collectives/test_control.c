@@ -114,11 +114,9 @@ static void end(srt_bootstrap_t *b, int victim, const char *how)
 		_exit(0);
 	if (b->rank == victim && strcmp(how, "leave") == 0)
 		return;
-	if (b->rank == victim && strcmp(how, "stop") == 0) {
-		raise(SIGSTOP);
-		return;
-	}
-	await_end(b, strcmp(how, "cut") == 0 ? far_rank(b, -1) : victim);
+	if (b->rank == victim && strcmp(how, "stop") == 0)
+		raise(SIGSTOP); /* the others have given it up when it goes on */
+	await_end(b, b->rank == victim || strcmp(how, "cut") == 0 ? far_rank(b, -1) : victim);
 }
 
 /* A rank that has left, or -1. */

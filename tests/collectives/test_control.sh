@@ -61,13 +61,17 @@ for node in 0 1; do
 		fail "abandon $node: not all ranks were told"
 done
 
-# A rank that does not answer: its node is lost to the others after SHARDRT_HEARTBEAT.
+# A rank that does not answer: its node is lost to the others after SHARDRT_HEARTBEAT. It learns why when it goes on.
+#
+# Reliability: a node that was stopped for longer than SHARDRT_HEARTBEAT, and goes on | it says that rank 0 was killed or
+# crashed | it says how long it did not run
 SHARDRT_HEARTBEAT=2
 export SHARDRT_HEARTBEAT
 start_ranks "2 1" $program end 2 stop
 await told "rank 2 has not answered" 0 1 || fail "stop: not all ranks were told"
 kill -CONT "${ranks##* }"
 reap_ranks || fail "stop: no end"
+told "rank 2 did not run for" 2 || fail "stop: the stopped rank was not told"
 
 start_ranks "2 2" $program end 9 cut
 all_wait() { [ "$(cat "$dir"/[0-3] | grep -c waits)" = 4 ]; }

@@ -208,8 +208,19 @@ static void keep_log(srt_log_level_t level, const char *message, void *arg)
 	snprintf(logged, sizeof(logged), "%s", message);
 }
 
+static void know_failure(void *arg, int status, const char *message)
+{
+	(void)arg;
+	(void)status;
+	(void)message;
+}
+
 /*
- * A failure that sync has returned, or that came from another stream, is not logged again.
+ * A failure that sync has returned, that came from another stream, or that its function reports
+ * itself, is not logged again.
+ *
+ * Reliability: a stream of a communicator that has failed, when it is destroyed | a warning that no
+ * call has returned the failure, though one has | no word
  *
  * Reliability: a stream that is destroyed with a failure that no wait has returned | no word | a
  * warning
@@ -235,6 +246,11 @@ static void test_dropped_failure(srt_device_t *device)
 	srt_stream_destroy(next);
 	srt_stream_destroy(s);
 	srt_event_destroy(event);
+	CHECK_INT(nlogged, 1);
+
+	s = test_stream(device, "reported");
+	CHECK_OK(srt_stream_host_fn_or(s, fail_fn, know_failure, (void *)"boiler"));
+	srt_stream_destroy(s);
 	CHECK_INT(nlogged, 1);
 	nlogged = 0;
 	srt_log_set(NULL, SRT_LOG_WARN, NULL);

@@ -218,6 +218,22 @@ for stop in "" -STOP; do
 	ends 137
 done
 
+# Reliability: the guard is killed, and shardrun later | programs in wrappers went on | shardrun starts another guard
+guards()
+{
+	for stat in /proc/[0-9]*/stat; do
+		read -r pid name _ parent _ <"$stat" && [ "$name $parent" = "(srt-guard) $started" ] && echo "$pid"
+	done 2>/dev/null
+}
+what="kill -9 of the guard"
+# shellcheck disable=SC2016
+launch $bounded -n 2 sh -c 'sh -c "echo \$\$ >>\$1/pids; exec sleep 600" x "$1"; :' x "$dir"
+kill -9 "$(guards)"
+await grep -q 'the guard was killed: another one was started' "$dir/err" || fail "$what: $(cat "$dir/err")"
+[ -n "$(guards)" ] || fail "$what: there is no guard"
+kill -9 $started
+ends 137
+
 # Reliability: output of ranks that nobody reads | no signal or time limit worked | all work; the rest of the
 # output is dropped
 #

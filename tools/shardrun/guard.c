@@ -17,45 +17,59 @@ static _Noreturn void run_guard(int reports)
 	ssize_t got;
 
 	while ((got = read(reports, &report, sizeof(report))) > 0 || (got < 0 && errno == EINTR)) {
+		const pid_t group = report < 0 ? -report : report;
+		size_t i = 0;
+
 		if (got < 0)
 			continue;
-		if (report > 0 && n < SRT_WIRE_MAX_LOCAL)
-			groups[n++] = report;
-		for (size_t i = 0; report < 0 && i < n; i++) {
-			if (groups[i] == -report)
-				groups[i] = groups[--n];
-		}
+		while (i < n && groups[i] != group)
+			i++;
+		if (report < 0 && i < n)
+			groups[i] = groups[--n];
+		else if (report > 0 && i == n && n < SRT_WIRE_MAX_LOCAL)
+			groups[n++] = group;
 	}
 	while (n > 0)
 		kill(-groups[--n], SIGKILL);
 	_exit(0);
 }
 
-int srt_launch_guard_start(void)
+/* Closes what the guard inherits: others must see the ends of shardrun's pipes and sockets. */
+static void close_files(int reports)
 {
-	int fds[2], null;
+	const int null = open("/dev/null", O_RDWR), nfiles = (int)sysconf(_SC_OPEN_MAX);
+
+	for (int fd = 0; fd < nfiles; fd++) {
+		if (fd <= STDERR_FILENO && null >= 0)
+			dup2(null, fd);
+		else if (fd != reports)
+			close(fd);
+	}
+}
+
+pid_t srt_launch_guard_start(int *guard)
+{
+	int fds[2];
 	sigset_t all;
+	pid_t pid;
 
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return -1;
-	pid_t pid = fork();
+	pid = fork();
 	if (pid != 0) {
 		close(fds[0]);
 		if (pid > 0)
-			return fds[1];
-		close(fds[1]);
-		return -1;
+			*guard = fds[1];
+		else
+			close(fds[1]);
+		return pid;
 	}
 	/* Signals for shardrun, its group or all processes of its name must not reach the guard. */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	setpgid(0, 0);
 	prctl(PR_SET_NAME, "srt-guard");
-	/* Readers of shardrun's output must see its end. */
-	null = open("/dev/null", O_RDWR);
-	for (int fd = STDIN_FILENO; null >= 0 && fd <= STDERR_FILENO; fd++)
-		dup2(null, fd);
-	close(fds[1]);
+	close_files(fds[0]);
 	run_guard(fds[0]);
 }
 

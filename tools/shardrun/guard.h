@@ -10,12 +10,13 @@
 #include <sys/types.h>
 
 /*
- * Starts the guard. Returns the descriptor to report groups to, or -1 with errno set. The guard
- * acts when no process has this descriptor open any more; it is closed by exec.
+ * Starts the guard. Returns its process, or -1 with errno set. *guard is the descriptor to report
+ * groups to: the guard acts when no process has it open any more; it is closed by exec.
  */
-int srt_launch_guard_start(void);
+pid_t srt_launch_guard_start(int *guard);
 
-/* The process group pid exists from now on. Called by its first process, before exec. */
+/* The process group pid exists from now on. Called by its first process, before exec, and again for
+ * another guard. */
 void srt_launch_guard_add(int guard, pid_t pid);
 /* The group is killed. Called before its first process is reaped: its number is not reused yet. */
 void srt_launch_guard_remove(int guard, pid_t pid);

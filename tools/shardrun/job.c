@@ -151,8 +151,30 @@ static void handle_failure(srt_launch_job_t *l, int child, const char *how)
 	}
 }
 
+/* Starts another guard if the guard has been killed. */
+static void watch_guard(srt_launch_job_t *l)
+{
+	if (l->guard_pid <= 0 || waitpid(l->guard_pid, NULL, WNOHANG) != l->guard_pid)
+		return;
+	close(l->guard);
+	l->guard = -1;
+	l->guard_pid = srt_launch_guard_start(&l->guard);
+	for (int i = 0; i < l->nchildren; i++) {
+		if (l->child[i].pid > 0)
+			srt_launch_guard_add(l->guard, l->child[i].pid);
+	}
+	if (l->guard_pid < 0)
+		srt_launch_say(
+			"the guard was killed and cannot be started again: %s; if shardrun is "
+			"killed, processes of ranks may be left",
+			strerror(errno));
+	else if (!l->options.quiet)
+		srt_launch_say("the guard was killed: another one was started");
+}
+
 void srt_launch_reap(srt_launch_job_t *l)
 {
+	watch_guard(l);
 	for (int i = 0; i < l->nchildren; i++) {
 		srt_launch_child_t *child = &l->child[i];
 		siginfo_t info = { 0 };

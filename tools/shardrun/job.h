@@ -31,8 +31,9 @@ typedef struct srt_launch_job {
 	srt_launch_writer_t *writer[2]; /* to standard output, to standard error; may be the same */
 	int signals;                    /* signalfd */
 	int wake;                       /* eventfd of the writers */
-	int guard;
-	int control; /* of --part: where signals come from; -1 = none, or its end has come */
+	int guard;       /* where groups are reported, see guard.h; -1 = there is no guard */
+	pid_t guard_pid; /* its process */
+	int control;     /* of --part: where signals come from; -1 = none, or its end has come */
 	sigset_t old_mask;
 	int interrupts;     /* signals of the user to end the job */
 	sigset_t reported;  /* USR1 and USR2, if they were passed on to the ranks ... */

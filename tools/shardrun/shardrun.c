@@ -361,7 +361,7 @@ static bool open_job(srt_launch_job_t *l)
 
 	l->stdin_at = lseek(STDIN_FILENO, 0, SEEK_CUR);
 	srt_launch_raise_file_limit();
-	l->guard = srt_launch_guard_start();
+	l->guard_pid = srt_launch_guard_start(&l->guard);
 	l->signals = srt_launch_open_signals(&l->old_mask);
 	l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	l->control = l->options.part_of != NULL ? STDIN_FILENO : -1;
@@ -374,7 +374,7 @@ static bool open_job(srt_launch_job_t *l)
 	if (l->rendezvous != NULL)
 		nfds += srt_rendezvous_max_pollfds(l->rendezvous);
 	l->pollfds = calloc(nfds, sizeof(*l->pollfds));
-	return l->guard >= 0 && l->signals >= 0 && l->wake >= 0 && l->child != NULL &&
+	return l->guard_pid > 0 && l->signals >= 0 && l->wake >= 0 && l->child != NULL &&
 	       l->output != NULL && l->pollfds != NULL &&
 	       srt_launch_open_writers(l->writer, l->wake);
 }

@@ -14,7 +14,8 @@ static bool has(const char *text, const char *format, int rank)
 	return strstr(text, words) != NULL;
 }
 
-/* Whether rank r names a rank that a cut cable has taken from it. */
+/* Whether rank r names a rank that a cut cable has taken from it, or says that UCX found no network
+ * on its host. */
 static bool names_far(const trial_t *t, const fault_record_t *records, int r)
 {
 	const char *text = records[r].error;
@@ -25,7 +26,7 @@ static bool names_far(const trial_t *t, const fault_record_t *records, int r)
 		     has(text, "lost its connection to rank %d: UCX", far)))
 			return true;
 	}
-	return false;
+	return has(text, "rank %d: UCX: ucp_worker_create", r);
 }
 
 /* Whether a list of ranks, "rank 1 did not join" or "ranks 0, 1 did not reach it", has this one. */

@@ -5,7 +5,7 @@
 # each rank has the cause
 #
 # tests/engine/test_refused.c on four ranks, with late messages by seeds, and without. `make check-long` has 100 jobs of each
-# call.
+# call, and jobs over two hosts.
 export SHARDRT_THREADS=1 SHARDRT_BACKEND=cpu SHARDRT_STAGING_BYTES=64k
 program=tests/engine/test_refused
 dir=$(mktemp -d) || exit 1
@@ -33,4 +33,25 @@ for seed in $seeds; do
 	done
 	try hash done "$seed"
 done
+
+# Over two hosts the reason comes from rank 0, and from the first rank of the node.
+on_hosts()
+(
+	. "$srcdir/tests/harness/hosts.sh"
+	for needed in UCX SODIUM; do
+		grep -q "^#define HAVE_$needed 1" config.h || { echo "not tested: two hosts without $needed"; exit 0; }
+	done
+	can_make_hosts || { echo "not tested: two hosts: $no_hosts"; exit 0; }
+	UCX_TLS=tcp,self
+	export UCX_TLS
+	for port in $(seq 29600 29619); do
+		for mode in build load; do
+			start_ranks "2 2" $program $mode "$dir" "$((port % 2))"
+			reap_ranks || fail "$mode on two hosts: no end"
+			[ "$(cat "$dir"/[0-3] | grep -c "^rank .: .*\(on rank 1\|cannot .*/missing/file\)")" = 4 ] ||
+				fail "$mode on two hosts: not the cause on all ranks"
+		done
+	done
+)
+[ -z "$SRT_TEST_LONG" ] || on_hosts || failed=1
 exit $failed

@@ -85,7 +85,9 @@ shardrt_train_SOURCES = \
 	tools/train/train.c \
 	tools/train/train.h \
 	tools/train/checkpoint.c \
+	tools/train/checkpoint.h \
 	tools/train/engine_options.c \
+	tools/train/folder.c \
 	tools/train/init.c \
 	tools/train/options.c \
 	tools/train/options.h \
@@ -95,6 +97,7 @@ shardrt_train_SOURCES = \
 	tools/train/peak.c \
 	tools/train/peak.h \
 	tools/train/report.c \
+	tools/train/resume.c \
 	tools/train/save.c \
 	tools/train/setup.c \
 	tools/train/sizes.c \

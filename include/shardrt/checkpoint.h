@@ -216,8 +216,8 @@ SRT_API srt_status_t srt_checkpoint_latest(const char *parent, char *folder, siz
 
 /**
  * Removes a checkpoint: the files that a save writes. Local. From the start of the call on there is
- * none of this name; other files in its folder stay, and the folder with them. Of a symbolic link
- * the link is removed, and what it names stays.
+ * none of this name; other files in its folder stay, and the folder with them, with a warning. Of a
+ * symbolic link the link is removed, and what it names stays.
  * @return SRT_ERR_NOT_FOUND if `folder` is no checkpoint, SRT_ERR_INVALID_ARGUMENT for a name that
  *         srt_checkpoint_save() refuses; SRT_ERR_IO.
  */

@@ -129,6 +129,24 @@ static bool remove_files(const char *path)
 	return rmdir(path) == 0;
 }
 
+/* Warns of a folder that stays because remove_files() has found other files in it. */
+static void report_left(const char *path)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *entry;
+
+	do {
+		entry = dir != NULL ? readdir(dir) : NULL;
+	} while (entry != NULL &&
+		 (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0));
+	srt_log(SRT_LOG_WARN,
+		"the files of an old checkpoint are removed, but the folder %s stays: it has other "
+		"files, such as '%s'",
+		path, entry != NULL ? entry->d_name : "?");
+	if (dir != NULL)
+		closedir(dir);
+}
+
 /* The begin of the identifiers that this machine makes. */
 static void hash_host(char digits[HOST_DIGITS + 1])
 {
@@ -354,8 +372,8 @@ srt_status_t srt_folder_commit(srt_folder_t *f, bool is_latest)
 		status = srt_fail(SRT_ERR_IO, "the folder %s cannot be synced: %s", parent,
 				  strerror(error));
 	/* The old one only when the new one is durable; what stays, the next save removes. */
-	if (status == SRT_OK && old != NULL)
-		remove_files(old);
+	if (status == SRT_OK && old != NULL && !remove_files(old) && errno == ENOTEMPTY)
+		report_left(old);
 	free(old);
 	free(f->temporary);
 	f->temporary = NULL;
@@ -388,7 +406,12 @@ static bool remove_checkpoint(const char *path, const char *temporary)
 {
 	if (rename(path, temporary) != 0)
 		return false;
-	return remove_files(temporary) || (errno == ENOTEMPTY && rename(temporary, path) == 0);
+	if (remove_files(temporary))
+		return true;
+	if (errno != ENOTEMPTY || rename(temporary, path) != 0)
+		return false;
+	report_left(path);
+	return true;
 }
 
 /* A link to a folder that is elsewhere: the link is removed, and what it names stays. errno. */

@@ -168,13 +168,63 @@ echo precious > "$tmp/victim"
 ln -sf "$tmp/victim" "$tmp/dir/latest"
 run 2 --steps $((done + 21)) --checkpoint "$tmp/dir" --resume
 [ "$(cat "$tmp/victim")" = precious ] && [ ! -L "$tmp/dir/latest" ] || fail "the link 'latest' was followed"
-last=$tmp/dir/$(cat "$tmp/dir/latest")
-file=$(ls "$last"/rank-*.safetensors | head -n 1)
-mv "$file" "$file.away"
-refused "${file##*/}: No such file" 2 --checkpoint "$tmp/dir" --resume
-mv "$file.away" "$file"
-printf x | dd of="$last/manifest.json" bs=1 seek=300 conv=notrunc 2> /dev/null
-refused "manifest.json: its checksum is wrong" 2 --checkpoint "$tmp/dir" --resume
+# Reliability: the newest checkpoint is damaged, or a file of it is lost | status 2, as for wrong options; the older
+# checkpoint was not used | the older one, with a warning that names the file; the damaged one stays, under another name
+want=$(hash_in)
+for damage in lost changed manifest; do
+	last=$tmp/dir/$(cat "$tmp/dir/latest")
+	file=$(ls "$last"/rank-*.safetensors | head -n 1)
+	case $damage in
+	lost) rm "$file" && words="${file##*/}: No such file" ;;
+	changed)
+		printf '\377\377\377\377' | dd of="$file" bs=1 seek=$(($(wc -c < "$file") - 4)) conv=notrunc 2> /dev/null
+		words="${file##*/}: .* is damaged"
+		;;
+	manifest)
+		printf x | dd of="$last/manifest.json" bs=1 seek=300 conv=notrunc 2> /dev/null
+		words="manifest.json: its checksum is wrong"
+		;;
+	esac
+	run 2 --steps $((done + 21)) --checkpoint "$tmp/dir" --resume --keep 2
+	grep -q "warning: checkpoint $last is damaged and is not used: .*$words" "$tmp/err" &&
+		grep -q "warning: going on from .*: steps $((done + 21)) to $((done + 21)) are trained again; .* is kept as" "$tmp/err" ||
+		fail "$damage: no warnings"
+	[ "$(hash_in)" = "$want" ] || fail "$damage: $(hash_in), not $want"
+	[ -d "$last.damaged" ] && [ "$(ls "$tmp/dir" | grep -c '^step-[0-9]*$')" = 2 ] ||
+		fail "$damage: not two checkpoints and the damaged one: $(ls "$tmp/dir")"
+	rm -r "$last.damaged"
+done
+# Reliability: a folder or file of another program, or of another user, with the name of the next checkpoint | ended the
+# training, after each restart again | the checkpoint has another name, with a warning
+at=$(((done + 21) / 5 * 5))
+between=$tmp/dir/$(printf 'step-%010d' $((at + 5))) end=$tmp/dir/$(printf 'step-%010d' $((at + 10)))
+mkdir "$between"
+echo other > "$between/.nfs01"
+echo other > "$end"
+# Reliability: a checkpoint that is removed has files of other programs | its folder stayed, without a word | a warning
+echo other > "$last/notes.txt"
+run 2 --steps $((at + 10)) --checkpoint "$tmp/dir" --resume --save-every 5 --keep 2
+grep -q "the folder $last stays: .* such as 'notes.txt'" "$tmp/err" || fail "no word of the folder that stays"
+[ "$(grep -c 'is there and is no checkpoint of this run: saving .*-2 instead' "$tmp/err")" = 2 ] || fail "no word of other names"
+[ "$(cat "$tmp/dir/latest")" = "${end##*/}-2" ] || fail "'latest' is $(cat "$tmp/dir/latest")"
+[ "$(cat "$between/.nfs01" "$last/notes.txt" "$end" | tr '\n' ' ')" = "other other other " ] ||
+	fail "files of others are not there"
+run 2 --steps $((at + 10)) --checkpoint "$tmp/dir" --resume
+grep -q "^resumed from $end-2\$" "$tmp/out" || fail "not resumed from the other name"
+# Reliability: all checkpoints are damaged, or the text is another one | shardrun did not start the job again: status 2 |
+# status 1, and sentences that name the files and the remedy
+tr a b < "$tmp/text" > "$tmp/other"
+code=0
+./shardrun -n 2 $train --text "$tmp/other" --checkpoint "$tmp/dir" --resume > "$tmp/out" 2> "$tmp/err" || code=$?
+[ $code = 1 ] && grep -q "trains on another text than $tmp/other" "$tmp/err" || fail "another text: status $code"
+for manifest in "$tmp/dir"/step-*/manifest.json; do
+	printf x | dd of="$manifest" bs=1 seek=300 conv=notrunc 2> /dev/null
+done
+code=0
+./shardrun --restarts 1 -n 2 $train --checkpoint "$tmp/dir" --resume > "$tmp/out" 2> "$tmp/err" || code=$?
+[ $code = 1 ] && grep -q "no complete checkpoint of this run is left in $tmp/dir; damaged: step-.*restore the files" "$tmp/err" &&
+	[ "$(grep -c 'manifest.json: its checksum is wrong' "$tmp/err")" = 4 ] && grep -q "starting the job again" "$tmp/err" ||
+	fail "all are damaged: status $code"
 
 # A token outside the vocabulary, which one rank finds while a checkpoint is being written: no rank waits for it.
 {

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -71,8 +72,7 @@ static int find_init(trainer_t *t)
 	tool_found_t found;
 
 	if (access(t->opt.init, R_OK) != 0)
-		return trainer_set_error(t, "cannot read --init %s: %s", t->opt.init,
-					 strerror(errno));
+		return trainer_set_system_error(t, errno, "cannot read --init %s", t->opt.init);
 	if (tool_find_checkpoint(t->opt.init, &found) != 0)
 		return trainer_set_error(t, "--init: %s", found.why);
 	if (t->rank == 0)
@@ -136,5 +136,7 @@ srt_status_t trainer_start_values(trainer_t *t)
 					  "; without --layers, --width and --context the model has "
 					  "the sizes of the file" :
 					  "");
+	if (status == SRT_ERR_FORMAT) /* it is damaged: its sizes could be read */
+		t->why_status = EXIT_FAILURE;
 	return status;
 }

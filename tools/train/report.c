@@ -64,8 +64,7 @@ int train_report_open(train_report_t *r, trainer_t *t)
 	r->log = fopen(t->opt.log, t->opt.init || t->opt.resume ? "a" : "w");
 	if (r->log)
 		return 0;
-	snprintf(t->why, sizeof(t->why), "cannot write --log %s: %s", t->opt.log, strerror(errno));
-	return -1;
+	return trainer_set_system_error(t, errno, "cannot write --log %s", t->opt.log);
 }
 
 void train_report_peak(train_report_t *r, double peak_flops)

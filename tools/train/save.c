@@ -46,9 +46,9 @@ int trainer_try_save(trainer_t *t, int *error)
 	fd = mkstemp(temporary);
 	if (fd < 0) {
 		*error = errno;
-		return trainer_set_error(
-			t, "cannot write --save %s: cannot create a file in its folder: %s",
-			t->opt.save, strerror(errno));
+		return trainer_set_system_error(
+			t, errno, "cannot write --save %s: cannot create a file in its folder",
+			t->opt.save);
 	}
 	*error = fallocate(fd, 0, 0, (off_t)nbytes) == 0 ? 0 : errno;
 	if (*error == EOPNOTSUPP || *error == ENOSYS || *error == EINVAL || *error == EPERM) {
@@ -60,11 +60,19 @@ int trainer_try_save(trainer_t *t, int *error)
 	close(fd);
 	unlink(temporary);
 	if (*error && *error != EINTR)
-		return trainer_set_error(t,
-					 "cannot write --save %s: cannot allocate %" PRId64
-					 " bytes: %s",
-					 t->opt.save, nbytes, strerror(*error));
+		return trainer_set_system_error(t, *error,
+						"cannot write --save %s: cannot allocate %" PRId64
+						" bytes",
+						t->opt.save, nbytes);
 	return 0;
+}
+
+srt_status_t trainer_check_save(trainer_t *t, srt_status_t status)
+{
+	if (status != SRT_ERR_IO && status != SRT_ERR_INVALID_ARGUMENT)
+		return status;
+	trainer_set_failure(t, "%s", srt_last_error());
+	return SRT_ERR_IO;
 }
 
 srt_status_t trainer_save(trainer_t *t, const char *path)
@@ -79,26 +87,30 @@ srt_status_t trainer_save(trainer_t *t, const char *path)
 	train_print_sizes(&t->config, sizes, sizeof(sizes));
 	snprintf(version, sizeof(version), "%d", srt_numerics_version());
 	status = srt_engine_save(t->engine, path, metadata, 4, t->stream);
-	if (status == SRT_ERR_IO || status == SRT_ERR_INVALID_ARGUMENT) /* the same on all ranks */
-		trainer_set_error(t, "%s", srt_last_error());
+	return trainer_check_save(t, status);
+}
+
+srt_status_t trainer_ask_rank0(trainer_t *t, int *value)
+{
+	int *all = calloc((size_t)t->world, sizeof(*all));
+	srt_status_t status;
+
+	if (!all)
+		return SRT_ERR_OUT_OF_MEMORY;
+	status = srt_comm_oob_allgather(t->comm, value, sizeof(*value), all);
+	*value = all[0];
+	free(all);
 	return status;
 }
 
 /* Whether to try again: rank 0 finds that there is space now, or that it may come. Collective. */
 static srt_status_t may_retry(trainer_t *t, int *retry)
 {
-	int mine = 0, error, *all = calloc((size_t)t->world, sizeof(*all));
-	srt_status_t status;
+	int error;
 
-	if (!all)
-		return SRT_ERR_OUT_OF_MEMORY;
-	if (t->rank == 0)
-		mine = trainer_try_save(t, &error) == 0 || error == ENOSPC || error == EDQUOT ||
-		       error == EIO;
-	status = srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all);
-	*retry = all[0];
-	free(all);
-	return status;
+	*retry = t->rank == 0 && (trainer_try_save(t, &error) == 0 || error == ENOSPC ||
+				  error == EDQUOT || error == EIO);
+	return trainer_ask_rank0(t, retry);
 }
 
 /* The failure of --save is in t->why: adds the place where the parameters are. */
@@ -117,10 +129,10 @@ static srt_status_t save_elsewhere(trainer_t *t)
 	snprintf(path, sizeof(path), "%s/%s", folder, slash ? slash + 1 : t->opt.save);
 	status = trainer_save(t, path);
 	if (status == SRT_OK)
-		trainer_set_error(t, "the parameters are in %s, not in --save: %s", path, why);
+		trainer_set_failure(t, "the parameters are in %s, not in --save: %s", path, why);
 	else
-		trainer_set_error(t, "the parameters are lost, %s cannot be written either: %s",
-				  path, why);
+		trainer_set_failure(t, "the parameters are lost, %s cannot be written either: %s",
+				    path, why);
 	if (status != SRT_OK && made)
 		rmdir(folder);
 	return SRT_ERR_IO;

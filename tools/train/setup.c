@@ -2,8 +2,10 @@
 /* Makes a trainer from the options: sizes, text, engine, tapes, memory; frees it. */
 #include "tools/train/train.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +14,62 @@
 #include "tools/mesh.h"
 #include "tools/train/peak.h"
 
+static int set_why(trainer_t *t, int exit_status, const char *format, va_list ap)
+{
+	vsnprintf(t->why, sizeof(t->why), format, ap);
+	tool_make_printable(t->why); /* it may have bytes of a file or an option */
+	t->why_status = exit_status;
+	return -1;
+}
+
 int trainer_set_error(trainer_t *t, const char *format, ...)
 {
 	va_list ap;
 
 	va_start(ap, format);
-	vsnprintf(t->why, sizeof(t->why), format, ap);
+	set_why(t, TOOL_EXIT_USAGE, format, ap);
 	va_end(ap);
-	tool_make_printable(t->why); /* it may have bytes of a file or an option */
+	return -1;
+}
+
+int trainer_set_failure(trainer_t *t, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	set_why(t, EXIT_FAILURE, format, ap);
+	va_end(ap);
+	return -1;
+}
+
+/* Whether an errno means a wrong path or limit, so that another start would end in the same way. */
+static bool is_lasting(int error)
+{
+	switch (error) {
+	case ENOENT:
+	case ENOTDIR:
+	case EISDIR:
+	case ELOOP:
+	case ENAMETOOLONG:
+	case EACCES:
+	case EPERM:
+	case EFBIG:
+		return true;
+	default:
+		return false;
+	}
+}
+
+int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
+{
+	size_t length;
+	va_list ap;
+
+	va_start(ap, format);
+	set_why(t, is_lasting(error) ? TOOL_EXIT_USAGE : EXIT_FAILURE, format, ap);
+	va_end(ap);
+	length = strlen(t->why);
+	snprintf(t->why + length, sizeof(t->why) - length, ": %s", strerror(error));
 	return -1;
 }
 

@@ -2,10 +2,11 @@
 /*
  * shardrt-train: trains a GPT on the bytes of a text; `shardrun -n N shardrt-train ...` on N ranks.
  *
- * Errors in options and data are found on all ranks and printed once. All ranks then exit with
- * status 2, after a barrier, so that the launcher does not end a rank before it has printed. Errors
- * in the environment are found before the rank joins a job (tool_check_config()). Other errors are
- * printed by each rank, status 1.
+ * Errors in options, data and files are found on all ranks and printed once. All ranks then exit
+ * after a barrier, so that the launcher does not end a rank before it has printed: with status 2
+ * for wrong options, with which another start would end in the same way, else with 1. Errors in
+ * environment variables are found before the rank joins a job (tool_check_config()). Other errors
+ * are printed by each rank, status 1.
  */
 #include <math.h>
 #include <signal.h>
@@ -115,23 +116,24 @@ static int report_failure(const trainer_t *t, srt_status_t status)
 }
 
 /*
- * Whether any rank has found an error in options or data. @return 0, or the exit status after the
- * lowest such rank has printed the error.
+ * Whether any rank has found an error that is in t->why. @return 0, or the exit status after a
+ * rank has printed its error: the lowest rank of those with wrong options, or else of those with
+ * other errors.
  */
 static int report_mistake(trainer_t *t, const char *when, int mine)
 {
-	int any, who;
-	srt_status_t status = find_largest(t, when, mine != 0, &any, &who);
+	int code, any, who;
+	srt_status_t status = find_largest(t, when, mine ? t->why_status : 0, &code, &who);
 
 	if (status != SRT_OK)
 		return report_failure(t, status);
-	if (!any)
+	if (!code)
 		return 0;
 	if (t->rank == who)
 		tool_error("%s", t->why);
 	status = find_largest(t, when, 0, &any,
 			      &who); /* a barrier: no rank exits before it is printed */
-	return TOOL_EXIT_USAGE;
+	return code;
 }
 
 /* ---- the run ---------------------------------------------------------------------------- */
@@ -401,7 +403,7 @@ static int run_trainer(trainer_t *t)
 	if (status == SRT_OK) /* no rank exits while another one saves */
 		status = find_largest(t, "at the end", 0, &any, &who);
 	if (status != SRT_OK && t->why[0])
-		code = report_mistake(t, "on the saved file", 1) ? EXIT_FAILURE : 0;
+		code = report_mistake(t, "on the saved file", 1);
 	else if (status != SRT_OK)
 		code = abort_checkpoint(t, report_failure(t, status));
 	else if (t->opt.save && t->diverged_at)
@@ -441,6 +443,7 @@ int main(int argc, char **argv)
 	srt_config_value("SHARDRT_RANK", &rank, NULL);
 	t.rank = atoi(rank);
 	bad_options = train_options_parse(argc, argv, &t.opt, t.why, sizeof(t.why)) != 0;
+	t.why_status = TOOL_EXIT_USAGE;
 	if (!bad_options && (t.opt.help || t.opt.version))
 		return print_and_stop(&t.opt, t.rank);
 	code = tool_check_config();

@@ -9,7 +9,9 @@
  *     init.c             the first values: initial ones, or those of a file
  *     setup.c            makes the trainer: sizes, text, engine, tapes, memory
  *     save.c             writes the parameters
- *     checkpoint.c       sharded checkpoints, from which a run resumes
+ *     checkpoint.c       saves sharded checkpoints
+ *     resume.c           goes on from a checkpoint
+ *     folder.c           the names in the folder of checkpoints
  *     sizes.c            the model's sizes as text, in saved files
  *     steps.c            a training step, validation, generated text
  *     report.c           progress, the JSON log
@@ -97,7 +99,8 @@ typedef struct trainer {
 	int64_t diverged_at; /* first step whose loss is not finite, unless it was skipped and
 				 * fewer than TRAIN_STUCK followed; 0: none */
 	char agreement[96];  /* the agreement of all ranks that failed */
-	char why[512];       /* an error in options or data */
+	char why[512];       /* an error in options, data or files */
+	int why_status;      /* the exit status of `why` */
 } trainer_t;
 
 /* Numbers of a step, read back from the device. */
@@ -133,8 +136,16 @@ srt_status_t trainer_build(trainer_t *t);
 /** Compares the texts of all ranks. Collective; the same result on all ranks.
  * @return 0, or -1 with t->why. */
 int trainer_compare_texts(trainer_t *t);
-/** Sets t->why; control bytes, which could drive a terminal, become '?'. @return -1. */
+/** Sets t->why of wrong options, for exit status 2: shardrun does not start the job again. Control
+ * bytes, which could drive a terminal, become '?'. @return -1. */
 int trainer_set_error(trainer_t *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/** Sets t->why of files or a system that fail, for exit status 1. @return -1. */
+int trainer_set_failure(trainer_t *t, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/** Sets t->why of a failed call of the system, and adds the text of `error`, an errno. The exit
+ * status is 2 for a wrong path and the like, else 1. @return -1. */
+int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 /** Windows of a validation: all, or those of --eval-batches. */
 int64_t trainer_eval_windows(const trainer_t *t);
 /** Frees everything. */
@@ -181,6 +192,11 @@ int train_parse_sizes(const char *text, srt_gpt_config_t *config);
  * @param[out] error errno of the failure; 0: it is not one of the system.
  * @return 0, or -1 with t->why. */
 int trainer_try_save(trainer_t *t, int *error);
+/** Sets *value to that of rank 0. Collective and blocking. */
+srt_status_t trainer_ask_rank0(trainer_t *t, int *value);
+/** The status of a save, which all ranks have in common: SRT_ERR_IO, with t->why, if the file
+ * cannot be written, also because of something else of its name. Local. */
+srt_status_t trainer_check_save(trainer_t *t, srt_status_t status);
 /** Writes the parameters. Collective. t->why has the error of a file that cannot be written. */
 srt_status_t trainer_save(trainer_t *t, const char *path);
 /**
@@ -201,8 +217,11 @@ srt_status_t trainer_begin_checkpoint(trainer_t *t, int64_t step);
 /** Completes the checkpoint that is being written, if there is one, and removes old ones.
  * Collective. t->why as above. */
 srt_status_t trainer_end_checkpoint(trainer_t *t);
-/** Goes on from the latest checkpoint, if there is one. Collective. t->why: the error of one that
- * is damaged or does not fit. */
+
+/* ---- resume.c */
+
+/** Goes on from the latest checkpoint that is not damaged, if there is a checkpoint. Collective.
+ * t->why: all are damaged, or it does not fit. */
 srt_status_t trainer_resume(trainer_t *t);
 
 /* ---- steps.c */

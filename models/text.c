@@ -4,9 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,12 +17,18 @@
 
 /* The blocks that are hashed of a file of tokens which is longer than they are together. */
 #define HASH_NBLOCKS 1024
-#define HASH_BLOCK_NBYTES 65536
+#define HASH_BLOCK_NBYTES 65536 /* a multiple of 8 */
+
+/* Bytes of tokens that are checked at a time. */
+#define PIECE_NBYTES 65536
+/* Bytes of a batch that are read at a time, on the stack. */
+#define SMALL_NBYTES 2048
 
 struct srt_text {
-	const unsigned char *map;
-	size_t map_nbytes;
-	const unsigned char *data; /* the tokens, in the map */
+	int fd; /* open, so that the file stays when its name is replaced */
+	size_t nbytes;
+	struct timespec written; /* the file's time of the last write */
+	size_t first;            /* byte of the first token */
 	size_t ntokens, ntrain;
 	int item;      /* bytes of a token: 1 or 2 */
 	int largest;   /* byte of a text */
@@ -30,6 +36,11 @@ struct srt_text {
 	uint64_t hash;
 	char *path;
 };
+
+static const char *kind_of(int item)
+{
+	return item == 1 ? "text" : "tokens";
+}
 
 /* FNV-1a by words of eight bytes. */
 static uint64_t hash_bytes(uint64_t hash, const unsigned char *bytes, size_t nbytes)
@@ -54,107 +65,141 @@ static int find_largest_byte(const unsigned char *bytes, size_t nbytes)
 	return largest;
 }
 
-/* A text is read once. Of a long file of tokens, which may be larger than the memory, blocks at
- * equal distances are hashed: the first and the last one too. */
-static void scan(srt_text_t *t)
+/* Reads bytes of the file. They are not mapped: a process that reads a mapped file which another
+ * one makes shorter is killed by SIGBUS. */
+static srt_status_t read_bytes(const srt_text_t *t, size_t at, void *bytes, size_t nbytes)
 {
-	const uint64_t start = UINT64_C(14695981039346656037);
-	const size_t most = (size_t)HASH_NBLOCKS * HASH_BLOCK_NBYTES;
+	for (size_t done = 0; done < nbytes;) {
+		const ssize_t n = pread(t->fd, (char *)bytes + done, nbytes - done, (off_t)at);
 
-	if (t->item == 1)
-		t->largest = find_largest_byte(t->map, t->map_nbytes);
-	if (t->item == 1 || t->map_nbytes <= most) {
-		t->hash = hash_bytes(start, t->map, t->map_nbytes);
-		return;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return srt_model_fail(SRT_ERR_IO, "cannot read the %s %s: %s",
+					      kind_of(t->item), t->path, strerror(errno));
+		if (n == 0)
+			return srt_model_fail(SRT_ERR_IO,
+					      "the %s %s became shorter while it was used: it had "
+					      "%zu bytes, now %zu: restore it",
+					      kind_of(t->item), t->path, t->nbytes, at);
+		done += (size_t)n;
+		at += (size_t)n;
 	}
-	t->hash = start;
-	for (size_t i = 0; i < HASH_NBLOCKS; i++)
-		t->hash = hash_bytes(t->hash,
-				     t->map + (t->map_nbytes - HASH_BLOCK_NBYTES) /
-						      (HASH_NBLOCKS - 1) * i,
-				     HASH_BLOCK_NBYTES);
-	t->hash =
-		hash_bytes(t->hash, t->map + t->map_nbytes - HASH_BLOCK_NBYTES, HASH_BLOCK_NBYTES);
+	return SRT_OK;
+}
+
+/* Whether the hash is of blocks of the file. */
+static bool is_sampled(const srt_text_t *t)
+{
+	return t->item > 1 && t->nbytes > (size_t)HASH_NBLOCKS * HASH_BLOCK_NBYTES;
+}
+
+/* Where block i of those that are hashed begins, and its size: all of the file, or blocks at equal
+ * distances, the first and the last one too. */
+static size_t find_block(const srt_text_t *t, size_t i, size_t *nbytes)
+{
+	const size_t end = t->nbytes - HASH_BLOCK_NBYTES;
+
+	*nbytes = HASH_BLOCK_NBYTES;
+	if (is_sampled(t))
+		return i < HASH_NBLOCKS ? end / (HASH_NBLOCKS - 1) * i : end;
+	i *= HASH_BLOCK_NBYTES;
+	*nbytes = t->nbytes - i < HASH_BLOCK_NBYTES ? t->nbytes - i : HASH_BLOCK_NBYTES;
+	return i;
+}
+
+/* The hash of the file, and the largest byte of a text. A text is read as a whole, a file of tokens
+ * may be larger than the memory. */
+static srt_status_t scan(const srt_text_t *t, uint64_t *hash, int *largest)
+{
+	const size_t nblocks = is_sampled(t) ?
+				       HASH_NBLOCKS + 1 :
+				       (t->nbytes + HASH_BLOCK_NBYTES - 1) / HASH_BLOCK_NBYTES;
+	unsigned char *block = malloc(HASH_BLOCK_NBYTES);
+	srt_status_t status = SRT_OK;
+
+	if (!block)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the %s %s",
+				      kind_of(t->item), t->path);
+	*hash = UINT64_C(14695981039346656037);
+	*largest = 0;
+	for (size_t i = 0; i < nblocks && status == SRT_OK; i++) {
+		size_t n;
+		const size_t at = find_block(t, i, &n);
+
+		status = read_bytes(t, at, block, n);
+		if (status == SRT_OK)
+			*hash = hash_bytes(*hash, block, n);
+		if (status == SRT_OK && t->item == 1) {
+			const int byte = find_largest_byte(block, n);
+
+			*largest = byte > *largest ? byte : *largest;
+		}
+	}
+	free(block);
+	return status;
 }
 
 /* Sets where the tokens are. */
 static srt_status_t find_tokens(srt_text_t *t)
 {
+	unsigned char header[SRT_TOKENS_HEADER_NBYTES] = { 0 };
 	char why[256];
 	uint64_t ntokens;
 
-	t->data = t->map;
-	t->ntokens = t->map_nbytes;
+	t->ntokens = t->nbytes;
 	if (t->item == 1)
 		return SRT_OK;
-	if (srt_tokens_parse_header(t->map, t->map_nbytes, &ntokens, why, sizeof(why)) != 0)
+	SRT_TRY(read_bytes(t, 0, header, t->nbytes < sizeof(header) ? t->nbytes : sizeof(header)));
+	if (srt_tokens_parse_header(header, t->nbytes, &ntokens, why, sizeof(why)) != 0)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "the tokens %s: %s", t->path, why);
-	t->data = t->map + SRT_TOKENS_HEADER_NBYTES;
+	t->first = SRT_TOKENS_HEADER_NBYTES;
 	t->ntokens = (size_t)ntokens;
 	return SRT_OK;
 }
 
-static const char *kind_of(int item)
+/* Opens the file and reads what is to be known of it. */
+static srt_status_t open_file(srt_text_t *t)
 {
-	return item == 1 ? "text" : "tokens";
-}
+	const char *kind = kind_of(t->item);
+	struct stat st;
 
-/* Maps an open file of known size. */
-static srt_status_t map_file(int fd, const char *path, size_t nbytes, int item, srt_text_t **text)
-{
-	srt_text_t *t = calloc(1, sizeof(*t));
-	char *name = strdup(path);
-	srt_status_t status;
-	void *bytes;
-
-	if (!t || !name) {
-		free(t);
-		free(name);
-		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the %s %s",
-				      kind_of(item), path);
-	}
-	t->path = name;
-	t->item = item;
-	t->vocab = INT32_MAX;
-	bytes = mmap(NULL, nbytes, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (bytes == MAP_FAILED) {
-		status = srt_model_fail(SRT_ERR_IO, "cannot map the %s %s: %s", kind_of(item), path,
-					strerror(errno));
-		srt_text_destroy(t);
-		return status;
-	}
-	t->map = bytes;
-	t->map_nbytes = nbytes;
-	status = find_tokens(t);
-	if (status != SRT_OK) {
-		srt_text_destroy(t);
-		return status;
-	}
+	/* O_NONBLOCK: opening a FIFO must not block before fstat() */
+	t->fd = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (t->fd < 0)
+		return srt_model_fail(errno == ENOENT || errno == ENOTDIR ? SRT_ERR_NOT_FOUND :
+									    SRT_ERR_IO,
+				      "cannot open the %s %s: %s", kind, t->path, strerror(errno));
+	if (fstat(t->fd, &st) != 0 || !S_ISREG(st.st_mode))
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "the %s %s is not a regular file",
+				      kind, t->path);
+	if (st.st_size == 0)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "the %s %s is empty", kind,
+				      t->path);
+	t->nbytes = (size_t)st.st_size;
+	t->written = st.st_mtim;
+	SRT_TRY(find_tokens(t));
 	t->ntrain = t->ntokens / 10 * 9 + t->ntokens % 10 * 9 / 10;
-	scan(t);
-	*text = t;
-	return SRT_OK;
+	return scan(t, &t->hash, &t->largest);
 }
 
 static srt_status_t load_file(const char *path, int item, srt_text_t **text)
 {
-	/* O_NONBLOCK: opening a FIFO must not block before fstat() */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat st;
-	srt_status_t status;
+	srt_text_t *t = calloc(1, sizeof(*t));
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
-	if (fd < 0)
-		return srt_model_fail(SRT_ERR_IO, "cannot open the %s %s: %s", kind_of(item), path,
-				      strerror(errno));
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-		status = srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "the %s %s is not a regular file",
-					kind_of(item), path);
-	else if (st.st_size == 0)
-		status = srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "the %s %s is empty",
-					kind_of(item), path);
+	if (t) {
+		*t = (srt_text_t){ .fd = -1, .item = item, .vocab = INT32_MAX };
+		t->path = strdup(path);
+	}
+	if (t && t->path)
+		status = open_file(t);
 	else
-		status = map_file(fd, path, (size_t)st.st_size, item, text);
-	close(fd);
+		srt_model_fail(status, "no host memory for the %s %s", kind_of(item), path);
+	if (status == SRT_OK)
+		*text = t;
+	else
+		srt_text_destroy(t);
 	return status;
 }
 
@@ -172,8 +217,8 @@ void srt_text_destroy(srt_text_t *text)
 {
 	if (!text)
 		return;
-	if (text->map)
-		munmap((void *)(uintptr_t)text->map, text->map_nbytes);
+	if (text->fd >= 0)
+		close(text->fd);
 	free(text->path);
 	free(text);
 }
@@ -223,39 +268,110 @@ size_t srt_text_nvalidation(const srt_text_t *text)
 	return text->ntokens - text->ntrain;
 }
 
-/* Token i, or -1 if it is not in the vocabulary. */
-static int32_t get_token(const srt_text_t *text, size_t i)
+srt_status_t srt_text_check_unchanged(srt_text_t *text)
 {
-	const unsigned char *p = text->data + i * (size_t)text->item;
-	const int32_t id = text->item == 1 ? p[0] : p[0] | p[1] << 8;
+	const char *kind = kind_of(text->item);
+	struct stat st;
+	uint64_t hash = 0;
+	int largest;
 
-	return id < text->vocab ? id : -1;
+	if (fstat(text->fd, &st) != 0)
+		return srt_model_fail(SRT_ERR_IO, "cannot read the %s %s: %s", kind, text->path,
+				      strerror(errno));
+	if ((size_t)st.st_size != text->nbytes)
+		return srt_model_fail(SRT_ERR_IO,
+				      "the %s %s was changed while it was used: it had %zu bytes, "
+				      "now %lld: restore it",
+				      kind, text->path, text->nbytes, (long long)st.st_size);
+	if (st.st_mtim.tv_sec == text->written.tv_sec &&
+	    st.st_mtim.tv_nsec == text->written.tv_nsec)
+		return SRT_OK;
+	if (!is_sampled(text)) /* it may have been written with the same bytes */
+		SRT_TRY(scan(text, &hash, &largest));
+	if (is_sampled(text) || hash != text->hash)
+		return srt_model_fail(SRT_ERR_IO,
+				      "the %s %s was written to while it was used: restore it",
+				      kind, text->path);
+	text->written = st.st_mtim;
+	return SRT_OK;
 }
 
-static srt_status_t fail_token(const srt_text_t *text, size_t i)
+static int32_t get_token(const srt_text_t *text, const unsigned char *p)
 {
-	const unsigned char *p = text->data + i * (size_t)text->item;
+	return text->item == 1 ? p[0] : p[0] | p[1] << 8;
+}
 
+static srt_status_t fail_token(const srt_text_t *text, size_t i, int32_t id)
+{
 	return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
 			      "the tokens %s: token %zu (at byte %zu of the file) is %d, but the "
 			      "vocabulary has 0 .. %lld",
-			      text->path, i, (size_t)(p - text->map), p[0] | p[1] << 8,
+			      text->path, i, text->first + i * (size_t)text->item, (int)id,
 			      (long long)text->vocab - 1);
+}
+
+/* Checks n tokens from token `start` that were read. */
+static srt_status_t check_ids(const srt_text_t *text, const unsigned char *bytes, size_t start,
+			      size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const int32_t id = get_token(text, bytes + i * (size_t)text->item);
+
+		if (id >= text->vocab)
+			return fail_token(text, start + i, id);
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_text_check_tokens(const srt_text_t *text, int part, int nparts)
+{
+	const size_t item = (size_t)text->item, each = text->ntokens / (size_t)nparts;
+	const size_t start = (size_t)part * each;
+	const size_t end = part + 1 < nparts ? start + each : text->ntokens;
+	unsigned char *bytes;
+	srt_status_t status = SRT_OK;
+
+	if (text->item == 1 || text->vocab > UINT16_MAX) /* checked, or none is outside */
+		return SRT_OK;
+	bytes = malloc(PIECE_NBYTES);
+	if (!bytes)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the tokens %s",
+				      text->path);
+	for (size_t at = start; at < end && status == SRT_OK;) {
+		const size_t most = PIECE_NBYTES / item, n = end - at < most ? end - at : most;
+
+		status = read_bytes(text, text->first + at * item, bytes, n * item);
+		if (status == SRT_OK)
+			status = check_ids(text, bytes, at, n);
+		at += n;
+	}
+	free(bytes);
+	return status;
 }
 
 /* Inputs and targets of n predictions, from token `start`. */
 static srt_status_t copy_tokens(const srt_text_t *text, size_t start, int64_t n, int32_t *ids,
 				int32_t *targets)
 {
-	for (int64_t t = 0; t <= n; t++) {
-		const int32_t id = get_token(text, start + (size_t)t);
+	const size_t item = (size_t)text->item;
+	unsigned char bytes[SMALL_NBYTES];
+	int64_t count;
 
-		if (id < 0)
-			return fail_token(text, start + (size_t)t);
-		if (t < n)
-			ids[t] = id;
-		if (t > 0)
-			targets[t - 1] = id;
+	for (int64_t at = 0; at <= n; at += count) {
+		const int64_t most = (int64_t)(sizeof(bytes) / item), left = n + 1 - at;
+
+		count = left < most ? left : most;
+		SRT_TRY(read_bytes(text, text->first + (start + (size_t)at) * item, bytes,
+				   (size_t)count * item));
+		SRT_TRY(check_ids(text, bytes, start + (size_t)at, (size_t)count));
+		for (int64_t i = at; i < at + count; i++) {
+			const int32_t id = get_token(text, bytes + (size_t)(i - at) * item);
+
+			if (i < n)
+				ids[i] = id;
+			if (i > 0)
+				targets[i - 1] = id;
+		}
 	}
 	return SRT_OK;
 }

@@ -15,20 +15,21 @@
 
 #include <shardrt/status.h>
 
-/** A text, mapped: ranks of a node share its memory. Opaque; read-only. */
+/** A text: an open file, of which batches are read. Opaque; not thread-safe. */
 typedef struct srt_text srt_text_t;
 
 /**
- * Maps a file and reads it once. The file must not become shorter while the text is used: reading
- * past its end raises SIGBUS.
+ * Opens a file and reads it once. If another process writes to it while the text is used, calls
+ * that read it fail or give the new bytes: see srt_text_check_unchanged().
  * @param[out] text owned by the caller, destroy with srt_text_destroy().
- * @return SRT_ERR_IO if it cannot be read, SRT_ERR_INVALID_ARGUMENT if it is empty or not a file.
+ * @return SRT_ERR_NOT_FOUND without a file, SRT_ERR_IO if it cannot be read,
+ *         SRT_ERR_INVALID_ARGUMENT if it is empty or not a file.
  */
 srt_status_t srt_text_load(const char *path, srt_text_t **text);
 
 /**
- * Maps a file of tokens. Reads at most its header and 64 MiB: tokens are checked when they are
- * copied. As srt_text_load() otherwise.
+ * Opens a file of tokens. Reads at most its header and 64 MiB: srt_text_check_tokens() reads all.
+ * As srt_text_load() otherwise.
  * @return SRT_ERR_INVALID_ARGUMENT too for a header that is not that of srt_tokens_parse_header().
  */
 srt_status_t srt_text_load_tokens(const char *path, srt_text_t **text);
@@ -42,6 +43,21 @@ void srt_text_destroy(srt_text_t *text);
  * @return SRT_ERR_INVALID_ARGUMENT if it cannot.
  */
 srt_status_t srt_text_check(srt_text_t *text, int64_t context, int64_t vocab);
+
+/**
+ * Reads a part of the tokens and checks them against the vocabulary of srt_text_check().
+ * @param part 0 .. nparts-1, of about the same size, so that ranks share the work.
+ * @return SRT_ERR_INVALID_ARGUMENT, with file and position, for a token outside of it, SRT_ERR_IO.
+ */
+srt_status_t srt_text_check_tokens(const srt_text_t *text, int part, int nparts);
+
+/**
+ * Checks that nobody has changed the file since it was loaded: one system call. If it was written
+ * to and its size is the same, it is hashed again; of a file of more than 64 MiB of tokens, whose
+ * hash is not of all bytes, every write is a change.
+ * @return SRT_ERR_IO if it was changed or cannot be read.
+ */
+srt_status_t srt_text_check_unchanged(srt_text_t *text);
 
 /** Tokens of the text. */
 size_t srt_text_ntokens(const srt_text_t *text);
@@ -60,7 +76,8 @@ size_t srt_text_start(const srt_text_t *text, uint64_t seed, int64_t step, int64
 /**
  * Sequences first .. first+count-1 of the global batch of a step.
  * @param[out] ids, targets (count*context) tokens; targets are the ids one position later.
- * @return SRT_ERR_INVALID_ARGUMENT, with file and position, for a token outside the vocabulary.
+ * @return SRT_ERR_INVALID_ARGUMENT, with file and position, for a token outside the vocabulary,
+ *         SRT_ERR_IO if the file became shorter or cannot be read.
  */
 srt_status_t srt_text_batch(const srt_text_t *text, uint64_t seed, int64_t step, int64_t first,
 			    int64_t count, int64_t context, int32_t *ids, int32_t *targets);
@@ -73,7 +90,7 @@ int64_t srt_text_nwindows(const srt_text_t *text, int64_t context);
  * Window w of the validation part.
  * @param[out] ids, targets (context) tokens, 0 after the end of the text.
  * @return the number of predictions in it: `context`, fewer in the last one, 0 past it; -1, with
- *         srt_last_error(), for a token outside the vocabulary.
+ *         srt_last_error(), for a token outside the vocabulary or a file that cannot be read.
  */
 int64_t srt_text_window(const srt_text_t *text, int64_t w, int64_t context, int32_t *ids,
 			int32_t *targets);

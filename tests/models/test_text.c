@@ -4,7 +4,10 @@
  * partition of them for every world size; validation windows cover the tail once; mistakes are
  * told.
  */
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "models/text.h"
@@ -146,6 +149,40 @@ static void test_windows(void)
 	}
 }
 
+/* Replaces bytes of the file in place, and sets another time of the last write. */
+static void change_text(long at, const char *bytes, time_t written)
+{
+	const struct timespec times[2] = { { .tv_sec = written }, { .tv_sec = written } };
+	FILE *f = fopen(path, "r+b");
+
+	CHECK_OR_DIE(f != NULL && fseek(f, at, SEEK_SET) == 0);
+	fputs(bytes, f);
+	CHECK_OR_DIE(fclose(f) == 0 && utimensat(AT_FDCWD, path, times, 0) == 0);
+}
+
+/* A file that is written to is read again; a change of it is an error, and so is its end. */
+static void test_changes(void)
+{
+	srt_text_t *text = load(1000);
+	int32_t ids[100 * CONTEXT], targets[100 * CONTEXT];
+
+	CHECK_OK(srt_text_check_unchanged(text));
+	change_text(97, "abc", 1000); /* the bytes that are there */
+	CHECK_OK(srt_text_check_unchanged(text));
+	change_text(97, "abd", 2000);
+	CHECK_STATUS(srt_text_check_unchanged(text), SRT_ERR_IO);
+	CHECK_ERROR_HAS("was written to while it was used");
+	change_text(97, "abc", 3000);
+	CHECK_OK(srt_text_check_unchanged(text));
+	CHECK_OR_DIE(truncate(path, 20) == 0);
+	CHECK_STATUS(srt_text_check_unchanged(text), SRT_ERR_IO);
+	CHECK_ERROR_HAS("it had 1000 bytes, now 20");
+	CHECK_STATUS(srt_text_batch(text, 1, 1, 0, 100, CONTEXT, ids, targets), SRT_ERR_IO);
+	CHECK_ERROR_HAS("became shorter while it was used: it had 1000 bytes, now");
+	CHECK_INT(srt_text_window(text, 0, CONTEXT, ids, targets), -1);
+	srt_text_destroy(text);
+}
+
 static void test_mistakes(void)
 {
 	srt_text_t *text = NULL;
@@ -156,7 +193,7 @@ static void test_mistakes(void)
 	CHECK_ERROR_HAS(path);
 	CHECK_STATUS(srt_text_load("/", &text), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("the text / is not a regular file");
-	CHECK_STATUS(srt_text_load("/nonexistent/text", &text), SRT_ERR_IO);
+	CHECK_STATUS(srt_text_load("/nonexistent/text", &text), SRT_ERR_NOT_FOUND);
 	CHECK_ERROR_HAS("/nonexistent/text: No such file");
 	CHECK(text == NULL);
 
@@ -239,6 +276,29 @@ static void test_tokens(void)
 	srt_text_destroy(text);
 }
 
+/* Each part of a file of tokens is checked on its own, and together they are the file. */
+static void test_token_parts(void)
+{
+	enum { NTOKENS = 70003, BAD = 65543 };
+	srt_text_t *text = NULL;
+
+	write_tokens((int32_t[]){ 20240520, 1, NTOKENS }, NTOKENS);
+	change_text(1024 + 2 * BAD, "\xe9\x03", 1000); /* 1001 */
+	CHECK_OK_OR_DIE(srt_text_load_tokens(path, &text));
+	CHECK_OK(srt_text_check(text, 64, 1002));
+	CHECK_OK(srt_text_check_tokens(text, 0, 1));
+	CHECK_OK(srt_text_check(text, 64, 1001));
+	for (int nparts = 1; nparts <= 16; nparts++) {
+		int nbad = 0;
+
+		for (int part = 0; part < nparts; part++)
+			nbad += srt_text_check_tokens(text, part, nparts) != SRT_OK;
+		CHECK_INT(nbad, 1);
+		CHECK_ERROR_HAS("token 65543 (at byte 132110 of the file) is 1001");
+	}
+	srt_text_destroy(text);
+}
+
 /* Of a file of tokens that is larger than what is hashed, the first and the last token change the
  * hash. */
 static void test_tokens_hash(void)
@@ -309,8 +369,10 @@ int main(void)
 	test_starts();
 	test_hash();
 	test_windows();
+	test_changes();
 	test_mistakes();
 	test_tokens();
+	test_token_parts();
 	test_tokens_hash();
 	test_tokens_mistakes();
 	unlink(path);

@@ -226,15 +226,37 @@ code=0
 	[ "$(grep -c 'manifest.json: its checksum is wrong' "$tmp/err")" = 4 ] && grep -q "starting the job again" "$tmp/err" ||
 	fail "all are damaged: status $code"
 
-# A token outside the vocabulary, which one rank finds while a checkpoint is being written: no rank waits for it.
+# Reliability: the text becomes shorter, or is changed, while it is trained on | SIGBUS, and nothing was saved; or training
+# went on with the new bytes, without a word | training ends on all ranks with a sentence, and is saved
+#
+# One rank sees the change, while checkpoints are being written.
+for change in ': >' 'tr a b < "$tmp/text" >'; do
+	rm -rf "$tmp/changed" "$tmp/log" "$tmp/model"
+	cp "$tmp/text" "$tmp/text.0"
+	cp "$tmp/text" "$tmp/text.1"
+	./shardrun -k -n 2 sh -c 'exec "$@" --text "$0.$SHARDRT_RANK"' "$tmp/text" $train --steps 100000000 --save "$tmp/model" \
+		--log "$tmp/log" --checkpoint "$tmp/changed" --save-every 1 > "$tmp/out" 2> "$tmp/err" &
+	started
+	await_of $started grep -q '"step": 3,' "$tmp/log" || fail "no third step"
+	eval "$change \"\$tmp/text.1\""
+	reap $started || fail "$change: goes on"
+	[ $status = 1 ] || fail "$change: status $status"
+	[ "$(grep -c "rank 1: the text $tmp/text.1 .* restore it; training ends after step [0-9]*\$" "$tmp/err")" = 1 ] ||
+		fail "$change: not one sentence"
+	step=$(sed -n 's/.*training ends after step //p' "$tmp/err")
+	[ -s "$tmp/model" ] && [ "$(cat "$tmp/changed/latest")" = "$(printf 'step-%010d' "$step")" ] || fail "$change: not saved"
+done
+
+# Reliability: a token outside the vocabulary that a late step meets | ended the training | found before the first step
 {
 	printf '\210\330\064\001\001\000\000\000\000\020\000\000' # 4096 tokens
 	head -c 1012 /dev/zero
-	head -c 4000 /dev/zero
+	head -c 8000 /dev/zero
 	printf '\054\001' # 300
-	head -c 4190 /dev/zero
+	head -c 190 /dev/zero
 } > "$tmp/tokens"
 code=0
-./shardrun -t 250 -k -n 2 ./shardrt-train --tokens "$tmp/tokens" --vocab 256 --layers 1 --heads 2 --width 16 --context 16 \
-	--batch 2 --eval-every 0 --steps 100000 --checkpoint "$tmp/lost" --save-every 1 > "$tmp/out" 2> "$tmp/err" || code=$?
-[ $code = 1 ] && grep -q "is 300, but the vocabulary" "$tmp/err" || fail "a token outside the vocabulary: exit status $code"
+./shardrun -n 2 ./shardrt-train --tokens "$tmp/tokens" --vocab 256 --layers 1 --heads 2 --width 16 --context 16 --batch 2 \
+	--steps 1 --checkpoint "$tmp/lost" > "$tmp/out" 2> "$tmp/err" || code=$?
+[ $code = 2 ] && grep -q "token 4000 (at byte 9024 of the file) is 300, but the vocabulary has 0 .. 255" "$tmp/err" ||
+	fail "a token outside the vocabulary: status $code"

@@ -138,6 +138,22 @@ static int prepare_ranks(trainer_t *t)
 	return 0;
 }
 
+static int prepare_text(trainer_t *t)
+{
+	const train_options_t *o = &t->opt;
+	srt_status_t status = o->tokens ? srt_text_load_tokens(o->tokens, &t->text) :
+					  srt_text_load(o->text, &t->text);
+
+	if (status == SRT_OK)
+		status = srt_text_check(t->text, t->config.context, t->config.vocab);
+	if (status == SRT_OK) /* the ranks share the work, as all see the same file */
+		status = srt_text_check_tokens(t->text, t->rank, t->world);
+	if (status == SRT_OK)
+		return 0;
+	return status == SRT_ERR_IO ? trainer_set_failure(t, "%s", srt_last_error()) :
+				      trainer_set_error(t, "%s", srt_last_error());
+}
+
 int trainer_prepare(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
@@ -165,11 +181,7 @@ int trainer_prepare(trainer_t *t)
 					 " micro-batches; it must be a multiple of %" PRId64,
 					 o->batch, t->ndata, o->accumulate, parts);
 	t->micro = o->batch / parts;
-	if ((o->tokens ? srt_text_load_tokens(o->tokens, &t->text) :
-			 srt_text_load(o->text, &t->text)) != SRT_OK ||
-	    srt_text_check(t->text, t->config.context, t->config.vocab) != SRT_OK)
-		return trainer_set_error(t, "%s", srt_last_error());
-	return 0;
+	return prepare_text(t);
 }
 
 int trainer_compare_texts(trainer_t *t)
@@ -301,7 +313,7 @@ static loss_nbytes_t compute_loss_nbytes(const trainer_t *t)
 static srt_status_t build_buffers(trainer_t *t)
 {
 	const loss_nbytes_t nbytes = compute_loss_nbytes(t);
-	size_t micro = (size_t)(t->micro * t->config.context);
+	const size_t ntokens = (size_t)(t->opt.accumulate * t->micro * t->config.context);
 	srt_device_info_t info;
 
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.step, "losses", &t->losses));
@@ -317,8 +329,8 @@ static srt_status_t build_buffers(trainer_t *t)
 		SRT_TRY(srt_event_create(t->device, &t->arrived[i]));
 	SRT_TRY(srt_device_get_info(t->device, &info));
 	t->overlaps = info.async_streams;
-	t->ids = calloc(micro, sizeof(*t->ids));
-	t->targets = calloc(micro, sizeof(*t->targets));
+	t->ids = calloc(ntokens, sizeof(*t->ids));
+	t->targets = calloc(ntokens, sizeof(*t->targets));
 	return t->ids && t->targets ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 

@@ -9,14 +9,35 @@
 
 #include "models/try.h"
 
-/* Copies ids and targets from the host to the inputs of a tape. */
-static srt_status_t copy_inputs(trainer_t *t, const srt_gpt_io_t *io)
+/* Sets t->why and t->data_failed if the text cannot be read. */
+static int check_data(trainer_t *t, srt_status_t status)
 {
-	size_t nbytes = (size_t)(t->micro * t->config.context) * sizeof(*t->ids);
+	if (status == SRT_OK)
+		return 0;
+	t->data_failed = 1;
+	return trainer_set_failure(t, "%s", srt_last_error());
+}
+
+int trainer_load_batch(trainer_t *t, int64_t step)
+{
+	const int64_t share = t->opt.batch / t->ndata; /* sequences of this rank */
+
+	if (check_data(t, srt_text_batch(t->text, (uint64_t)t->opt.seed, step, t->data_rank * share,
+					 share, t->config.context, t->ids, t->targets)) != 0)
+		return -1;
+	return check_data(t, srt_text_check_unchanged(t->text));
+}
+
+/* Copies ids and targets of a micro-batch from the host to the inputs of a tape. */
+static srt_status_t copy_inputs(trainer_t *t, const srt_gpt_io_t *io, int64_t micro_batch)
+{
+	const int64_t n = t->micro * t->config.context, at = micro_batch * n;
+	const size_t nbytes = (size_t)n * sizeof(*t->ids);
 	srt_view_t ids = srt_tensor_view(io->ids), targets = srt_tensor_view(io->targets);
 
-	SRT_TRY(srt_copy_from_host(t->stream, ids.buffer, ids.offset, t->ids, nbytes));
-	return srt_copy_from_host(t->stream, targets.buffer, targets.offset, t->targets, nbytes);
+	SRT_TRY(srt_copy_from_host(t->stream, ids.buffer, ids.offset, t->ids + at, nbytes));
+	return srt_copy_from_host(t->stream, targets.buffer, targets.offset, t->targets + at,
+				  nbytes);
 }
 
 /* Copies the first n losses of a tape to element `at` of a buffer. */
@@ -51,7 +72,6 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 	const train_options_t *o = &t->opt;
 	int64_t context = t->config.context, tokens = o->batch * context;
 	int64_t micro_tokens = t->micro * context;
-	int64_t first = (int64_t)t->data_rank * (o->batch / t->ndata);
 	const size_t slot = (size_t)((step - 1) % TRAIN_WATCH);
 	const srt_view_t total =
 		srt_view(t->results, offsetof(train_seen_t, totals) + slot * sizeof(float),
@@ -61,10 +81,8 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 	if (t->scaler)
 		scale = srt_scaler_view(t->scaler);
 	for (int64_t m = 0; m < o->accumulate; m++) {
-		SRT_TRY(srt_text_batch(t->text, (uint64_t)o->seed, step, first + m * t->micro,
-				       t->micro, context, t->ids, t->targets));
 		SRT_TRY(srt_engine_microbatch(t->engine, (int)m, (int)o->accumulate));
-		SRT_TRY(copy_inputs(t, &t->train_io));
+		SRT_TRY(copy_inputs(t, &t->train_io, m));
 		SRT_TRY(srt_tape_forward(t->train_tape, t->stream));
 		SRT_TRY(srt_tape_backward(t->train_tape, t->stream, 1.0f / (float)tokens, scale));
 		SRT_TRY(keep_losses(t, &t->train_io, t->losses, m * micro_tokens, micro_tokens));
@@ -121,9 +139,9 @@ srt_status_t trainer_read(trainer_t *t, train_result_t *result)
 	return SRT_OK;
 }
 
-/* Copies windows first .. first+micro-1 of this rank's part, which ends at `end`.
- * @param[out] n the number of predictions. */
-static srt_status_t copy_windows(trainer_t *t, int64_t first, int64_t end, int64_t *n)
+/* Reads windows first .. first+micro-1 of this rank's part, which ends at `end`.
+ * @param[out] n the number of predictions. @return 0, or -1 with t->why and t->data_failed. */
+static int load_windows(trainer_t *t, int64_t first, int64_t end, int64_t *n)
 {
 	int64_t context = t->config.context;
 
@@ -133,11 +151,11 @@ static srt_status_t copy_windows(trainer_t *t, int64_t first, int64_t end, int64
 		int64_t copied = srt_text_window(t->text, w, context, t->ids + i * context,
 						 t->targets + i * context);
 
-		if (copied < 0) /* srt_last_error() has the token */
-			return SRT_ERR_INVALID_ARGUMENT;
+		if (copied < 0)
+			return check_data(t, SRT_ERR_IO);
 		*n += copied;
 	}
-	return SRT_OK;
+	return check_data(t, srt_text_check_unchanged(t->text));
 }
 
 srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss)
@@ -158,11 +176,11 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg,
 	for (int64_t p = 0; p < passes; p++) {
 		int64_t n;
 
-		SRT_TRY(copy_windows(t, first + p * t->micro, end, &n));
+		load_windows(t, first + p * t->micro, end, &n); /* `before` agrees on a failure */
 		SRT_TRY(before(t, arg, p + 1, passes, &stopped_by));
 		if (stopped_by) /* the validation of a large text takes minutes */
 			return SRT_OK;
-		SRT_TRY(copy_inputs(t, &t->eval_io));
+		SRT_TRY(copy_inputs(t, &t->eval_io, 0));
 		SRT_TRY(srt_tape_forward(t->eval_tape, t->stream));
 		SRT_TRY(keep_losses(t, &t->eval_io, t->eval_losses, kept, n));
 		kept += n;

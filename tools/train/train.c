@@ -18,6 +18,8 @@
 #include "tools/train/train.h"
 
 #define EXIT_SIGNAL 128 /* + number of the signal that ended training */
+/* In the place of a signal: the text of a rank cannot be read any more. */
+#define STOP_DATA 1000
 
 /* ---- signals: stored by the handler; all ranks agree on them between two steps ----------- */
 
@@ -81,17 +83,35 @@ static srt_status_t find_largest(trainer_t *t, const char *when, int mine, int *
 	return status;
 }
 
-/* The signal that any rank has received, or 0; and, where there is none, whether the ranks have
+/* The signal that any rank has received, STOP_DATA or 0; and, where it is 0, whether the ranks have
  * written their files of a checkpoint. Blocking. */
-static srt_status_t agree_to_stop(trainer_t *t, const char *when, int *signal)
+static srt_status_t agree_to_stop(trainer_t *t, const char *when, int *stopped_by)
 {
 	const int busy = !srt_checkpoint_save_done(t->writing);
+	const int mine = t->data_failed ? STOP_DATA : stop_signal;
 	int who, largest;
-	srt_status_t status = find_largest(t, when, 2 * stop_signal + busy, &largest, &who);
+	srt_status_t status = find_largest(t, when, 2 * mine + busy, &largest, &who);
 
-	*signal = largest / 2;
+	*stopped_by = largest / 2;
 	t->all_written = largest == 0;
+	t->stopping_rank = who;
 	return status;
+}
+
+/* Prints why training ends after this step. */
+static void report_stop(trainer_t *t, train_report_t *report, int stopped_by, int64_t step)
+{
+	char after[64] = "before the first step";
+
+	if (step > 0)
+		snprintf(after, sizeof(after), "after step %lld", (long long)step);
+	if (t->rank == 0)
+		train_report_end_line(report);
+	if (stopped_by == STOP_DATA && t->rank == t->stopping_rank)
+		tool_error("rank %d: %s; training ends %s", t->rank, t->why, after);
+	if (stopped_by != STOP_DATA && t->rank == 0)
+		printf("ended by signal %d %s\n", stopped_by, after);
+	t->why[0] = '\0';
 }
 
 /* ---- ends ------------------------------------------------------------------------------- */
@@ -261,14 +281,14 @@ static srt_status_t run_validation(trainer_t *t, train_report_t *report, int *st
 
 	SRT_TRY(trainer_evaluate(t, start_batch, report, &result.val_loss));
 	SRT_TRY(agree_to_stop(t, "after the validation", stopped_by));
-	if (*stopped_by && t->rank == 0)
-		printf("ended by signal %d before the first step\n", *stopped_by);
+	if (*stopped_by)
+		report_stop(t, report, *stopped_by, 0);
 	else if (t->rank == 0 && train_report_write(report, &result) != 0)
 		tool_error("warning: the log is incomplete: it cannot be written");
 	return SRT_OK;
 }
 
-/* @param[out] stopped_by 0, or the signal that ended training before its last step. */
+/* @param[out] stopped_by 0, STOP_DATA, or the signal that ended training before its last step. */
 static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped_by)
 {
 	char when[64];
@@ -284,6 +304,8 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 		return run_validation(t, report, stopped_by);
 	for (int64_t step = t->done + 1; step <= t->opt.steps && !*stopped_by; step++) {
 		SRT_TRY(run_step(t, report, step));
+		if (step < t->opt.steps && !t->data_failed)
+			trainer_load_batch(t, step + 1); /* the ranks agree on a failure */
 		snprintf(when, sizeof(when), "after step %lld", (long long)step);
 		SRT_TRY(agree_to_stop(t, when, stopped_by));
 		t->done = step;
@@ -294,13 +316,9 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 			SRT_TRY(report_step(t, report));
 		else if (is_save_step(t, step) && !t->diverged_at)
 			SRT_TRY(save_between(t, report, step));
-		if (*stopped_by && t->rank == 0) {
-			train_report_end_line(report);
-			printf("ended by signal %d after step %lld\n", *stopped_by,
-			       (long long)step);
-		}
 		if (!*stopped_by)
 			continue;
+		report_stop(t, report, *stopped_by, step);
 		SRT_TRY(trainer_post(t, step)); /* all ranks must agree whether to save */
 		SRT_TRY(trainer_watch(t, step, &loss));
 	}
@@ -388,6 +406,12 @@ static int run_trainer(trainer_t *t)
 		if (code != 0)
 			goto out;
 	}
+	if (status == SRT_OK && t->text && t->done < t->opt.steps) {
+		code = report_mistake(t, "on the first batch",
+				      trainer_load_batch(t, t->done + 1) != 0);
+		if (code != 0)
+			goto out;
+	}
 	if (status == SRT_OK && t->rank == 0 && t->opt.generate == 0) {
 		trainer_describe(t, stdout);
 		fflush(stdout); /* the first step or validation may take long */
@@ -406,7 +430,7 @@ static int run_trainer(trainer_t *t)
 		code = report_mistake(t, "on the saved file", 1);
 	else if (status != SRT_OK)
 		code = abort_checkpoint(t, report_failure(t, status));
-	else if (t->opt.save && t->diverged_at)
+	else if ((t->opt.save && t->diverged_at) || stopped_by == STOP_DATA)
 		code = EXIT_FAILURE;
 	else
 		code = stopped_by ? EXIT_SIGNAL + stopped_by : 0;

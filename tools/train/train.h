@@ -86,12 +86,14 @@ typedef struct trainer {
 	srt_event_t *arrived[2];   /* recorded after the copy to `seen` */
 	train_pending_t pending;
 	int overlaps;           /* streams are asynchronous: results are read one step later */
-	int32_t *ids, *targets; /* (micro * context), on the host */
+	int32_t *ids, *targets; /* (accumulate * micro * context) of the next step, on the host */
+	int data_failed;        /* the text cannot be read any more; t->why */
 	int64_t micro;          /* sequences of a micro-batch on this rank */
 	int64_t done;           /* steps so far, those of a run that was resumed included */
 	int64_t checkpointed;   /* last step that a checkpoint has, or will have */
 	srt_checkpoint_write_t *writing; /* the checkpoint that is being written; NULL: none */
 	int all_written;                 /* by all ranks, when they last agreed */
+	int stopping_rank;               /* whose signal or text ends training */
 	int checkpoint_lock;             /* of the folder, on rank 0; 0: none */
 	int64_t watched;                 /* last step whose loss was checked */
 	int32_t skipped;                 /* steps that were skipped until then */
@@ -226,7 +228,11 @@ srt_status_t trainer_resume(trainer_t *t);
 
 /* ---- steps.c */
 
-/** Queues one step (1, 2, ...). Asynchronous. */
+/** Reads the batch of a step, which trainer_step() needs. The text may have been changed, which
+ * other ranks need not see: all ranks must agree before they begin the step. Local.
+ * @return 0, or -1 with t->why and t->data_failed. */
+int trainer_load_batch(trainer_t *t, int64_t step);
+/** Queues the step (1, 2, ...) whose batch was loaded. Asynchronous. */
 srt_status_t trainer_step(trainer_t *t, int64_t step);
 /** Copies the results of the queued steps to the host. Asynchronous. Local. */
 srt_status_t trainer_post(trainer_t *t, int64_t step);

@@ -99,6 +99,7 @@ shardrt_train_SOURCES = \
 	tools/train/report.c \
 	tools/train/resume.c \
 	tools/train/save.c \
+	tools/train/saves.c \
 	tools/train/setup.c \
 	tools/train/sizes.c \
 	tools/train/steps.c

@@ -257,6 +257,15 @@ status=0
 [ "$(grep -c '^shardrt-train: the loss is not finite since step.*kept is unchanged' "$tmp/err")" = 1 ] ||
 	bad "diverged: the file: $(cat "$tmp/err")"
 [ "$(cat "$tmp/kept")" = good ] || bad "diverged: the file was overwritten"
+# Reliability: a run with --checkpoint that diverges | status 0, and no word that nothing is saved | status 1 and a sentence
+# with the remedy
+if has XXHASH && has JANSSON; then
+	status=0
+	./shardrun -n 2 ./shardrt-train $small --steps 70 --optimizer sgd --lr 1e6 --min-lr 1e6 --clip 0 --warmup 0 \
+		--checkpoint "$tmp/diverged" > "$tmp/out" 2> "$tmp/err" || status=$?
+	[ $status = 1 ] && [ "$(grep -c 'no checkpoint is saved; .*resume and a lower --lr' "$tmp/err")" = 1 ] ||
+		bad "diverged with --checkpoint: status $status: $(cat "$tmp/err")"
+fi
 
 # ---- a log on a full disk is told once; a progress line never exceeds its terminal
 if [ -c /dev/full ]; then

@@ -228,6 +228,68 @@ else
 fi
 rmdir "$tmp/disk"
 
+# A disk with room for two checkpoints and a half.
+few="$train --steps 6 --checkpoint $tmp/disk/run --save-every 1"
+few_status()
+{
+	status=0
+	"$@" > "$tmp/out" 2> "$tmp/err" || status=$?
+}
+event="checkpoints on a small disk"
+mkdir "$tmp/disk"
+$run $n $few > "$tmp/out" 2> "$tmp/err" || :
+kib=$(du -sk "$tmp/disk/run/step-0000000006" 2> /dev/null | cut -f 1)
+rm -rf "$tmp/disk/run"
+if [ -n "$kib" ] && mount -t tmpfs -o size=$((kib * 5 / 2))k none "$tmp/disk" 2> /dev/null; then
+	# Reliability: no space for one more checkpoint than --keep has | each later save failed, the last one too | the
+	# oldest one is removed first, with a warning
+	few_status $run $n $few
+	[ $status = 0 ] && [ "$(cat "$tmp/disk/run/latest")" = step-0000000006 ] || fail "status $status: $(ls "$tmp/disk/run")"
+	grep -q "warning: there is no space for another checkpoint: removing .*/step-0000000001, the oldest of 2" "$tmp/err" ||
+		fail "no word of the checkpoint that is removed"
+	# Reliability: the last checkpoint cannot be written | lost | tried again for a minute, then saved to TMPDIR
+	begin "a full disk at the last checkpoint" $run $n $train --checkpoint "$tmp/disk/run" --resume --keep 0
+	fill_disk
+	kill -TERM $started
+	reap $started || fail "goes on"
+	[ $status = 1 ] || fail "status $status"
+	folder=$(sed -n 's/.*the last checkpoint is in \([^ ,]*\), not in --checkpoint .*: No space left on device$/\1/p' "$tmp/err" |
+		sed 's/.*: //')
+	few_status $run $n $train --steps 1 --checkpoint "${folder:-none}" --resume
+	[ $status = 0 ] && grep -q "^resumed from $tmp/elsewhere/.*/step-" "$tmp/out" || fail "not resumed from '$folder'"
+	rm -rf "$tmp/disk/run" "$tmp/disk/filler" "$folder"
+	# Reliability: a folder in which no checkpoint can be saved: no permission, read-only, or no space for one | all
+	# steps were trained, and lost | refused before the first step
+	#
+	# refused_folder STATUS WORDS COMMAND...
+	refused_folder()
+	{
+		code=$1 words=$2
+		shift 2
+		few_status "$@"
+		[ $status = "$code" ] && grep -q "cannot save to --checkpoint $tmp/disk/.*: $words" "$tmp/err" ||
+			fail "not refused with '$words': status $status"
+		! grep -q "^step" "$tmp/out" || fail "$words: trained"
+	}
+	head -c $((kib * 2048)) /dev/zero > "$tmp/disk/filler"
+	refused_folder 1 "cannot allocate the space of a checkpoint (about [0-9]* bytes): No space left" $run $n $few
+	rm "$tmp/disk/filler"
+	mkdir -p "$tmp/disk/run"
+	mount -o remount,ro "$tmp/disk"
+	refused_folder 1 "cannot create a folder in it (about [0-9]* bytes): Read-only file system" $run $n $few
+	mount -o remount,rw "$tmp/disk"
+	chmod 755 "$tmp"
+	if setpriv --reuid 65534 --clear-groups sh -c 'test -r "$1" && test -x ./shardrt-train' x "$tmp/text" 2> /dev/null; then
+		chmod 555 "$tmp/disk/run"
+		refused_folder 2 "cannot create a folder in it (about [0-9]* bytes): Permission denied" \
+			setpriv --reuid 65534 --clear-groups ./shardrt-train --text "$tmp/text" --checkpoint "$tmp/disk/run"
+	fi
+	umount "$tmp/disk"
+else
+	echo "skipped: checkpoints on a small disk, as no tmpfs can be mounted"
+fi
+rm -rf "$tmp/disk"
+
 # A pipe that is full.
 mkfifo "$tmp/fifo"
 exec 3<> "$tmp/fifo"

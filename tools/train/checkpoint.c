@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -12,6 +14,115 @@
 
 #include "models/try.h"
 #include "tools/common.h"
+
+/* About the bytes of a checkpoint. */
+static int64_t estimate_nbytes(const trainer_t *t)
+{
+	const int64_t item = train_options_precision(&t->opt).stored == SRT_F32 ? 4 : 2;
+	const int64_t values = t->opt.optimizer != SRT_OPTIMIZER_SGD ? 3 :
+			       t->opt.momentum > 0                   ? 2 :
+								       1;
+
+	return values *
+	       (srt_gpt_nparams(&t->config, 0) * item + 512 * srt_gpt_ntensors(&t->config));
+}
+
+/* Makes a folder in the folder of --checkpoint, with a file of this size, renames and removes it.
+ * @param[out] what was tried. @return 0, or errno. */
+static int try_folder(const char *dir, int64_t nbytes, const char **what)
+{
+	char path[TRAIN_PATH_NBYTES], renamed[TRAIN_PATH_NBYTES + 8];
+	char file[TRAIN_PATH_NBYTES + 16];
+	int fd, error;
+
+	*what = "create a folder in it";
+	snprintf(path, sizeof(path), "%s/.try-XXXXXX", dir);
+	if (!mkdtemp(path))
+		return errno;
+	*what = "rename a folder in it";
+	snprintf(renamed, sizeof(renamed), "%s.done", path);
+	error = rename(path, renamed) == 0 ? 0 : errno;
+	if (error) {
+		rmdir(path);
+		return error;
+	}
+	*what = "allocate the space of a checkpoint";
+	snprintf(file, sizeof(file), "%s/file", renamed);
+	fd = open(file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	error = fd < 0 ? errno : trainer_try_space(fd, nbytes);
+	if (fd >= 0)
+		close(fd);
+	unlink(file);
+	rmdir(renamed);
+	return error == EFBIG ? 0 : error; /* a checkpoint has several files */
+}
+
+static bool is_full(int error)
+{
+	return error == ENOSPC || error == EDQUOT;
+}
+
+int trainer_try_checkpoint(trainer_t *t, int *error)
+{
+	const int64_t nbytes = estimate_nbytes(t);
+	const char *what;
+
+	*error = try_folder(t->opt.checkpoint, nbytes, &what);
+	if (*error == 0)
+		return 0;
+	return trainer_set_system_error(t, *error,
+					"cannot save to --checkpoint %s: cannot %s (about %" PRId64
+					" bytes)",
+					t->opt.checkpoint, what, nbytes);
+}
+
+/* After a save that has failed: if there is no space, removes the oldest checkpoint, unless it is
+ * the only complete one. @return whether it was removed. */
+static int make_room(const trainer_t *t)
+{
+	train_checkpoint_t *all;
+	size_t n, nof_run = 0, oldest = 0;
+	char path[TRAIN_PATH_NBYTES] = "";
+	const char *what;
+
+	if (t->opt.keep == 0 || !is_full(try_folder(t->opt.checkpoint, estimate_nbytes(t), &what)))
+		return 0;
+	all = train_list_checkpoints(t, &n);
+	for (size_t i = 0; i < n; i++) {
+		if (all[i].kind != TRAIN_KIND_OF_RUN)
+			continue;
+		nof_run++;
+		oldest = i;
+	}
+	if (nof_run > 1)
+		train_print_checkpoint(t->opt.checkpoint, &all[oldest], path);
+	free(all);
+	if (nof_run < 2)
+		return 0;
+	tool_error("warning: there is no space for another checkpoint: removing %s, the oldest of "
+		   "%zu",
+		   path, nof_run);
+	if (srt_checkpoint_remove(path) == SRT_OK)
+		return 1;
+	tool_error("warning: %s", srt_last_error());
+	return 0;
+}
+
+/* Before the first step: what a save needs must be there. Space may come from old checkpoints. */
+static int try_at_start(trainer_t *t)
+{
+	size_t n;
+	int error;
+
+	if (trainer_try_checkpoint(t, &error) == 0)
+		return 0;
+	free(train_list_checkpoints(t, &n));
+	if (!is_full(error) || n == 0)
+		return -1;
+	tool_error("warning: %s", t->why);
+	t->why[0] = '\0';
+	return 0;
+}
 
 int trainer_open_checkpoints(trainer_t *t)
 {
@@ -31,7 +142,7 @@ int trainer_open_checkpoints(trainer_t *t)
 		return trainer_set_error(t, "another job writes checkpoints to --checkpoint %s",
 					 dir);
 	if (t->opt.resume)
-		return 0;
+		return try_at_start(t);
 	status = srt_checkpoint_latest(dir, latest, sizeof(latest));
 	if (status == SRT_OK || status == SRT_ERR_FORMAT)
 		return trainer_set_error(
@@ -39,7 +150,8 @@ int trainer_open_checkpoints(trainer_t *t)
 			"--checkpoint %s has checkpoints of an earlier run: go on "
 			"from the latest one with --resume, or name another folder",
 			dir);
-	return status == SRT_ERR_NOT_FOUND ? 0 : trainer_set_failure(t, "%s", srt_last_error());
+	return status == SRT_ERR_NOT_FOUND ? try_at_start(t) :
+					     trainer_set_failure(t, "%s", srt_last_error());
 }
 
 srt_status_t trainer_end_checkpoint(trainer_t *t)
@@ -53,10 +165,11 @@ srt_status_t trainer_end_checkpoint(trainer_t *t)
 	status = trainer_check_save(t, srt_checkpoint_save_end(write));
 	if (status == SRT_OK && t->rank == 0 && t->opt.keep > 0)
 		train_remove_old(t, t->checkpointed);
+	t->made_room = status == SRT_ERR_IO && t->rank == 0 && make_room(t);
 	return status;
 }
 
-srt_status_t trainer_begin_checkpoint(trainer_t *t, int64_t step)
+static srt_status_t begin(trainer_t *t, const char *folder, int64_t step)
 {
 	train_checkpoint_t name = { .step = step };
 	train_position_t position;
@@ -68,9 +181,9 @@ srt_status_t trainer_begin_checkpoint(trainer_t *t, int64_t step)
 	srt_status_t status;
 
 	if (t->rank == 0)
-		name = train_choose_name(t, t->opt.checkpoint, step);
+		name = train_choose_name(t, folder, step);
 	SRT_TRY(trainer_ask_rank0(t, &name.number));
-	train_print_checkpoint(t->opt.checkpoint, &name, path);
+	train_print_checkpoint(folder, &name, path);
 	train_get_position(t, step, &position);
 	train_list_entries(&position, entries);
 	status = trainer_check_save(t, srt_checkpoint_save_begin(t->engine, path, &options,
@@ -78,4 +191,15 @@ srt_status_t trainer_begin_checkpoint(trainer_t *t, int64_t step)
 	if (status == SRT_OK)
 		t->checkpointed = step;
 	return status;
+}
+
+srt_status_t trainer_begin_checkpoint(trainer_t *t, int64_t step)
+{
+	return begin(t, t->opt.checkpoint, step);
+}
+
+srt_status_t trainer_save_checkpoint(trainer_t *t, const char *folder)
+{
+	SRT_TRY(begin(t, folder, t->done));
+	return trainer_end_checkpoint(t);
 }

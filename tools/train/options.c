@@ -190,10 +190,10 @@ void train_options_help(FILE *out)
 	fprintf(out,
 		"\n"
 		"Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 end training after the current step, or\n"
-		"end a validation; --save, --hash and the log are completed. If --save cannot be\n"
-		"written at the end, it is tried again for a minute, unless a signal has ended\n"
-		"training; then the parameters go to a new folder in TMPDIR (/tmp), and the status\n"
-		"is 1. Exit status: 0 success, 1 failure, 2 wrong options or text, 128 + the number of\n"
+		"end a validation; --save, --hash and the log are completed. If --save or the last\n"
+		"checkpoint cannot be written at the end, it is tried again for a minute, unless a\n"
+		"signal has ended training; then it goes to a new folder in TMPDIR (/tmp), and the\n"
+		"status is 1. Exit status: 0 success, 1 failure, 2 wrong options or text, 128 + the number of\n"
 		"the signal that ended training (130: Ctrl-C, 143: SIGTERM).\n"
 		"With SHARDRT_FLIGHT, SIGUSR1 writes the flight recorder's files instead.\n"
 		"shardrt-info -c lists the environment variables (SHARDRT_*).\n");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Writes the parameters: while training, at its end, and elsewhere if that fails. */
+/* Writes the parameters, while training and at its end; the last save, elsewhere if it fails. */
 #include "tools/train/train.h"
 
 #include <errno.h>
@@ -25,11 +25,24 @@ static int64_t bound_save_nbytes(const trainer_t *t)
 	return srt_gpt_nparams(&t->config, 0) * item + 256 * srt_gpt_ntensors(&t->config) + 1024;
 }
 
+int trainer_try_space(int fd, int64_t nbytes)
+{
+	struct statvfs fs;
+	int error = fallocate(fd, 0, 0, (off_t)nbytes) == 0 ? 0 : errno;
+
+	if (error == EOPNOTSUPP || error == ENOSYS || error == EINVAL || error == EPERM) {
+		error = 0; /* the file system cannot allocate; without blocks it does not tell */
+		if (fstatvfs(fd, &fs) == 0 && fs.f_blocks > 0 && fs.f_frsize > 0 &&
+		    (uint64_t)nbytes / fs.f_frsize >= fs.f_bavail)
+			error = ENOSPC;
+	}
+	return error == EINTR ? 0 : error;
+}
+
 int trainer_try_save(trainer_t *t, int *error)
 {
 	const int64_t nbytes = bound_save_nbytes(t);
 	struct stat st;
-	struct statvfs fs;
 	char temporary[4096];
 	int fd;
 
@@ -50,16 +63,10 @@ int trainer_try_save(trainer_t *t, int *error)
 			t, errno, "cannot write --save %s: cannot create a file in its folder",
 			t->opt.save);
 	}
-	*error = fallocate(fd, 0, 0, (off_t)nbytes) == 0 ? 0 : errno;
-	if (*error == EOPNOTSUPP || *error == ENOSYS || *error == EINVAL || *error == EPERM) {
-		*error = 0; /* the file system cannot allocate; without blocks it does not tell */
-		if (fstatvfs(fd, &fs) == 0 && fs.f_blocks > 0 && fs.f_frsize > 0 &&
-		    (uint64_t)nbytes / fs.f_frsize >= fs.f_bavail)
-			*error = ENOSPC;
-	}
+	*error = trainer_try_space(fd, nbytes);
 	close(fd);
 	unlink(temporary);
-	if (*error && *error != EINTR)
+	if (*error)
 		return trainer_set_system_error(t, *error,
 						"cannot write --save %s: cannot allocate %" PRId64
 						" bytes",
@@ -103,58 +110,127 @@ srt_status_t trainer_ask_rank0(trainer_t *t, int *value)
 	return status;
 }
 
-/* Whether to try again: rank 0 finds that there is space now, or that it may come. Collective. */
-static srt_status_t may_retry(trainer_t *t, int *retry)
+/* ---- the last save ------------------------------------------------------------------------ */
+
+/* What is saved after the last step. */
+typedef struct last_save {
+	const char *option, *path; /* --save or --checkpoint */
+	const char *what;
+	srt_status_t (*write)(trainer_t *t, const char *path);
+	int (*try)(trainer_t *t, int *error); /* as trainer_try_save() */
+	const char *name; /* in another folder; NULL: `write` takes the folder */
+	const char *remedy;
+} last_save_t;
+
+/* 0: do not try again; 1: after a pause; 2: at once. Rank 0 finds that there is space now, or that
+ * it may come. Collective. */
+static srt_status_t may_retry(trainer_t *t, const last_save_t *last, int *retry)
 {
 	int error;
 
-	*retry = t->rank == 0 && (trainer_try_save(t, &error) == 0 || error == ENOSPC ||
-				  error == EDQUOT || error == EIO);
+	*retry = 0;
+	if (t->rank == 0)
+		*retry = t->made_room ? 2 :
+					last->try(t, &error) == 0 || error == ENOSPC ||
+						error == EDQUOT || error == EIO;
+	t->made_room = 0;
 	return trainer_ask_rank0(t, retry);
 }
 
-/* The failure of --save is in t->why: adds the place where the parameters are. */
-static srt_status_t save_elsewhere(trainer_t *t)
+/* Makes a folder in TMPDIR; on a failure it is TMPDIR itself. @return whether it was made. */
+static int make_folder(char *folder, size_t nfolder)
 {
-	const char *tmp = getenv("TMPDIR"), *slash = strrchr(t->opt.save, '/');
-	char folder[1024] = "", path[2048], why[sizeof(t->why)];
-	srt_status_t status;
-	int made;
+	const char *tmp = getenv("TMPDIR");
 
+	tmp = tmp && *tmp ? tmp : "/tmp";
+	snprintf(folder, nfolder, "%s/shardrt-train.XXXXXX", tmp);
+	if (mkdtemp(folder))
+		return 1;
+	snprintf(folder, nfolder, "%s", tmp);
+	return 0;
+}
+
+/* The failure of the save is in t->why: adds the place where the data are. */
+static srt_status_t save_elsewhere(trainer_t *t, const last_save_t *last)
+{
+	typedef struct place {
+		char folder[1024];
+	} place_t;
+	place_t *all = calloc((size_t)t->world, sizeof(*all)), mine = { "" };
+	char path[2048], why[sizeof(t->why)];
+	srt_status_t status;
+	int made = 0;
+
+	if (!all)
+		return SRT_ERR_OUT_OF_MEMORY;
 	memcpy(why, t->why, sizeof(why));
-	snprintf(folder, sizeof(folder), "%s/shardrt-train.XXXXXX", tmp && *tmp ? tmp : "/tmp");
-	made = t->rank == 0 && mkdtemp(folder) != NULL;
-	if (t->rank == 0 && !made)
-		snprintf(folder, sizeof(folder), "%s", tmp && *tmp ? tmp : "/tmp");
-	snprintf(path, sizeof(path), "%s/%s", folder, slash ? slash + 1 : t->opt.save);
-	status = trainer_save(t, path);
+	if (t->rank == 0)
+		made = make_folder(mine.folder, sizeof(mine.folder));
+	status = srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all);
+	snprintf(path, sizeof(path), "%s%s%s", all[0].folder, last->name ? "/" : "",
+		 last->name ? last->name : "");
+	free(all);
+	SRT_TRY(status);
+	status = last->write(t, path);
 	if (status == SRT_OK)
-		trainer_set_failure(t, "the parameters are in %s, not in --save: %s", path, why);
+		trainer_set_failure(t, "%s in %s, not in %s%s: %s", last->what, path, last->option,
+				    last->remedy, why);
 	else
-		trainer_set_failure(t, "the parameters are lost, %s cannot be written either: %s",
-				    path, why);
+		trainer_set_failure(t, "%s lost, %s cannot be written either: %s", last->what, path,
+				    why);
 	if (status != SRT_OK && made)
-		rmdir(folder);
+		rmdir(mine.folder);
 	return SRT_ERR_IO;
+}
+
+/* Saves; on a full disk tries again for a minute, then saves to a new temporary folder.
+ * Collective. @param hurry does not wait for space. */
+static srt_status_t save_at_end(trainer_t *t, const last_save_t *last, int hurry)
+{
+	srt_status_t status = last->write(t, last->path);
+	char why[sizeof(t->why)];
+	int retry;
+
+	for (unsigned s = 1; status == SRT_ERR_IO && s <= LONGEST_PAUSE_S;) {
+		memcpy(why, t->why, sizeof(why));
+		SRT_TRY(may_retry(t, last, &retry));
+		memcpy(t->why, why, sizeof(why));
+		if (retry == 0 || (retry == 1 && hurry))
+			break;
+		if (retry == 1) {
+			if (t->rank == 0)
+				tool_error("%s; trying again in %u s", t->why, s);
+			sleep(s);
+			s *= 2;
+		}
+		t->why[0] = '\0';
+		status = last->write(t, last->path);
+	}
+	return status == SRT_ERR_IO ? save_elsewhere(t, last) : status;
 }
 
 srt_status_t trainer_save_at_end(trainer_t *t, int hurry)
 {
-	srt_status_t status = trainer_save(t, t->opt.save);
-	char why[sizeof(t->why)];
-	int retry;
+	const char *slash = strrchr(t->opt.save, '/');
+	const last_save_t last = { .option = "--save",
+				   .path = t->opt.save,
+				   .what = "the parameters are",
+				   .write = trainer_save,
+				   .try = trainer_try_save,
+				   .name = slash ? slash + 1 : t->opt.save,
+				   .remedy = "" };
 
-	for (unsigned s = 1; status == SRT_ERR_IO && !hurry && s <= LONGEST_PAUSE_S; s *= 2) {
-		memcpy(why, t->why, sizeof(why));
-		SRT_TRY(may_retry(t, &retry));
-		memcpy(t->why, why, sizeof(why));
-		if (!retry)
-			break;
-		if (t->rank == 0)
-			tool_error("%s; trying again in %u s", t->why, s);
-		sleep(s);
-		t->why[0] = '\0';
-		status = trainer_save(t, t->opt.save);
-	}
-	return status == SRT_ERR_IO ? save_elsewhere(t) : status;
+	return save_at_end(t, &last, hurry);
+}
+
+srt_status_t trainer_checkpoint_at_end(trainer_t *t, int hurry)
+{
+	const last_save_t last = { .option = "--checkpoint",
+				   .path = t->opt.checkpoint,
+				   .what = "the last checkpoint is",
+				   .write = trainer_save_checkpoint,
+				   .try = trainer_try_checkpoint,
+				   .remedy = " (name that folder there to go on with --resume)" };
+
+	return save_at_end(t, &last, hurry);
 }

@@ -239,33 +239,6 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 	return !t->overlaps || evaluates || saves || last ? report_step(t, report) : SRT_OK;
 }
 
-/* The status of a save between two steps. Training continues if a file cannot be written. */
-static srt_status_t warn_of_save(trainer_t *t, train_report_t *report, int64_t step,
-				 srt_status_t status)
-{
-	if (status != SRT_ERR_IO)
-		return status;
-	if (t->rank == 0) {
-		train_report_end_line(report);
-		tool_error("warning: step %lld is not saved: %s", (long long)step, t->why);
-	}
-	t->why[0] = '\0';
-	return SRT_OK;
-}
-
-/* Writes --save and --checkpoint between two steps. */
-static srt_status_t save_between(trainer_t *t, train_report_t *report, int64_t step)
-{
-	if (t->opt.save)
-		SRT_TRY(warn_of_save(t, report, step, trainer_save(t, t->opt.save)));
-	if (t->opt.checkpoint) {
-		SRT_TRY(warn_of_save(t, report, step, trainer_end_checkpoint(t)));
-		SRT_TRY(warn_of_save(t, report, step, trainer_begin_checkpoint(t, step)));
-	}
-	train_report_resume(report);
-	return SRT_OK;
-}
-
 /* Without steps there is only the validation at the end. */
 static srt_status_t run_validation(trainer_t *t, train_report_t *report, int *stopped_by)
 {
@@ -310,12 +283,12 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 		SRT_TRY(agree_to_stop(t, when, stopped_by));
 		t->done = step;
 		if (t->all_written)
-			SRT_TRY(warn_of_save(t, report, t->checkpointed,
-					     trainer_end_checkpoint(t)));
+			SRT_TRY(trainer_warn_of_save(t, report, t->checkpointed,
+						     trainer_end_checkpoint(t)));
 		if (*stopped_by)
 			SRT_TRY(report_step(t, report));
 		else if (is_save_step(t, step) && !t->diverged_at)
-			SRT_TRY(save_between(t, report, step));
+			SRT_TRY(trainer_save_between(t, report, step));
 		if (!*stopped_by)
 			continue;
 		report_stop(t, report, *stopped_by, step);
@@ -340,30 +313,10 @@ static srt_status_t print_hash(trainer_t *t)
 	return fflush(stdout) == 0 ? SRT_OK : SRT_ERR_IO;
 }
 
-/* After the steps: file, sample, hash. There is no sample after a signal. */
+/* After the steps: files, sample, hash. There is no sample after a signal. */
 static srt_status_t finish_run(trainer_t *t, train_report_t *report, int stopped_by)
 {
-	srt_status_t status;
-
-	if (t->opt.save && t->diverged_at) {
-		if (t->rank == 0)
-			tool_error("the loss is not finite since step %lld: nothing is saved, %s "
-				   "is unchanged",
-				   (long long)t->diverged_at, t->opt.save);
-	} else if (t->opt.save) {
-		SRT_TRY(trainer_save_at_end(t, stopped_by));
-		if (t->rank == 0)
-			printf("saved %s\n", t->opt.save);
-	}
-	status = trainer_end_checkpoint(t);
-	if (t->opt.checkpoint && !t->diverged_at &&
-	    (status == SRT_ERR_IO || t->checkpointed != t->done)) {
-		SRT_TRY(warn_of_save(t, report, t->checkpointed, status));
-		status = SRT_OK;
-		SRT_TRY(trainer_begin_checkpoint(t, t->done));
-		SRT_TRY(trainer_end_checkpoint(t));
-	}
-	SRT_TRY(status);
+	SRT_TRY(trainer_save_last(t, report, stopped_by));
 	catch_signals(stopped_by !=
 		      0); /* the launcher may repeat the signal that ended the steps */
 	if (t->opt.sample > 0 && !stopped_by)
@@ -426,11 +379,10 @@ static int run_trainer(trainer_t *t)
 		status = finish_run(t, &report, stopped_by);
 	if (status == SRT_OK) /* no rank exits while another one saves */
 		status = find_largest(t, "at the end", 0, &any, &who);
-	if (status != SRT_OK && t->why[0])
-		code = report_mistake(t, "on the saved file", 1);
-	else if (status != SRT_OK)
+	if (status != SRT_OK)
 		code = abort_checkpoint(t, report_failure(t, status));
-	else if ((t->opt.save && t->diverged_at) || stopped_by == STOP_DATA)
+	else if (t->save_failed || stopped_by == STOP_DATA ||
+		 (t->diverged_at && (t->opt.save || t->opt.checkpoint)))
 		code = EXIT_FAILURE;
 	else
 		code = stopped_by ? EXIT_SIGNAL + stopped_by : 0;

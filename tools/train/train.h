@@ -8,7 +8,8 @@
  *     engine_options.c   what the options determine of the engine
  *     init.c             the first values: initial ones, or those of a file
  *     setup.c            makes the trainer: sizes, text, engine, tapes, memory
- *     save.c             writes the parameters
+ *     saves.c            what is saved between two steps and after the last one
+ *     save.c             writes the parameters; the last save, elsewhere if it fails
  *     checkpoint.c       saves sharded checkpoints
  *     resume.c           goes on from a checkpoint
  *     folder.c           the names in the folder of checkpoints
@@ -94,9 +95,11 @@ typedef struct trainer {
 	srt_checkpoint_write_t *writing; /* the checkpoint that is being written; NULL: none */
 	int all_written;                 /* by all ranks, when they last agreed */
 	int stopping_rank;               /* whose signal or text ends training */
-	int checkpoint_lock;             /* of the folder, on rank 0; 0: none */
-	int64_t watched;                 /* last step whose loss was checked */
-	int32_t skipped;                 /* steps that were skipped until then */
+	int made_room;                   /* on rank 0, after a save that found no space */
+	int save_failed;     /* the last save is not where it was wanted; this was reported */
+	int checkpoint_lock; /* of the folder, on rank 0; 0: none */
+	int64_t watched;     /* last step whose loss was checked */
+	int32_t skipped;     /* steps that were skipped until then */
 	int nonfinite;       /* steps up to then, in succession, whose loss is not finite */
 	int64_t diverged_at; /* first step whose loss is not finite, unless it was skipped and
 				 * fewer than TRAIN_STUCK followed; 0: none */
@@ -201,24 +204,36 @@ srt_status_t trainer_ask_rank0(trainer_t *t, int *value);
 srt_status_t trainer_check_save(trainer_t *t, srt_status_t status);
 /** Writes the parameters. Collective. t->why has the error of a file that cannot be written. */
 srt_status_t trainer_save(trainer_t *t, const char *path);
+/** Allocates the space in an open file. Local. @return 0, or errno. */
+int trainer_try_space(int fd, int64_t nbytes);
 /**
  * Writes --save after the last step. On a full disk it tries again for a minute, then it writes to
  * a new temporary folder. Collective and blocking.
- * @param hurry does not try again.
+ * @param hurry does not wait for space.
  * @return SRT_ERR_IO, with t->why, also if the parameters are in the temporary folder.
  */
 srt_status_t trainer_save_at_end(trainer_t *t, int hurry);
+/** Saves the last checkpoint like --save, to a new temporary folder if --checkpoint fails. */
+srt_status_t trainer_checkpoint_at_end(trainer_t *t, int hurry);
 
 /* ---- checkpoint.c */
 
-/** Creates and locks the folder of --checkpoint. Local; on rank 0. @return 0, or -1 with t->why. */
+/** Creates and locks the folder of --checkpoint, and tries there what a save needs. Local; on rank
+ * 0. @return 0, or -1 with t->why. */
 int trainer_open_checkpoints(trainer_t *t);
 /** Begins to save a checkpoint of all that this step and those before changed, which is written
  * while training goes on. Collective. t->why: the error of a file that cannot be written. */
 srt_status_t trainer_begin_checkpoint(trainer_t *t, int64_t step);
-/** Completes the checkpoint that is being written, if there is one, and removes old ones.
- * Collective. t->why as above. */
+/** Completes the checkpoint that is being written, if there is one, and removes old ones. If there
+ * is no space, removes the oldest one all the same, and sets t->made_room. Collective. t->why as
+ * above. */
 srt_status_t trainer_end_checkpoint(trainer_t *t);
+/** Saves a checkpoint of the steps that are done, in this folder. Collective and blocking. t->why
+ * as above. */
+srt_status_t trainer_save_checkpoint(trainer_t *t, const char *folder);
+/** Makes, in the folder of --checkpoint, what a save makes, with the size of a checkpoint, and
+ * removes it. Local. @param[out] error errno. @return 0, or -1 with t->why. */
+int trainer_try_checkpoint(trainer_t *t, int *error);
 
 /* ---- resume.c */
 
@@ -284,5 +299,17 @@ void train_report_end_line(train_report_t *r);
 int train_report_close(train_report_t *r);
 /** Monotonic seconds. */
 double train_now_s(void);
+
+/* ---- saves.c */
+
+/** The status of a save between two steps: SRT_OK, with a warning, if a file cannot be written. */
+srt_status_t trainer_warn_of_save(trainer_t *t, train_report_t *report, int64_t step,
+				  srt_status_t status);
+/** Writes --save and --checkpoint between two steps. Collective. */
+srt_status_t trainer_save_between(trainer_t *t, train_report_t *report, int64_t step);
+/** Writes --save and the last checkpoint, unless training has diverged. Sets t->save_failed, and
+ * prints why, if a file cannot be written. Collective and blocking.
+ * @param hurry does not wait for space. */
+srt_status_t trainer_save_last(trainer_t *t, train_report_t *report, int hurry);
 
 #endif

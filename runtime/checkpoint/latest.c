@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <shardrt/checkpoint.h>
@@ -14,6 +15,28 @@
 #include "base/base.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/replacement.h"
+
+/* A folder, which no file can replace, gets the name PATH.damaged. */
+static srt_status_t set_aside_folder(const char *path)
+{
+	struct stat st;
+	char *aside;
+	bool done;
+
+	if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+		return SRT_OK;
+	aside = srt_asprintf("%s.damaged", path);
+	if (aside == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	done = rename(path, aside) == 0;
+	if (done)
+		srt_log(SRT_LOG_WARN, "%s is a folder, not a file: it has the name %s now", path,
+			aside);
+	free(aside);
+	return done ? SRT_OK :
+		      srt_fail(SRT_ERR_IO, "%s is a folder, not a file, and cannot be renamed: %s",
+			       path, strerror(errno));
+}
 
 srt_status_t srt_latest_write(const char *parent, const char *name)
 {
@@ -24,7 +47,9 @@ srt_status_t srt_latest_write(const char *parent, const char *name)
 
 	if (path == NULL || line == NULL)
 		goto out;
-	status = srt_replacement_open(&r, path, false);
+	status = set_aside_folder(path);
+	if (status == SRT_OK)
+		status = srt_replacement_open(&r, path, false);
 	if (status == SRT_OK)
 		status = srt_replacement_write(&r, line, strlen(line));
 	if (status == SRT_OK)

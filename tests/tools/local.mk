@@ -30,12 +30,14 @@ SCRIPT_TESTS += \
 	tests/tools/test_shardrun.sh \
 	tests/tools/test_shardrun_hosts.sh \
 	tests/tools/test_shardrun_restarts.sh \
+	tests/tools/test_train_damage.sh \
 	tests/tools/test_train_faults.sh \
 	tests/tools/test_train_hosts.sh
 CLUSTER_TESTS += tests/tools/test_shardrun_hosts.sh tests/tools/test_train_hosts.sh \
 	tests/tools/test_train_launchers.sh
 LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.sh \
 	tests/tools/test_memory_limit_long.sh tests/tools/test_strategies_long.sh \
+	tests/tools/test_train_damage_long.sh \
 	tests/tools/test_train_launchers_long.sh
 LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh tests/tools/test_train_restarts_long.sh
 PROGRAM_TESTS += tests/tools/test_restart_delay

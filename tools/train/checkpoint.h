@@ -33,6 +33,7 @@ void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAI
 typedef enum train_kind {
 	TRAIN_KIND_NONE,
 	TRAIN_KIND_OF_RUN,  /* a checkpoint with this run's seed, batch, text and sizes */
+	TRAIN_KIND_RENAMED, /* a checkpoint of the run whose step is not that of its name */
 	TRAIN_KIND_DAMAGED, /* a checkpoint whose manifest cannot be read */
 	TRAIN_KIND_OTHER    /* anything else */
 } train_kind_t;
@@ -52,7 +53,8 @@ int train_parse_checkpoint(const char *path, train_checkpoint_t *c);
 int train_compare_checkpoints(const void *a, const void *b);
 /** What is there. Local. @return OTHER and DAMAGED: with srt_last_error(). */
 train_kind_t train_find_kind(const trainer_t *t, const train_checkpoint_t *c);
-/** The checkpoints of the run and the damaged ones, the newest first; to be freed. Local. */
+/** The checkpoints of the run, also renamed and damaged ones, by their names, the newest first; to
+ * be freed. Local. */
 train_checkpoint_t *train_list_checkpoints(const trainer_t *t, size_t *n);
 /** Removes the oldest checkpoints of the run up to this step, so that --keep are left. Local. */
 void train_remove_old(const trainer_t *t, int64_t last);

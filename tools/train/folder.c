@@ -89,7 +89,7 @@ static bool has_files_of_ranks(const char *path)
 	return has;
 }
 
-/* Whether a checkpoint can be read, and has the run's position after this step. */
+/* Whether a checkpoint can be read and is of the run, and of this step. */
 static train_kind_t compare_position(const trainer_t *t, const char *path, int64_t step)
 {
 	train_position_t mine, saved = { 0 };
@@ -109,10 +109,10 @@ static train_kind_t compare_position(const trainer_t *t, const char *path, int64
 		default:
 			return TRAIN_KIND_OTHER;
 		}
-		if (memcmp(found[i].data, wanted[i].data, found[i].nbytes) != 0)
+		if (i > 0 && memcmp(found[i].data, wanted[i].data, found[i].nbytes) != 0)
 			return TRAIN_KIND_OTHER;
 	}
-	return TRAIN_KIND_OF_RUN;
+	return saved.step == step ? TRAIN_KIND_OF_RUN : TRAIN_KIND_RENAMED;
 }
 
 /* The kind of what is at this path. */
@@ -158,7 +158,7 @@ train_checkpoint_t *train_list_checkpoints(const trainer_t *t, size_t *n)
 		if (train_parse_checkpoint(entry->d_name, &c) != 0)
 			continue;
 		c.kind = train_find_kind(t, &c);
-		if (c.kind != TRAIN_KIND_OF_RUN && c.kind != TRAIN_KIND_DAMAGED)
+		if (c.kind == TRAIN_KIND_NONE || c.kind == TRAIN_KIND_OTHER)
 			continue;
 		grown = realloc(all, (*n + 1) * sizeof(*all));
 		if (!grown)

@@ -178,7 +178,12 @@ static int end_search(trainer_t *t, const search_t *s)
 	char names[256] = "";
 
 	if (s->status != SRT_OK && s->status != SRT_ERR_NOT_FOUND && s->ndamaged == 0)
-		return trainer_set_failure(t, "--resume: %s", s->why);
+		return trainer_set_failure(
+			t,
+			"--resume: %s, and no checkpoint of this run is in its "
+			"place: restore the files from a copy, or start a new run "
+			"with another --checkpoint",
+			s->why);
 	if (s->ndamaged == 0) {
 		printf("no checkpoint in %s: a new run\n", t->opt.checkpoint);
 		return 0;

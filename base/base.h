@@ -63,8 +63,9 @@ int64_t srt_config_int(const char *name);
 double srt_config_seconds(const char *name);
 bool srt_config_bool(const char *name);
 size_t srt_config_size(const char *name);
-/* A variable of another program, e.g. of a launcher, or whether one of ours is set to nothing; NULL
- * = not set. */
+/* Whether a variable is set to nothing, which counts as not set elsewhere. */
+bool srt_config_is_empty(const char *name);
+/* A variable of another program, e.g. of a launcher; NULL = not set, or set to nothing. */
 const char *srt_config_foreign(const char *name);
 /* A number of ranks, or a rank's number, that another launcher sets; -1 = not set, or to nothing.
  * Errors: SRT_ERR_INVALID_ARGUMENT for another text. */

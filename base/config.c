@@ -313,14 +313,6 @@ static srt_status_t fail_value(const srt_config_entry_t *entry, const char *text
 
 /* ---- values --------------------------------------------------------------------------- */
 
-/* The environment's text of a variable, or NULL if it is not set. */
-static const char *get_text(const srt_config_entry_t *entry)
-{
-	const char *text = getenv(entry->name);
-
-	return text && *text ? text : NULL;
-}
-
 srt_status_t srt_config_value(const char *name, const char **value, int *is_set)
 {
 	SRT_NOT_NULL(name);
@@ -333,7 +325,7 @@ srt_status_t srt_config_value(const char *name, const char **value, int *is_set)
 	if (!entry)
 		return srt_fail(SRT_ERR_NOT_FOUND, "there is no configuration variable %.100s",
 				name);
-	text = get_text(entry);
+	text = srt_config_foreign(entry->name);
 	if (text && !parse_value(entry, text, &parsed))
 		return fail_value(entry, text);
 	*value = text ? text : entry->default_value;
@@ -364,7 +356,7 @@ static const char *get_value(const char *name, parsed_t *value)
 			name);
 		return "";
 	}
-	text = get_text(entry);
+	text = srt_config_foreign(entry->name);
 	if (text && parse_value(entry, text, value))
 		return text;
 	parse_value(entry, entry->default_value, value);
@@ -427,18 +419,27 @@ bool srt_config_cache_dir(char *path, size_t path_nbytes)
 	return n > 0 && (size_t)n < path_nbytes;
 }
 
+bool srt_config_is_empty(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && !*text;
+}
+
 const char *srt_config_foreign(const char *name)
 {
-	return getenv(name);
+	const char *text = getenv(name);
+
+	return text && *text ? text : NULL;
 }
 
 srt_status_t srt_config_foreign_int(const char *name, int *value)
 {
-	const char *text = getenv(name), *end;
+	const char *text = srt_config_foreign(name), *end;
 	int64_t v;
 
 	*value = -1;
-	if (!text || !*text)
+	if (!text)
 		return SRT_OK;
 	if (!parse_integer(text, &v, &end) || *end || v < 0 || v > MAX_RANKS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -450,7 +451,7 @@ srt_status_t srt_config_foreign_int(const char *name, int *value)
 
 void srt_config_set_default(const char *name, const char *value)
 {
-	setenv(name, value, 0);
+	setenv(name, value, srt_config_is_empty(name));
 }
 
 /* ---- unknown variables ---------------------------------------------------------------- */

@@ -232,6 +232,8 @@ static srt_status_t find_place(const srt_context_options_t *options, srt_place_t
 
 	if (options->world_size != 0 || options->broadcast != NULL)
 		return find_program(options, place);
+	if (text == NULL && srt_config_is_empty("SHARDRT_BOOTSTRAP"))
+		text = "none";
 	if (text == NULL)
 		text = srt_config_foreign("SHARDRT_BOOTSTRAP");
 	if (text == NULL && srt_config_int("SHARDRT_WORLD_SIZE") == 1) {

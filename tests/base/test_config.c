@@ -207,6 +207,8 @@ static void test_others(void)
 	CHECK_OK(srt_config_foreign_int("WORLD_SIZE", &value));
 	CHECK_INT(value, -1);
 	setenv("WORLD_SIZE", "", 1);
+	CHECK(srt_config_foreign("WORLD_SIZE") == NULL);
+	CHECK(srt_config_is_empty("WORLD_SIZE"));
 	CHECK_OK(srt_config_foreign_int("WORLD_SIZE", &value));
 	CHECK_INT(value, -1);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(good); i++) {
@@ -214,13 +216,20 @@ static void test_others(void)
 		CHECK_OK(srt_config_foreign_int("WORLD_SIZE", &value));
 		CHECK_INT(value, atoi(good[i]));
 		CHECK_STR(srt_config_foreign("WORLD_SIZE"), good[i]);
+		CHECK(!srt_config_is_empty("WORLD_SIZE"));
 	}
 	for (size_t i = 0; i < SRT_ARRAY_LEN(bad); i++) {
 		setenv("WORLD_SIZE", bad[i], 1);
 		CHECK_STATUS(srt_config_foreign_int("WORLD_SIZE", &value),
 			     SRT_ERR_INVALID_ARGUMENT);
 	}
+	srt_config_set_default("WORLD_SIZE", "8"); /* it is set */
+	CHECK_STR(srt_config_foreign("WORLD_SIZE"), "x");
+	setenv("WORLD_SIZE", "", 1);
+	srt_config_set_default("WORLD_SIZE", "8");
+	CHECK_STR(srt_config_foreign("WORLD_SIZE"), "8");
 	unsetenv("WORLD_SIZE");
+	CHECK(!srt_config_is_empty("WORLD_SIZE"));
 }
 
 int main(void)

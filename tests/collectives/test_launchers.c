@@ -96,6 +96,10 @@ static void test_variables(void)
 	       "");
 	expect("SHARDRT_BOOTSTRAP= PMIX_RANK=3 SHARDRT_WORLD_SIZE=2", "", 0, 1, 0, 1, "");
 	expect("PMI_SIZE=1 SLURM_STEP_NUM_TASKS=1 OMPI_COMM_WORLD_SIZE=1", "", 0, 1, 0, 1, "");
+	/* Reliability: a variable of a launcher that is set to an empty string | refused, as one of
+	 * torchrun without its size | counts as not set */
+	expect("WORLD_SIZE= RANK= PMIX_RANK= MASTER_ADDR= SHARDRT_RANK= SHARDRT_WORLD_SIZE=", "", 0,
+	       1, 0, 1, "");
 	/* SHARDRT_BOOTSTRAP is before those of other launchers. */
 	expect("SHARDRT_BOOTSTRAP=unix:@a " OURS "SHARDRT_LOCAL_RANK=1 SHARDRT_LOCAL_SIZE=3 " FOUR
 	       "PMIX_RANK=0",

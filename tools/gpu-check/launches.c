@@ -111,7 +111,7 @@ int InitializeInjection(void)
 						    CUPTI_ACTIVITY_KIND_MEMCPY,
 						    CUPTI_ACTIVITY_KIND_MEMSET };
 	const char *path = getenv("SRT_LAUNCHES"), *library = getenv("SRT_LAUNCHES_CUPTI");
-	void *handle = dlopen(library ? library : "libcupti.so", RTLD_NOW);
+	void *handle = dlopen(library && *library ? library : "libcupti.so", RTLD_NOW);
 
 	if (!handle)
 		return fail(dlerror());

@@ -262,6 +262,7 @@ struct srt_engine {
 	bool finished;         /* srt_engine_finish_backward() was called in this step */
 	bool clipped;          /* and srt_engine_clip() */
 	bool warned_nonfinite; /* a step with gradients that are not finite was reported */
+	bool norm_is_set;      /* that of the step state is not of a step of this engine */
 	bool found_inf;        /* the step state's found_inf was written in this step */
 	const srt_stream_t *finish_stream; /* of srt_engine_finish_backward(); compared only */
 	bool writing; /* between srt_engine_write_begin() and srt_engine_write_end() ... */

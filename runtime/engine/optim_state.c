@@ -124,6 +124,7 @@ srt_status_t srt_engine_set_group_state(srt_engine_t *engine, int32_t group,
 	SRT_TRY(check_group(engine, "srt_engine_set_group_state", group));
 	SRT_TRY(begin_access(engine, "srt_engine_set_group_state", stream, &home));
 	SRT_TRY(srt_optim_set_state(engine->optim, (size_t)group, state, home));
+	engine->norm_is_set = engine->norm_is_set || group == 0;
 	return end_change(engine, home, stream);
 }
 

@@ -74,6 +74,7 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_TRY(queue_step(engine, stream));
 	SRT_TRY(srt_check_after_step(engine, stream));
 	engine->nsteps++;
+	engine->norm_is_set = false;
 	return SRT_OK;
 }
 
@@ -81,7 +82,8 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
  * all. */
 static void warn_nonfinite(srt_engine_t *engine, const srt_step_state_t *state)
 {
-	if (engine->warned_nonfinite || isfinite(state->grad_norm) || state->found_inf != 0.0f)
+	if (engine->warned_nonfinite || isfinite(state->grad_norm) || state->found_inf != 0.0f ||
+	    engine->norm_is_set) /* perhaps of a step that was skipped */
 		return;
 	engine->warned_nonfinite = true;
 	srt_log(SRT_LOG_WARN,

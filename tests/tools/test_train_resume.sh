@@ -226,6 +226,13 @@ code=0
 	[ "$(grep -c 'manifest.json: its checksum is wrong' "$tmp/err")" = 4 ] && grep -q "starting the job again" "$tmp/err" ||
 	fail "all are damaged: status $code"
 
+# Reliability: a run goes on after a step that the scaler has skipped | a warning on each rank of a norm that is not finite |
+# none: the norm is of a step that changed nothing
+skipped="--dtype fp16 --scaler --init-scale 1e30 --checkpoint $tmp/skipped"
+run 2 $skipped --steps 1
+run 2 $skipped --steps 2 --resume
+! grep "norm of the gradients" "$tmp/err" || fail "a warning after a step that was skipped"
+
 # Reliability: the text becomes shorter, or is changed, while it is trained on | SIGBUS, and nothing was saved; or training
 # went on with the new bytes, without a word | training ends on all ranks with a sentence, and is saved
 #

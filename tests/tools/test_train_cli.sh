@@ -66,7 +66,11 @@ wrong "not '12x'" $small --steps 12x
 wrong "not '-3'" $small --batch -3
 wrong "not '0'" $small --batch 0
 wrong "not 'nan'" $small --lr nan
-wrong "not '1e99'" $small --clip 1e99
+# Reliability: an option's number that is too large | the sentence had the lower bound alone | it has both
+wrong "clip needs a number from 0 to 1e+30, not '1e38'" $small --clip 1e38
+wrong "clip needs a number from 0 to 1e+30, not 'inf'" $small --clip inf
+wrong "batch needs a whole number from 1 to 2147483647, not '2147483648'" $small --batch 2147483648
+wrong "seed needs a whole number from 0 to 9000000000000000, not '1e3'" $small --seed 1e3
 wrong "one of ddp|zero1|zero2|zero3|hybrid, not 'zero'" $small --strategy zero
 for mesh in "" shard=1 replicate=2 replicate=2,tp=2 replicate=1,shard=2,dp=1; do
 	wrong "hybrid needs --mesh with replicate=R, and either shard=S or dp=S" $small --strategy hybrid ${mesh:+--mesh $mesh}
@@ -274,6 +278,16 @@ if [ -c /dev/full ]; then
 	[ "$(grep -c 'the log is incomplete' "$tmp/err")" = 1 ] ||
 		bad "full disk: not told once: $(cat "$tmp/err")"
 fi
+# Reliability: the reader of the standard output ends, as head does | SIGPIPE: nothing was saved | training goes on, and is
+# saved
+{
+	(trap '' PIPE && while echo; do :; done) 2> /dev/null # until the reader is gone
+	status=0
+	./shardrun -n 2 ./shardrt-train $small --steps 4 $want_hash --save "$tmp/unread" 2> "$tmp/err" || status=$?
+	echo "$status" > "$tmp/unread.status"
+} | true
+[ "$(cat "$tmp/unread.status")" = 0 ] && [ -s "$tmp/unread" ] && [ "$(grep -c 'warning: rank 0: the standard output is incomplete: nobody reads it' "$tmp/err")" = 1 ] ||
+	bad "output that is not read: status $(cat "$tmp/unread.status"): $(cat "$tmp/err")"
 if script -qec true /dev/null < /dev/null > "$tmp/tty" 2>&1; then
 	script -qec "stty cols 30; ./shardrt-train $small --steps 30" /dev/null < /dev/null > "$tmp/tty" ||
 		bad "on a terminal: status $?"

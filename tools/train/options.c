@@ -21,13 +21,12 @@ static int refuse_value(char *why, size_t nwhy, const option_t *opt, const char 
 	if (opt->words)
 		snprintf(why, nwhy, "--%s must be one of %s, not '%s'", opt->name, opt->words,
 			 value);
-	else if (opt->max >= OPTION_BIG)
-		snprintf(why, nwhy, "--%s needs %s of %g or more, not '%s'", opt->name,
-			 opt->type == OPT_INT ? "a whole number" : "a number", opt->min, value);
+	else if (opt->type == OPT_INT)
+		snprintf(why, nwhy, "--%s needs a whole number from %.0f to %.0f, not '%s'",
+			 opt->name, opt->min, opt->max, value);
 	else
-		snprintf(why, nwhy, "--%s needs %s from %g to %g, not '%s'", opt->name,
-			 opt->type == OPT_INT ? "a whole number" : "a number", opt->min, opt->max,
-			 value);
+		snprintf(why, nwhy, "--%s needs a number from %g to %g, not '%s'", opt->name,
+			 opt->min, opt->max, value);
 	return -1;
 }
 

@@ -5,7 +5,7 @@
 
 #include "tools/train/options.h"
 
-/** A number without an upper limit. */
+/** The upper limit of numbers that have no other one. */
 #define OPTION_BIG 2147483647.0
 
 /** How the value of an option is written. */

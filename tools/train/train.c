@@ -9,9 +9,11 @@
  * are printed by each rank, status 1.
  */
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "models/try.h"
 #include "tools/common.h"
@@ -310,7 +312,7 @@ static srt_status_t print_hash(trainer_t *t)
 	for (int i = 0; i < 16; i++)
 		printf("%02x", hash[i]);
 	putchar('\n');
-	return fflush(stdout) == 0 ? SRT_OK : SRT_ERR_IO;
+	return SRT_OK;
 }
 
 /* After the steps: files, sample, hash. There is no sample after a signal. */
@@ -331,6 +333,21 @@ static int abort_checkpoint(trainer_t *t, int code)
 	if (t->writing)
 		srt_comm_abort(t->comm, "training failed while a checkpoint was written");
 	return code;
+}
+
+/* Output that cannot be written is a failure at the end, or a warning if its reader has ended (as
+ * head does). @return the exit status. */
+static int check_output(const trainer_t *t, int code)
+{
+	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+	int is_unread;
+
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return code;
+	is_unread = poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
+	tool_error("%srank %d: the standard output is incomplete: %s", is_unread ? "warning: " : "",
+		   t->rank, is_unread ? "nobody reads it" : "it cannot be written");
+	return code == 0 && !is_unread ? EXIT_FAILURE : code;
 }
 
 static int run_trainer(trainer_t *t)
@@ -388,12 +405,7 @@ static int run_trainer(trainer_t *t)
 		code = stopped_by ? EXIT_SIGNAL + stopped_by : 0;
 out:
 	train_report_close(&report);
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		tool_error("rank %d: the standard output is incomplete: it cannot be written",
-			   t->rank);
-		code = code ? code : EXIT_FAILURE;
-	}
-	return code;
+	return check_output(t, code);
 }
 
 static int print_and_stop(const train_options_t *o, int rank)
@@ -422,6 +434,7 @@ int main(int argc, char **argv)
 	t.why_status = TOOL_EXIT_USAGE;
 	if (!bad_options && (t.opt.help || t.opt.version))
 		return print_and_stop(&t.opt, t.rank);
+	signal(SIGPIPE, SIG_IGN); /* the run goes on if nobody reads its output */
 	code = tool_check_config();
 	if (code != 0)
 		return code;

@@ -16,6 +16,14 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/replacement.h"
 
+/* What was set aside as damaged, here and by shardrt-train. */
+#define DAMAGED ".damaged"
+
+static bool is_set_aside(const char *name)
+{
+	return strstr(name, DAMAGED) != NULL;
+}
+
 /* A folder, which no file can replace, gets the name PATH.damaged. */
 static srt_status_t set_aside_folder(const char *path)
 {
@@ -25,7 +33,7 @@ static srt_status_t set_aside_folder(const char *path)
 
 	if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
 		return SRT_OK;
-	aside = srt_asprintf("%s.damaged", path);
+	aside = srt_asprintf("%s" DAMAGED, path);
 	if (aside == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	done = rename(path, aside) == 0;
@@ -70,7 +78,7 @@ static srt_status_t fail_without_index(const char *parent)
 	int n = 0;
 
 	while (dir != NULL && (entry = readdir(dir)) != NULL) {
-		char *path = entry->d_name[0] != '.' ?
+		char *path = entry->d_name[0] != '.' && !is_set_aside(entry->d_name) ?
 				     srt_asprintf("%s/%s", parent, entry->d_name) :
 				     NULL;
 

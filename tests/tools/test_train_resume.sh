@@ -217,6 +217,11 @@ tr a b < "$tmp/text" > "$tmp/other"
 code=0
 ./shardrun -n 2 $train --text "$tmp/other" --checkpoint "$tmp/dir" --resume > "$tmp/out" 2> "$tmp/err" || code=$?
 [ $code = 1 ] && grep -q "trains on another text than $tmp/other" "$tmp/err" || fail "another text: status $code"
+code=0
+./shardrun --restarts 1 -n 2 sh -c '[ "$SHARDRT_RESTART_COUNT" = 1 ] && exec "$@"' x $train --text "$tmp/missing" > "$tmp/out" \
+	2> "$tmp/err" || code=$?
+[ $code = 1 ] && grep -q "cannot open the text $tmp/missing: No such file" "$tmp/err" &&
+	grep -q "no restart of --restarts 1 is left" "$tmp/err" || fail "a text that is gone at a restart: status $code"
 for manifest in "$tmp/dir"/step-*/manifest.json; do
 	printf x | dd of="$manifest" bs=1 seek=300 conv=notrunc 2> /dev/null
 done

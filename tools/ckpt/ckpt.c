@@ -174,7 +174,7 @@ static int parse_number(const char *option, int64_t *value)
 	*value = strtoll(optarg, &end, 10);
 	if (end != optarg && !*end && *value >= 1 && *value <= INT32_MAX)
 		return 0;
-	tool_error("%s must be a whole number of 1 or more, not '%s'", option, optarg);
+	tool_error("%s must be a whole number from 1 to %d, not '%s'", option, INT32_MAX, optarg);
 	return CKPT_TROUBLE;
 }
 

@@ -132,6 +132,9 @@ int trainer_open_checkpoints(trainer_t *t)
 
 	if (!dir)
 		return 0;
+	if (strlen(dir) > TRAIN_FOLDER_LENGTH)
+		return trainer_set_error(t, "--checkpoint has a path of more than %d characters",
+					 TRAIN_FOLDER_LENGTH);
 	if (mkdir(dir, 0777) != 0 && errno != EEXIST)
 		return trainer_set_system_error(t, errno, "cannot create --checkpoint %s", dir);
 	t->checkpoint_lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -11,8 +11,9 @@
 
 #include "tools/train/train.h"
 
-/** Room for the path of a checkpoint. */
-#define TRAIN_PATH_NBYTES 4096
+/** Room for the path of a checkpoint, and the longest --checkpoint. */
+#define TRAIN_PATH_NBYTES 1200
+#define TRAIN_FOLDER_LENGTH 1023
 
 /** What a checkpoint has of the run, apart from the engine. */
 typedef struct train_position {

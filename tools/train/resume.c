@@ -110,6 +110,10 @@ static int check_position(trainer_t *t, const char *path, const train_position_t
 	train_position_t mine;
 
 	train_get_position(t, p->step, &mine);
+	if (p->step < 0)
+		return trainer_set_failure(t,
+					   "--resume: %s is damaged: it claims the step %" PRId64,
+					   path, p->step);
 	if (memcmp(p->sizes, mine.sizes, sizeof(mine.sizes)) != 0)
 		return trainer_set_error(t,
 					 "--resume: the run in %s has a model of %.*s, but the "

@@ -43,7 +43,7 @@ int trainer_try_save(trainer_t *t, int *error)
 {
 	const int64_t nbytes = bound_save_nbytes(t);
 	struct stat st;
-	char temporary[4096];
+	char temporary[2048], renamed[2048 + 8];
 	int fd;
 
 	*error = 0;
@@ -65,7 +65,15 @@ int trainer_try_save(trainer_t *t, int *error)
 	}
 	*error = trainer_try_space(fd, nbytes);
 	close(fd);
-	unlink(temporary);
+	snprintf(renamed, sizeof(renamed), "%s.done", temporary);
+	if (rename(temporary, renamed) != 0) {
+		*error = errno;
+		unlink(temporary);
+		return trainer_set_system_error(
+			t, *error, "cannot write --save %s: cannot rename a file in its folder",
+			t->opt.save);
+	}
+	unlink(renamed);
 	if (*error)
 		return trainer_set_system_error(t, *error,
 						"cannot write --save %s: cannot allocate %" PRId64

@@ -193,7 +193,7 @@ int train_parse_sizes(const char *text, srt_gpt_config_t *config);
 
 /* ---- save.c */
 
-/** Allocates the space that --save needs, in its folder, and frees it. Local.
+/** Allocates the space that --save needs in a file of its folder, renames and removes it. Local.
  * @param[out] error errno of the failure; 0: it is not one of the system.
  * @return 0, or -1 with t->why. */
 int trainer_try_save(trainer_t *t, int *error);

@@ -30,7 +30,7 @@ fail()
 random()
 {
 	seed=$(((seed * 1103515245 + 12345) % 2147483648))
-	number=$((seed / 65536 % $1))
+	number=$((seed / 65536 % ($1 > 0 ? $1 : 1)))
 }
 # pick FILE...: one of them is $picked
 pick()
@@ -56,7 +56,7 @@ damage()
 	file=$picked
 	random 26
 	what="$what$number of ${file#"$run"/}; "
-	[ -f "$file" ] && [ -d "$folder" ] && [ ! -L "$folder" ] || return 0
+	[ -s "$file" ] && [ -f "$file" ] && [ -d "$folder" ] && [ ! -L "$folder" ] || return 0
 	case $number in
 	0 | 1 | 2) byte "$file" ;;
 	3) byte "$folder/manifest.json" ;;
@@ -78,7 +78,7 @@ damage()
 	19) echo other > "$folder/other" ;;
 	20) mkdir "$run/step-0000000018" && echo other > "$run/step-0000000018/other" ;;
 	21) rm "$run/latest" ;;
-	22) : > "$run/latest" ;;
+	22) true > "$run/latest" ;;
 	23) echo step-0000000012 > "$run/latest" ;;
 	24) rm "$run/latest" && mkdir "$run/latest" ;;
 	25) head -c 100 "$file" > "$run/latest" ;;

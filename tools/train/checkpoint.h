@@ -34,7 +34,7 @@ void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAI
 typedef enum train_kind {
 	TRAIN_KIND_NONE,
 	TRAIN_KIND_OF_RUN,  /* a checkpoint with this run's seed, batch, text and sizes */
-	TRAIN_KIND_RENAMED, /* a checkpoint of the run whose step is not that of its name */
+	TRAIN_KIND_RENAMED, /* one that the run has not saved here: a link, or of another step */
 	TRAIN_KIND_DAMAGED, /* a checkpoint whose manifest cannot be read */
 	TRAIN_KIND_OTHER    /* anything else */
 } train_kind_t;

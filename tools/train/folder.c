@@ -119,20 +119,24 @@ static train_kind_t compare_position(const trainer_t *t, const char *path, int64
 static train_kind_t find_kind(const trainer_t *t, const char *path, int64_t step)
 {
 	char manifest[TRAIN_PATH_NBYTES + 16];
+	train_kind_t kind;
 	struct stat st;
+	bool is_link;
 
 	if (lstat(path, &st) != 0)
 		return errno == ENOENT ? TRAIN_KIND_NONE : TRAIN_KIND_OTHER;
-	if (!S_ISDIR(st.st_mode)) /* a link is not what a save has written */
+	is_link = S_ISLNK(st.st_mode);
+	if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
 		return TRAIN_KIND_OTHER;
 	snprintf(manifest, sizeof(manifest), "%s/manifest.json", path);
-	if (lstat(manifest, &st) != 0 && errno == ENOENT && !has_files_of_ranks(path))
-		return TRAIN_KIND_OTHER;
-	if (lstat(manifest, &st) != 0) {
+	if (access(manifest, F_OK) != 0) {
+		if (!has_files_of_ranks(path))
+			return TRAIN_KIND_OTHER;
 		srt_checkpoint_get_entry(path, "step", NULL, 0, NULL); /* sets the sentence */
 		return TRAIN_KIND_DAMAGED;
 	}
-	return compare_position(t, path, step);
+	kind = compare_position(t, path, step);
+	return is_link && kind == TRAIN_KIND_OF_RUN ? TRAIN_KIND_RENAMED : kind;
 }
 
 train_kind_t train_find_kind(const trainer_t *t, const train_checkpoint_t *c)

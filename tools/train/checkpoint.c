@@ -49,10 +49,12 @@ static int try_folder(const char *dir, int64_t nbytes, const char **what)
 	*what = "allocate the space of a checkpoint";
 	snprintf(file, sizeof(file), "%s/file", renamed);
 	fd = open(file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	error = fd < 0 ? errno : trainer_try_space(fd, nbytes);
-	if (fd >= 0)
+	error = fd < 0 ? errno : 0;
+	unlink(file); /* before it has its size: it is gone if this process is killed */
+	if (fd >= 0) {
+		error = trainer_try_space(fd, nbytes);
 		close(fd);
-	unlink(file);
+	}
 	rmdir(renamed);
 	return error == EFBIG ? 0 : error; /* a checkpoint has several files */
 }
@@ -144,17 +146,18 @@ int trainer_open_checkpoints(trainer_t *t)
 	if (flock(t->checkpoint_lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
 		return trainer_set_error(t, "another job writes checkpoints to --checkpoint %s",
 					 dir);
-	if (t->opt.resume)
-		return try_at_start(t);
 	status = srt_checkpoint_latest(dir, latest, sizeof(latest));
+	if (status == SRT_ERR_UNSUPPORTED) /* by this build */
+		return trainer_set_error(t, "--checkpoint: %s", srt_last_error());
+	if (t->opt.resume || status == SRT_ERR_NOT_FOUND)
+		return try_at_start(t);
 	if (status == SRT_OK || status == SRT_ERR_FORMAT)
 		return trainer_set_error(
 			t,
 			"--checkpoint %s has checkpoints of an earlier run: go on "
 			"from the latest one with --resume, or name another folder",
 			dir);
-	return status == SRT_ERR_NOT_FOUND ? try_at_start(t) :
-					     trainer_set_failure(t, "%s", srt_last_error());
+	return trainer_set_failure(t, "%s", srt_last_error());
 }
 
 srt_status_t trainer_end_checkpoint(trainer_t *t)

@@ -60,13 +60,23 @@ static bool is_lasting(int error)
 	}
 }
 
+/* Whether the launcher has started the job again: then the paths and the text were right before. */
+static bool is_started_again(void)
+{
+	const char *count = "0";
+
+	srt_config_value("SHARDRT_RESTART_COUNT", &count, NULL);
+	return strcmp(count, "0") != 0;
+}
+
 int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
 {
 	size_t length;
 	va_list ap;
 
 	va_start(ap, format);
-	set_why(t, is_lasting(error) ? TOOL_EXIT_USAGE : EXIT_FAILURE, format, ap);
+	set_why(t, is_lasting(error) && !is_started_again() ? TOOL_EXIT_USAGE : EXIT_FAILURE,
+		format, ap);
 	va_end(ap);
 	length = strlen(t->why);
 	snprintf(t->why + length, sizeof(t->why) - length, ": %s", strerror(error));
@@ -150,8 +160,9 @@ static int prepare_text(trainer_t *t)
 		status = srt_text_check_tokens(t->text, t->rank, t->world);
 	if (status == SRT_OK)
 		return 0;
-	return status == SRT_ERR_IO ? trainer_set_failure(t, "%s", srt_last_error()) :
-				      trainer_set_error(t, "%s", srt_last_error());
+	return status == SRT_ERR_IO || is_started_again() ?
+		       trainer_set_failure(t, "%s", srt_last_error()) :
+		       trainer_set_error(t, "%s", srt_last_error());
 }
 
 int trainer_prepare(trainer_t *t)

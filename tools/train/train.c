@@ -137,16 +137,6 @@ static int report_failure(const trainer_t *t, srt_status_t status)
 	return EXIT_FAILURE;
 }
 
-/* Whether the launcher has started the job again: then its options were right before, and it is the
- * files that have changed. */
-static int is_started_again(void)
-{
-	const char *count = "0";
-
-	srt_config_value("SHARDRT_RESTART_COUNT", &count, NULL);
-	return strcmp(count, "0") != 0;
-}
-
 /*
  * Whether any rank has found an error that is in t->why. @return 0, or the exit status after a
  * rank has printed its error: the lowest rank of those with wrong options, or else of those with
@@ -161,8 +151,6 @@ static int report_mistake(trainer_t *t, const char *when, int mine)
 		return report_failure(t, status);
 	if (!code)
 		return 0;
-	if (code == TOOL_EXIT_USAGE && is_started_again())
-		code = EXIT_FAILURE;
 	if (t->rank == who)
 		tool_error("%s", t->why);
 	status = find_largest(t, when, 0, &any,

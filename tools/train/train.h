@@ -148,7 +148,7 @@ int trainer_set_error(trainer_t *t, const char *format, ...) __attribute__((form
 int trainer_set_failure(trainer_t *t, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /** Sets t->why of a failed call of the system, and adds the text of `error`, an errno. The exit
- * status is 2 for a wrong path and the like, else 1. @return -1. */
+ * status is 2 for a wrong path and the like in the first start of a job, else 1. @return -1. */
 int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /** Windows of a validation: all, or those of --eval-batches. */

@@ -118,6 +118,8 @@ static const srt_config_entry_t table[] = {
 	  "TCP port on which rank 0 listens at MASTER_ADDR if torchrun has started ranks on several "
 	  "nodes. The same on all ranks; two such jobs on one node need different ports. If it is "
 	  "set, shardrun --hosts uses it too, instead of a random one." },
+	{ "SHARDRT_PROBE_TIMEOUT", SRT_CONFIG_TIME, "60", "s", "0..1e6",
+	  "Limit for a driver to list its devices when it is asked in another process; 0: in this one." },
 	{ "SHARDRT_RANK", SRT_CONFIG_INT, "0", "", "0..1048575",
 	  "Rank of this process in the job; set by the launcher." },
 	{ "SHARDRT_RESTART_COUNT", SRT_CONFIG_INT, "0", "", "0..1000000",

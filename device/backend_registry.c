@@ -38,12 +38,15 @@ static const struct {
 static struct {
 	pthread_mutex_t lock;
 	pthread_mutex_t loading; /* locked before `lock`: a module is loaded once */
+	pthread_mutex_t driver;  /* held by calls that look for devices or open one */
 	size_t nadded;
 	struct {
 		const srt_backend_t *backend;
 		const char *path; /* of its module, "" = none; never freed */
 	} added[MAX_ADDED];
-} registry = { .lock = PTHREAD_MUTEX_INITIALIZER, .loading = PTHREAD_MUTEX_INITIALIZER };
+} registry = { .lock = PTHREAD_MUTEX_INITIALIZER,
+	       .loading = PTHREAD_MUTEX_INITIALIZER,
+	       .driver = PTHREAD_MUTEX_INITIALIZER };
 
 static bool matches_backend(const char *name, const char *aliases, const char *wanted)
 {
@@ -67,6 +70,11 @@ static const srt_backend_t *find_backend(const char *name)
 	}
 	pthread_mutex_unlock(&registry.lock);
 	return found;
+}
+
+bool srt_backend_is_loaded(const char *name)
+{
+	return find_backend(name) != NULL;
 }
 
 static srt_status_t add_backend(const srt_backend_t *backend, const char *path)
@@ -159,9 +167,36 @@ srt_status_t srt_backend_probe(const srt_backend_t *backend, int *ndevices)
 	*ndevices = 0;
 	srt_error_save(&before);
 	srt_fail(SRT_OK, "it reports no reason"); /* for a module without one */
+	pthread_mutex_lock(&registry.driver);
 	status = backend->device->probe(srt_host_services(), ndevices);
+	pthread_mutex_unlock(&registry.driver);
 	if (status == SRT_OK && *ndevices > 0)
 		srt_error_restore(&before);
+	return status;
+}
+
+srt_status_t srt_backend_describe(const srt_backend_t *backend, int number,
+				  srt_device_description_t *description)
+{
+	srt_status_t status = SRT_OK;
+
+	*description = (srt_device_description_t){ .accelerator = 0 };
+	if (!backend->device->describe)
+		return SRT_OK;
+	pthread_mutex_lock(&registry.driver);
+	status = backend->device->describe(srt_host_services(), number, description);
+	pthread_mutex_unlock(&registry.driver);
+	return status;
+}
+
+srt_status_t srt_backend_open(const srt_backend_t *backend, const srt_device_request_t *request,
+			      void **device, srt_backend_caps_t *caps)
+{
+	srt_status_t status;
+
+	pthread_mutex_lock(&registry.driver);
+	status = backend->device->open(srt_host_services(), request, device, caps);
+	pthread_mutex_unlock(&registry.driver);
 	return status;
 }
 
@@ -170,14 +205,30 @@ static bool has_accelerator(const srt_backend_t *backend)
 	srt_device_description_t description;
 	int ndevices;
 
-	if (!backend->device->describe || srt_backend_probe(backend, &ndevices) != SRT_OK)
+	if (srt_backend_probe(backend, &ndevices) != SRT_OK)
 		return false;
 	for (int i = 0; i < ndevices; i++) {
-		description = (srt_device_description_t){ .accelerator = 0 };
-		if (backend->device->describe(srt_host_services(), i, &description) == SRT_OK &&
+		if (srt_backend_describe(backend, i, &description) == SRT_OK &&
 		    description.accelerator)
 			return true;
 	}
+	return false;
+}
+
+/* Whether the backend may have an accelerator, and its driver can be loaded into this process. */
+static bool is_worth_loading(const char *name)
+{
+	const srt_probe_t *probe;
+
+	srt_backend_probe_apart(name, &probe);
+	if (!probe)
+		return true;
+	if (probe->failed)
+		srt_log(SRT_LOG_WARN, "SHARDRT_BACKEND=auto goes on without %s: %s", name,
+			probe->why_none);
+	for (int i = 0; i < probe->ndevices; i++)
+		if (probe->devices[i].accelerator)
+			return true;
 	return false;
 }
 
@@ -200,6 +251,8 @@ static const srt_backend_t *choose_backend(void)
 		const srt_backend_t *backend;
 
 		if (families[i].needs_file && !has_accelerator_file())
+			continue;
+		if (!is_worth_loading(families[i].name))
 			continue;
 		if (load_backend(families[i].name, &backend) != SRT_OK)
 			srt_log(SRT_LOG_WARN, "SHARDRT_BACKEND=auto goes on without %s: %s",

@@ -40,7 +40,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 		return SRT_ERR_OUT_OF_MEMORY;
 	d->backend = backend;
 	d->pid = getpid();
-	status = backend->device->open(srt_host_services(), &wanted, &d->impl, &d->caps);
+	status = srt_backend_open(backend, &wanted, &d->impl, &d->caps);
 	if (status != SRT_OK) {
 		free(d);
 		return wanted.accelerator ? srt_fail_prefix(status,

@@ -138,18 +138,41 @@ srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend)
 /* Registers a backend, which must remain valid until the process ends. Thread-safe. */
 srt_status_t srt_backend_add(const srt_backend_t *backend);
 
-/* Counts a backend's devices. If there are none, the status is SRT_OK and the last error is the
- * reason. */
+/* Calls of a backend's slots `probe`, `describe` and `open`, one at a time in the process: drivers
+ * that look for their devices in two threads crash. The first one counts the devices; if there are
+ * none, the status is SRT_OK and the last error is the reason. */
 srt_status_t srt_backend_probe(const srt_backend_t *backend, int *ndevices);
 
 /* The names of the families in the order of the documentation, then of the other registered
  * backends; NULL past the last. */
+srt_status_t srt_backend_describe(const srt_backend_t *backend, int number,
+				  srt_device_description_t *description);
+srt_status_t srt_backend_open(const srt_backend_t *backend, const srt_device_request_t *request,
+			      void **device, srt_backend_caps_t *caps);
+
+/* probe.c: what a backend's driver answered in a separate process. */
+typedef struct srt_probe {
+	char *module;       /* the file of the backend */
+	bool failed;        /* the module does not load, or the driver ended or hung the process */
+	int ndevices;       /* usable ones */
+	char why_none[512]; /* if failed or without a device: a sentence that says why */
+	srt_device_description_t *devices;
+} srt_probe_t;
+
+/* *probe: the answer of a backend that is not loaded in this process, valid until the process ends;
+ * a driver is asked once. NULL: ask it in this process, where it is loaded, not installed, or
+ * without the program for this. Thread-safe. */
+void srt_backend_probe_apart(const char *name, const srt_probe_t **probe);
+/* Whether this process has loaded the backend or has it built in. Thread-safe. */
+bool srt_backend_is_loaded(const char *name);
 const char *srt_backend_name(size_t i);
 /* The file that a backend was loaded from, or ""; valid until the process ends. */
 const char *srt_backend_module_path(const srt_backend_t *backend);
 
-/* Finds the file of a backend's module (module.c lists the folders). The caller frees *path. NULL:
- * not found, and the last error lists the folders. */
+/* Finds a file that is installed with the modules of backends, or the module of a backend (module.c
+ * lists the folders). The caller frees *path. NULL: not found, and the last error lists the
+ * folders. */
+srt_status_t srt_module_file_find(const char *name, char **path);
 srt_status_t srt_backend_module_find(const char *name, char **path);
 /* Loads a module. Modules are never unloaded: their threads may outlive their devices. */
 srt_status_t srt_backend_module_load(const char *name, const char *path,

@@ -27,18 +27,38 @@ static const char *backend_name(size_t i)
 	return name;
 }
 
+/* With SHARDRT_BACKEND=cpu no driver is loaded or asked. */
+static bool is_unwanted(const char *name)
+{
+	return strcmp(srt_config_string("SHARDRT_BACKEND"), "cpu") == 0 &&
+	       strcmp(name, "cpu") != 0 && !srt_backend_is_loaded(name);
+}
+
 srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info)
 {
 	const char *name = backend_name(i);
 	const srt_backend_t *backend = NULL;
+	const srt_probe_t *probe = NULL;
 	srt_error_text_t before;
 	srt_status_t status;
 
 	SRT_NOT_NULL(info);
 	if (!name)
 		return SRT_ERR_INVALID_ARGUMENT;
-	srt_error_save(&before);
 	*info = (srt_backend_info_t){ .name = name, .module = "" };
+	if (is_unwanted(name)) {
+		snprintf(info->why_none, sizeof(info->why_none),
+			 "its driver is not asked with SHARDRT_BACKEND=cpu");
+		return SRT_OK;
+	}
+	srt_backend_probe_apart(name, &probe);
+	if (probe) {
+		info->module = probe->module;
+		info->ndevices = probe->ndevices;
+		memcpy(info->why_none, probe->why_none, sizeof(info->why_none));
+		return SRT_OK;
+	}
+	srt_error_save(&before);
 	status = srt_backend_lookup(name, &backend);
 	if (status == SRT_OK) {
 		info->module = srt_backend_module_path(backend);
@@ -54,22 +74,22 @@ srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info)
 
 srt_status_t srt_backend_get_device(size_t i, int number, srt_device_description_t *description)
 {
-	const char *name = backend_name(i);
-	srt_device_description_t found = { .accelerator = 0 };
 	const srt_backend_t *backend;
-	int ndevices;
+	const srt_probe_t *probe;
+	srt_backend_info_t info;
 
 	SRT_NOT_NULL(description);
-	if (!name)
-		return SRT_ERR_INVALID_ARGUMENT;
-	SRT_TRY(srt_backend_lookup(name, &backend));
-	SRT_TRY(srt_backend_probe(backend, &ndevices));
-	if (number < 0 || number >= ndevices)
+	SRT_TRY(srt_backend_get_info(i, &info));
+	if (number < 0 || number >= info.ndevices)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"there is no device number %d of backend \"%s\", which has %d",
-				number, name, ndevices);
-	if (backend->device->describe)
-		SRT_TRY(backend->device->describe(srt_host_services(), number, &found));
-	*description = found;
-	return SRT_OK;
+				"there is no device number %d of backend \"%s\", which has %d%s%s",
+				number, info.name, info.ndevices, info.ndevices ? "" : ": ",
+				info.why_none);
+	srt_backend_probe_apart(info.name, &probe);
+	if (probe) {
+		*description = probe->devices[number];
+		return SRT_OK;
+	}
+	SRT_TRY(srt_backend_lookup(info.name, &backend));
+	return srt_backend_describe(backend, number, description);
 }

@@ -10,6 +10,7 @@ libshardrt_core_la_SOURCES += \
 	device/failure.c \
 	device/host_services.c \
 	device/native.c \
+	device/probe.c \
 	device/stream.c \
 	device/stream_queue.c \
 	device/stream_queue.h \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Backends that are loaded on demand: "shardrt_backend_NAME.so", from the first of these folders
- * that has the file:
+ * Backends that are loaded on demand: "shardrt_backend_NAME.so", and the program that asks a
+ * driver (probe.c), from the first of these folders that has the file:
  *
  *     1. the folders of SHARDRT_MODULE_PATH
  *     2. folders near the library's file: where `make install` installs modules, also if the tree
@@ -16,7 +16,6 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,15 +35,15 @@ static const char *const near_folders[] = {
 };
 
 typedef struct module_search {
-	const char *name;
-	char *path;    /* the file, NULL until it is found */
-	char *folders; /* those without the file, for the error message */
+	const char *name; /* of the file */
+	char *path;       /* the file, NULL until it is found */
+	char *folders;    /* those without the file, for the error message */
 } module_search_t;
 
 /* Sets s->path if the folder has the file. */
 static srt_status_t search_folder(module_search_t *s, const char *folder, size_t folder_len)
 {
-	char *file = srt_asprintf("%.*s/shardrt_backend_%s.so", (int)folder_len, folder, s->name);
+	char *file = srt_asprintf("%.*s/%s", (int)folder_len, folder, s->name);
 	char *folders;
 
 	if (!file)
@@ -81,19 +80,20 @@ static srt_status_t search_user_folders(module_search_t *s)
 	return SRT_OK;
 }
 
-/* The file that has this function: the shared library, or a program linked to it statically. */
-static bool find_own_file(char path[PATH_MAX])
+/* The file that has this function: the shared library, or a program linked to it statically; to be
+ * freed. NULL: not known. */
+static char *find_own_file(void)
 {
 	static const char here;
 	void *headers = (void *)getauxval(AT_PHDR); /* of the program */
 	Dl_info own, program;
 
 	if (!dladdr(&here, &own))
-		return false;
+		return NULL;
 	/* A program's name may be relative to a folder that is no longer the current one. */
 	if (dladdr(headers, &program) && program.dli_fbase == own.dli_fbase)
-		return realpath("/proc/self/exe", path) != NULL;
-	return realpath(own.dli_fname, path) != NULL;
+		return realpath("/proc/self/exe", NULL);
+	return realpath(own.dli_fname, NULL);
 }
 
 /* Whether only root and the users that can write to `file` can write to the folder. A program in
@@ -107,29 +107,46 @@ static bool is_trusted(const char *folder, const struct stat *file)
 	return (st.st_uid == file->st_uid || st.st_uid == 0) && !(st.st_mode & S_IWOTH);
 }
 
+/* `own`: the file that has this function. */
+static srt_status_t search_near_folder(module_search_t *s, const char *folder,
+				       const struct stat *own, bool is_first)
+{
+	char *real = realpath(folder, NULL);
+	srt_status_t status = SRT_OK;
+
+	if (!real) {
+		if (is_first) /* for the error message */
+			status = search_folder(s, folder, strlen(folder));
+	} else if (!is_trusted(real, own)) {
+		srt_log(SRT_LOG_WARN,
+			"no module is loaded from %s: its owner is another user, or all users can "
+			"write to it",
+			real);
+	} else if (strcmp(real, SRT_PKGLIBDIR) != 0) {
+		status = search_folder(s, real, strlen(real));
+	}
+	free(real);
+	return status;
+}
+
 static srt_status_t search_near_folders(module_search_t *s)
 {
-	char file[PATH_MAX], folder[PATH_MAX + 64], real[PATH_MAX];
-	struct stat st;
+	char *file = find_own_file(), *folder;
+	srt_status_t status = SRT_OK;
+	struct stat own;
 
-	if (!find_own_file(file) || stat(file, &st))
-		return SRT_OK;
+	if (!file || stat(file, &own))
+		goto free_file;
 	*strrchr(file, '/') = '\0';
-	for (size_t i = 0; i < SRT_ARRAY_LEN(near_folders) && !s->path; i++) {
-		snprintf(folder, sizeof(folder), "%s/%s", file, near_folders[i]);
-		if (!realpath(folder, real)) {
-			if (i == 0) /* for the error message */
-				SRT_TRY(search_folder(s, folder, strlen(folder)));
-		} else if (!is_trusted(real, &st)) {
-			srt_log(SRT_LOG_WARN,
-				"no module is loaded from %s: its owner is another user, or all "
-				"users can write to it",
-				real);
-		} else if (strcmp(real, SRT_PKGLIBDIR) != 0) {
-			SRT_TRY(search_folder(s, real, strlen(real)));
-		}
+	for (size_t i = 0; i < SRT_ARRAY_LEN(near_folders) && !s->path && status == SRT_OK; i++) {
+		folder = srt_asprintf("%s/%s", file, near_folders[i]);
+		status = folder ? search_near_folder(s, folder, &own, i == 0) :
+				  SRT_ERR_OUT_OF_MEMORY;
+		free(folder);
 	}
-	return SRT_OK;
+free_file:
+	free(file);
+	return status;
 }
 
 static srt_status_t search_folders(module_search_t *s)
@@ -150,17 +167,24 @@ static srt_status_t search_folders(module_search_t *s)
 	return SRT_OK;
 }
 
-srt_status_t srt_backend_module_find(const char *name, char **path)
+srt_status_t srt_module_file_find(const char *name, char **path)
 {
 	module_search_t s = { .name = name };
 	srt_status_t status = search_folders(&s);
 
 	if (status == SRT_OK && !s.path)
-		srt_fail(SRT_ERR_NOT_FOUND, "there is no file shardrt_backend_%s.so in %s", name,
-			 s.folders);
+		srt_fail(SRT_ERR_NOT_FOUND, "there is no file %s in %s", name, s.folders);
 	free(s.folders);
 	*path = s.path;
 	return status;
+}
+
+srt_status_t srt_backend_module_find(const char *name, char **path)
+{
+	char file[64];
+
+	snprintf(file, sizeof(file), "shardrt_backend_%s.so", name);
+	return srt_module_file_find(file, path);
 }
 
 static srt_status_t check_table(const char *name, const char *path, const srt_backend_t *backend)

@@ -23,8 +23,8 @@ typedef struct srt_device_description {
 /** What a backend can offer on this machine. */
 typedef struct srt_backend_info {
 	const char *name; /* as in SHARDRT_BACKEND: "cpu", "opencl"; lives as long as the process */
-	const char *module;   /* file that it was loaded from, "" = built in or not loaded; lives as
-			     * long as the process */
+	const char *module;   /* its file, "" = built in, not found or not loaded; lives as long as
+			     * the process */
 	int ndevices;         /* usable devices */
 	char why_none[512];   /* if there is no device: a sentence that says why, else "" */
 	uint64_t reserved[4]; /* written as zero */
@@ -36,7 +36,9 @@ SRT_API size_t srt_backend_count(void);
 
 /**
  * Looks for a backend's module and its devices; nothing is opened. A backend that is not installed,
- * does not load or has no device is no error: `why_none` tells.
+ * does not load or has no device is no error: `why_none` tells. A driver that this process has not
+ * loaded is asked once, in another process, so that one that crashes or hangs does not harm the
+ * program (SHARDRT_PROBE_TIMEOUT); with SHARDRT_BACKEND=cpu none is asked.
  * @param i 0 .. srt_backend_count() - 1.
  * @param[out] info set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an `i` that is too large. Thread-safe.

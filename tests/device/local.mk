@@ -9,7 +9,8 @@ device_threads_any = \
 PROGRAM_TESTS += \
 	$(device_threads) \
 	tests/device/test_fake \
-	tests/device/test_module
+	tests/device/test_module \
+	tests/device/test_probe
 DEVICE_PROGRAM_TESTS += $(device_threads_any) tests/device/test_buffers tests/device/test_native
 THREAD_TESTS += $(device_threads) $(device_threads_any)
 SCRIPT_TESTS += \
@@ -74,3 +75,4 @@ tests_device_test_cuda_fast_calls_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_fast_products_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_module_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=glob
 tests_device_test_module_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_LIBDIR_NAME='"$(srt_libdir_name)"'
+tests_device_test_probe_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=glob

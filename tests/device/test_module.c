@@ -400,6 +400,7 @@ int main(int argc, char **argv)
 	snprintf(modules, sizeof(modules), "%s", argv[1]);
 	snprintf(folder, sizeof(folder), "%s", argv[2]);
 	unsetenv("SHARDRT_BACKEND");
+	setenv("SHARDRT_PROBE_TIMEOUT", "0", 1); /* modules are loaded into this process */
 	CHECK_OR_DIE(chdir(folder) == 0);
 	make_folder("a");
 	make_folder("b");

@@ -6,12 +6,15 @@
  *     silent      returns no table               incomplete  lacks tables
  *     none        without devices                cpus        two devices, both CPUs
  *     gpu         a CPU and a GPU; opening fails with what was asked for
+ *     aborts, exits, hangs   a driver that does so when it is asked for its devices
  *
  * and in TEST_MODULE_NAME its name (default opencl). No other slot does anything.
  */
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/backend.h"
 
@@ -24,6 +27,14 @@ static bool is(const char *kind)
 
 static srt_status_t probe(const srt_host_services_t *host, int *ndevices)
 {
+	if (is("aborts"))
+		abort();
+	while (is("hangs"))
+		pause();
+	if (is("exits")) {
+		puts("end"); /* as if it were the answer */
+		exit(3);
+	}
 	*ndevices = is("none") ? 0 : 2;
 	if (is("none"))
 		host->fail(SRT_ERR_NOT_FOUND, "the list of drivers is empty");

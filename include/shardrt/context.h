@@ -86,7 +86,8 @@ typedef struct srt_context_options {
  *         reserved field that is not zero; SRT_ERR_UNSUPPORTED if the backend is not installed or
  *         has no device; SRT_ERR_DEVICE if the device cannot be opened; SRT_ERR_TIMEOUT or
  *         SRT_ERR_PEER_DEAD if a rank did not join: the sentence names it.
- * Thread safety: one call at a time in a process.
+ * Thread-safe: ranks may be threads of one process, with the option `broadcast`; UCX then carries
+ * their bytes. Drivers are asked and devices opened by one thread at a time.
  */
 SRT_API srt_status_t srt_context_create(const srt_context_options_t *options,
 					srt_context_t **context);

@@ -48,7 +48,7 @@ PROGRAM_TESTS += \
 	tests/engine/test_safetensors \
 	tests/engine/test_safetensors_header \
 	tests/engine/test_shard
-DEVICE_PROGRAM_TESTS += tests/engine/test_optim
+DEVICE_PROGRAM_TESTS += tests/engine/test_optim tests/engine/test_thread_ranks
 SCRIPT_TESTS += tests/engine/test_checkpoint_dcp.sh tests/engine/test_checkpoint_python.sh tests/engine/test_failing_calls.sh \
 	tests/engine/test_missing_edges.sh tests/engine/test_orders.sh
 LONG_TESTS += tests/engine/test_orders_long.sh

@@ -323,7 +323,12 @@ srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 
 	SRT_TRY(srt_queue_check_caller());
 	pthread_mutex_lock(&stream->lock);
-	if (stream->submitted != stream->completed || is_blocking(stream, command)) {
+	if (command->kind == SRT_COMMAND_NATIVE && stream->failure.status != SRT_OK) {
+		/* It would never be called, and the program would not know. */
+		status = srt_fail(stream->failure.status, "stream \"%s\" has failed: %s",
+				  stream->name, stream->failure.message);
+		atomic_store(&stream->failure_known, true);
+	} else if (stream->submitted != stream->completed || is_blocking(stream, command)) {
 		status = append_to_ring(stream, command);
 	} else {
 		srt_scope_t scope = srt_driver_enter(stream->device);

@@ -44,7 +44,9 @@ typedef srt_status_t srt_enqueue_fn(void *queue, const void *arg);
  * call the driver, the getters of this header, of <shardrt/opencl.h> and <shardrt/cuda.h>,
  * srt_buffer_host(), srt_view_host() and srt_error_set(). A call that submits to a stream or waits
  * for one fails with SRT_ERR_STATE. Its failure is the stream's: later commands are skipped, and
- * srt_stream_sync() returns it. After a failure of the stream the function is not called.
+ * srt_stream_sync() returns it. If the stream has failed, this call returns its failure, and the
+ * function is not called. It is not called either if the stream fails between this call and the
+ * function's turn: a program keeps a list of arguments that must be freed until srt_stream_sync().
  *
  * Buffers that the function uses may be destroyed after this call: destroying any buffer of the
  * device waits for the streams that functions were enqueued on.

@@ -17,6 +17,7 @@ EXTRA_DIST += \
 	tests/policy/cites.awk \
 	tests/policy/cuda_code.awk \
 	tests/policy/cycles.awk \
+	tests/policy/functions.awk \
 	tests/policy/layers.awk \
 	tests/policy/opencl_names.awk \
 	tests/policy/rows.awk \

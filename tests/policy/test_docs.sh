@@ -52,4 +52,16 @@ case $out in
 *"bad.md:1: there is no base/b.c"*"bad.md:2: the link leads nowhere: b.md"*"bad.md:7: the excerpt"*"bad.md:8: the C below"*) ;;
 *) echo "the check missed something injected: $out" && exit 1 ;;
 esac
-cd "$srcdir" && $awk -v tested='^docs/(guide|embedding)' -f "$cites" README.md kernels/README.md tests/fakes/README.md docs/*.md
+cd "$srcdir" && $awk -v tested='^docs/(guide|embedding)' -f "$cites" README.md kernels/README.md tests/fakes/README.md docs/*.md || exit 1
+
+functions=tests/policy/functions.awk
+printf 'SRT_API int srt_a(void);\n' > "$tmp/a.h"
+printf 'Call `srt_a()`, `srt_b_c()` or\n`srt_d()`.\n\nNot installed: `srt_b_*()`\nand `srt_d()`.\n' > "$tmp/good.md"
+printf 'Not installed: `srt_b()`.\n\nCall `srt_a()`, `srt_b()`,\n`srt_e()`.\n' > "$tmp/bad.md"
+out=$($awk -f $functions "$tmp/a.h" "$tmp/good.md") || { echo "what is marked is not seen: $out"; exit 1; }
+out=$($awk -f $functions "$tmp/a.h" "$tmp/good.md" "$tmp/bad.md") && { echo "an injected function is not missed"; exit 1; }
+case $out in
+*"bad.md:4: no installed header has srt_e(); say so"*) ;;
+*) echo "the check missed something injected: $out" && exit 1 ;;
+esac
+$awk -f $functions include/shardrt/*.h README.md docs/*.md

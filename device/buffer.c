@@ -101,7 +101,7 @@ void srt_buffer_destroy(srt_buffer_t *buffer)
 	/* What functions of the program use is not known. */
 	srt_device_drain(buffer->device,
 			 atomic_load(&buffer->streams) | atomic_load(&buffer->device->enqueued_on));
-	if (buffer->impl)
+	if (buffer->impl && !buffer->is_window)
 		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
 	if (buffer->counted)
 		atomic_fetch_sub(&buffer->device->allocated, buffer->nbytes);
@@ -135,6 +135,26 @@ srt_view_t srt_view(srt_buffer_t *buffer, size_t offset_nbytes, srt_dtype_t dtyp
 	return (srt_view_t){ .buffer = buffer, .offset = offset_nbytes, .dtype = dtype };
 }
 
+srt_status_t srt_window_check(const srt_buffer_t *buffer, size_t offset, size_t nbytes,
+			      const char *what)
+{
+	if (!buffer->is_window)
+		return SRT_OK;
+	if (buffer->is_closed)
+		return srt_fail(
+			SRT_ERR_STATE,
+			"%s: the view of %s is used after its end: request it again between "
+			"begin and end of its unit",
+			what, buffer->name);
+	if (offset < buffer->first || offset > buffer->nbytes || nbytes > buffer->nbytes - offset)
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"%s: %zu bytes from byte %zu of the view of %s, which has %zu bytes", what,
+			nbytes, offset - buffer->first, buffer->name,
+			buffer->nbytes - buffer->first);
+	return SRT_OK;
+}
+
 srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *what)
 {
 	const srt_buffer_t *b = view->buffer;
@@ -150,8 +170,10 @@ srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *wh
 				"%s in buffer \"%s\": offset %zu is not a multiple of %zu bytes, "
 				"the size of %s",
 				what, b->name, view->offset, size, srt_dtype_name(view->dtype));
-	if (!srt_mul_size(nelem, size, &nbytes) || !srt_add_size(view->offset, nbytes, &end) ||
-	    end > b->nbytes)
+	if (!srt_mul_size(nelem, size, &nbytes))
+		nbytes = SIZE_MAX;
+	SRT_TRY(srt_window_check(b, view->offset, nbytes, what));
+	if (!srt_add_size(view->offset, nbytes, &end) || end > b->nbytes)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: %zu elements of %s from byte %zu do not fit into buffer "
 				"\"%s\" of %zu bytes",
@@ -243,6 +265,18 @@ srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbyte
 				       buffer));
 	if (own)
 		count_allocation(*buffer);
+	return SRT_OK;
+}
+
+srt_status_t srt_buffer_window(srt_buffer_t *buffer, size_t first, size_t nbytes, const char *name,
+			       srt_buffer_t **window)
+{
+	SRT_TRY(new_buffer(buffer->device, buffer->kind, first + nbytes, name, window));
+	(*window)->impl = buffer->impl;
+	(*window)->first = first;
+	(*window)->is_window = true;
+	(*window)->original = buffer;
+	srt_buffer_hold(buffer);
 	return SRT_OK;
 }
 

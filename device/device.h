@@ -63,6 +63,9 @@ struct srt_buffer {
 	srt_mem_kind_t kind;
 	bool imported;            /* a peer's memory */
 	srt_buffer_t *original;   /* whose bytes these are; NULL: its own */
+	bool is_window;           /* a part of `original`, at the same offsets */
+	bool is_closed;           /* of a window: nothing may use it */
+	size_t first;             /* of a window: its first byte; nbytes is its end */
 	bool counted;             /* in the device's bytes and allocations */
 	atomic_int nholders;      /* its owner, and objects that refer to it */
 	srt_stream_set_t streams; /* that have had commands on it */
@@ -142,9 +145,6 @@ srt_status_t srt_backend_add(const srt_backend_t *backend);
  * that look for their devices in two threads crash. The first one counts the devices; if there are
  * none, the status is SRT_OK and the last error is the reason. */
 srt_status_t srt_backend_probe(const srt_backend_t *backend, int *ndevices);
-
-/* The names of the families in the order of the documentation, then of the other registered
- * backends; NULL past the last. */
 srt_status_t srt_backend_describe(const srt_backend_t *backend, int number,
 				  srt_device_description_t *description);
 srt_status_t srt_backend_open(const srt_backend_t *backend, const srt_device_request_t *request,
@@ -165,6 +165,9 @@ typedef struct srt_probe {
 void srt_backend_probe_apart(const char *name, const srt_probe_t **probe);
 /* Whether this process has loaded the backend or has it built in. Thread-safe. */
 bool srt_backend_is_loaded(const char *name);
+
+/* The names of the families in the order of the documentation, then of the other registered
+ * backends; NULL past the last. */
 const char *srt_backend_name(size_t i);
 /* The file that a backend was loaded from, or ""; valid until the process ends. */
 const char *srt_backend_module_path(const srt_backend_t *backend);
@@ -260,6 +263,14 @@ static inline void srt_stream_set_add(srt_stream_set_t *set, const srt_stream_t 
 
 /* Keeps the buffer's memory until the matching srt_buffer_destroy(). Thread-safe. */
 void srt_buffer_hold(srt_buffer_t *buffer);
+
+/* A buffer that is the part of `buffer` from byte `first`, at the same offsets, for views that must
+ * not leave the part. It holds `buffer`. While is_closed is set, calls refuse its views. */
+srt_status_t srt_buffer_window(srt_buffer_t *buffer, size_t first, size_t nbytes, const char *name,
+			       srt_buffer_t **window);
+/* Refuses bytes outside of a window, or of a closed one; other buffers pass. */
+srt_status_t srt_window_check(const srt_buffer_t *buffer, size_t offset, size_t nbytes,
+			      const char *what);
 
 /* Peer memory. The handle's fd belongs to the buffer. */
 srt_status_t srt_buffer_export(srt_buffer_t *buffer, srt_mem_handle_t *handle);

@@ -19,6 +19,7 @@ srt_status_t srt_check_range(const char *call, const srt_stream_t *stream,
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: buffer \"%s\" and stream \"%s\" belong to different devices",
 				call, buffer->name, stream->name);
+	SRT_TRY(srt_window_check(buffer, offset, nbytes, call));
 	if (!srt_add_size(offset, nbytes, &end) || end > buffer->nbytes)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: %zu bytes from byte %zu do not fit into buffer \"%s\" of %zu "

@@ -20,7 +20,7 @@ srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view)
 			"end of its unit '%s'",
 			param->name, unit->name);
 	*view = param->unsharded;
-	return SRT_OK;
+	return srt_check_view(param, false, view);
 }
 
 static srt_status_t check_grad(const srt_param_t *param)
@@ -44,6 +44,7 @@ srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *accumulat
 	SRT_NOT_NULL(accumulate);
 	SRT_TRY(check_grad(param));
 	*view = param->unsharded_grad;
+	SRT_TRY(srt_check_view(param, true, view));
 	*accumulate = param->written || param->unit->engine->options.clear_grads;
 	param->requested = true;
 	return SRT_OK;

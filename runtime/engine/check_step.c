@@ -2,9 +2,10 @@
 /*
  * SHARDRT_CHECK=1: memory that the program must not read has NaN, and each step looks for NaN and
  * infinity. A gradient that is added to without being cleared, and a view that is used after the
- * end of its unit, show as such. Values that the program changes outside of the calls for it show
- * by their hash. Values of a right program do not change: what is filled here is overwritten before
- * it is read. Slow: tensors are copied to the host.
+ * end of its unit, show as such. Operations on such a view, or beyond its parameter, are refused.
+ * Values that the program changes outside of the calls for it show by their hash: shards, and what
+ * was gathered of them. Values of a right program do not change: what is filled here is overwritten
+ * before it is read. Slow: tensors are copied to the host.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -83,18 +84,32 @@ static srt_status_t check_finite(srt_view_t view, int64_t nelem, srt_stream_t *s
 	return SRT_OK;
 }
 
-/* Of this rank's shard of the values. Waits for the stream. */
-static srt_status_t hash_values(const srt_param_t *param, srt_stream_t *stream, uint64_t *hash)
+/* Waits for the stream. */
+static srt_status_t hash_tensor(srt_view_t view, int64_t nelem, srt_stream_t *stream,
+				uint64_t *hash)
 {
-	const int64_t nelem = param->shard_nelem;
 	unsigned char *host;
 
 	*hash = 0;
 	if (nelem == 0)
 		return SRT_OK;
-	SRT_TRY(read_tensor(param->local, nelem, stream, &host));
-	*hash = srt_hash64(0, host, param->shard_nbytes);
+	SRT_TRY(read_tensor(view, nelem, stream, &host));
+	*hash = srt_hash64(0, host, (size_t)nelem * srt_dtype_size(view.dtype));
 	free(host);
+	return SRT_OK;
+}
+
+/* Hash of this rank's shard of the values, and of its copy in the compute dtype. Waits for the
+ * stream. */
+static srt_status_t hash_values(const srt_param_t *param, srt_stream_t *stream, uint64_t *hash)
+{
+	uint64_t copy;
+
+	SRT_TRY(hash_tensor(param->local, param->shard_nelem, stream, hash));
+	if (param->local_compute.buffer == NULL)
+		return SRT_OK;
+	SRT_TRY(hash_tensor(param->local_compute, param->shard_nelem, stream, &copy));
+	*hash = srt_mix64(*hash, copy);
 	return SRT_OK;
 }
 
@@ -127,7 +142,7 @@ srt_status_t srt_check_unchanged(const srt_unit_t *unit, srt_stream_t *stream)
 			return srt_fail(
 				SRT_ERR_STATE,
 				"rank %d: the values of parameter '%s' of unit '%s' were "
-				"changed by the program: %s",
+				"changed, by the program or by faulty memory: %s",
 				srt_comm_world_rank(engine->comm, engine->rank),
 				unit->params[i]->name, unit->name,
 				engine->program_writes ?
@@ -137,6 +152,70 @@ srt_status_t srt_check_unchanged(const srt_unit_t *unit, srt_stream_t *stream)
 					"and srt_engine_write_end() after it");
 	}
 	return SRT_OK;
+}
+
+srt_status_t srt_check_unsharded(srt_unit_t *unit, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = unit->engine;
+	uint64_t hash;
+
+	if (!engine->checks)
+		return SRT_OK;
+	for (size_t i = 0; i < unit->nparams; i++) {
+		srt_param_t *param = unit->params[i];
+
+		SRT_TRY(hash_tensor(param->unsharded, param->nelem, stream, &hash));
+		if (!unit->is_hashed)
+			param->unsharded_hash = hash;
+		if (hash != param->unsharded_hash)
+			return srt_fail(
+				SRT_ERR_STATE,
+				"rank %d: the gathered values of parameter '%s' of unit '%s' were "
+				"changed, by the program or by faulty memory: a program may only "
+				"read them between begin and end of the unit; it changes values "
+				"between srt_engine_write_begin() and srt_engine_write_end()",
+				srt_comm_world_rank(engine->comm, engine->rank), param->name,
+				unit->name);
+	}
+	unit->is_hashed = true;
+	return SRT_OK;
+}
+
+/* ---- views that the program gets ----------------------------------------------------------- */
+
+srt_status_t srt_check_view(srt_param_t *param, bool is_grad, srt_view_t *view)
+{
+	const size_t nbytes = (size_t)param->nelem * srt_dtype_size(view->dtype);
+	srt_buffer_t **window = &param->window[is_grad];
+	char *name;
+	srt_status_t status;
+
+	if (!param->unit->engine->checks || view->buffer == NULL)
+		return SRT_OK;
+	if (*window == NULL) {
+		name = srt_asprintf("%s parameter '%s'",
+				    is_grad ? "the gradient of" : "the values of", param->name);
+		if (name == NULL)
+			return SRT_ERR_OUT_OF_MEMORY;
+		status = srt_buffer_window(view->buffer, view->offset, nbytes, name, window);
+		free(name);
+		if (status != SRT_OK)
+			return status;
+	}
+	(*window)->is_closed = false;
+	view->buffer = *window;
+	return SRT_OK;
+}
+
+/* The unit's use has ended: views that the program has kept are refused. */
+static void end_views(const srt_unit_t *unit)
+{
+	for (size_t i = 0; i < unit->nparams; i++) {
+		for (size_t k = 0; k < SRT_ARRAY_LEN(unit->params[i]->window); k++) {
+			if (unit->params[i]->window[k] != NULL)
+				unit->params[i]->window[k]->is_closed = true;
+		}
+	}
 }
 
 srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream)
@@ -162,6 +241,8 @@ srt_status_t srt_check_release(srt_unit_t *unit, srt_stream_t *stream)
 	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
 	const srt_role_t role = srt_role(unit, SRT_ROLE_UNSHARDED, engine->world);
 
+	if (engine->checks && !srt_unit_in_use(unit))
+		end_views(unit);
 	if (!engine->checks || slot == NULL || role.lifetime != SRT_LIFETIME_USE ||
 	    srt_unit_in_use(unit) || slot->holder != unit)
 		return SRT_OK;

@@ -101,7 +101,10 @@ struct srt_param {
 	bool warned;    /* that a requested gradient was not ready; once for the run */
 
 	bool is_unset; /* of a module tree, and nothing has given it values */
-	uint64_t hash; /* checks: of `local` after the last change by a call for it */
+	/* checks: */
+	uint64_t hash;           /* of `local` after the last change by a call for it */
+	uint64_t unsharded_hash; /* of `unsharded` as it was gathered, if the unit is_hashed */
+	srt_buffer_t *window[2]; /* what views of `unsharded` and of `unsharded_grad` may use */
 };
 
 struct srt_unit_buffer {
@@ -160,6 +163,7 @@ struct srt_unit {
 	int uses;         /* forward uses of this pass whose backward has not ended */
 	bool is_gathered; /* its slot has current values, or a gather that writes them is queued */
 	bool is_prefetched;       /* gathered, and not used since */
+	bool is_hashed;           /* checks: used since it was gathered */
 	bool is_exposed;          /* peers may be reading this rank's shard */
 	bool is_uploaded;         /* offload: its slot has the current shard, or a copy is queued */
 	bool has_part;            /* the ranks of its group have parts of the current values */
@@ -423,6 +427,10 @@ srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream)
 srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream);
 /* After a unit's use: no view of its parameters has values any more. */
 srt_status_t srt_check_release(srt_unit_t *unit, srt_stream_t *stream);
+/* At begin and end of a use: the gathered values are those that were gathered. */
+srt_status_t srt_check_unsharded(srt_unit_t *unit, srt_stream_t *stream);
+/* Limits a view that the program gets to the parameter, and to the use of its unit. */
+srt_status_t srt_check_view(srt_param_t *param, bool is_grad, srt_view_t *view);
 /* After the values of a parameter, or of all, changed on `stream`: remembers their hash. */
 srt_status_t srt_check_record(srt_param_t *param, srt_stream_t *stream);
 srt_status_t srt_check_record_all(srt_engine_t *engine, srt_stream_t *stream);

@@ -17,6 +17,8 @@ void srt_param_free(srt_param_t *param)
 		return;
 	for (size_t i = 0; i < param->naliases; i++)
 		free(param->aliases[i]);
+	for (size_t k = 0; k < SRT_ARRAY_LEN(param->window); k++)
+		srt_buffer_destroy(param->window[k]);
 	free(param->aliases);
 	free(param->name);
 	free(param);

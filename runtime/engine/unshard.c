@@ -97,6 +97,7 @@ static srt_status_t start_gather(srt_unit_t *unit)
 	SRT_TRY(srt_event_record(unit->gathered, gather_stream(unit)));
 	slot->holder = unit;
 	unit->is_gathered = true;
+	unit->is_hashed = false;
 	return SRT_OK;
 }
 
@@ -111,7 +112,8 @@ srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream)
 		SRT_TRY(start_gather(unit));
 	unit->is_prefetched = false;
 	/* Edge: the gather -> the program's use. */
-	return srt_stream_wait_event(stream, unit->gathered);
+	SRT_TRY(srt_stream_wait_event(stream, unit->gathered));
+	return srt_check_unsharded(unit, stream);
 }
 
 /* Uses on several streams are ordered by the communication stream. */
@@ -146,6 +148,7 @@ srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream)
 
 	if (slot == NULL)
 		return end_use_in_place(unit->engine, stream);
+	SRT_TRY(srt_check_unsharded(unit, stream));
 	if (slot->user != NULL && slot->user != stream)
 		/* Edge: the last use, on another stream -> gathers into the slot from now on. */
 		SRT_TRY(srt_stream_wait_event(gather_stream(unit), slot->released));

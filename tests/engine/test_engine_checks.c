@@ -25,9 +25,10 @@ static srt_status_t faulty_step(engine_case_t *c, int fault)
 	CHECK_INT(accumulate, c->engine->options.clear_grads);
 	if (fault == 1 && last) /* adds */
 		CHECK_OK(srt_op_axpy(c->stream, grad, srt_view(c->scratch, 0, SRT_F32), 1.0f, 15));
-	else if (fault == 2 && last) /* of a unit that was released */
-		CHECK_OK(srt_copy(c->stream, grad.buffer, grad.offset, kept.buffer, kept.offset,
-				  15 * sizeof(float)));
+	else if (fault == 2 &&
+		 last) /* memory of a unit that was released, as own kernels read it */
+		CHECK_OK(srt_copy(c->stream, grad.buffer, grad.offset, kept.buffer->original,
+				  kept.offset, 15 * sizeof(float)));
 	else
 		CHECK_OK(srt_op_fill(c->stream, grad, 0.5f, 15));
 	CHECK_OK(srt_param_grad_ready(c->tied));
@@ -146,6 +147,90 @@ static void test_own_writes_in_pass(void)
 	case_end(&c, context, group);
 }
 
+static srt_status_t fill(engine_case_t *c, srt_view_t view, int64_t nelem)
+{
+	return srt_op_fill(c->stream, view, 7.0f, nelem);
+}
+
+/*
+ * Reliability: an own kernel that changes gathered values, or their copy in bf16 | with zero2 the
+ * backward pass computed with them, without a word | `SHARDRT_CHECK=1` names parameter and rank at
+ * the end of the unit, or at the next begin
+ */
+static void test_gathered_writes(srt_strategy_t strategy, bool after_end, srt_cast_t cast)
+{
+	const srt_precision_t precision = { .param = cast };
+	const srt_engine_options_t options = { .strategy = strategy,
+					       .lr = 0.1f,
+					       .comm = case_group(context, "gathered"),
+					       .precision = &precision };
+	const int writes = rank == world - 1;
+	srt_status_t status;
+	engine_case_t c;
+	srt_view_t value;
+	char text[96];
+
+	case_declare(&c, context, &options, 5);
+	case_build(&c);
+	case_first_step(&c, context);
+	CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
+	CHECK_OK(srt_param_data(c.tied, &value));
+	if (writes && !after_end)
+		CHECK_OK(fill(&c, value, 1));
+	status = srt_unit_forward_end(c.root, c.stream);
+	value.buffer = value.buffer->original; /* the check of views does not see an own kernel */
+	if (writes && after_end) {
+		CHECK_OK(status);
+		CHECK_OK(fill(&c, value, 1));
+		status = srt_unit_backward_begin(c.root, c.stream);
+	}
+	snprintf(text, sizeof(text), "rank %d: the %svalues of parameter 'root.weight'", world - 1,
+		 strategy == SRT_STRATEGY_DDP ? "" : "gathered ");
+	CHECK_STATUS(status, writes ? SRT_ERR_STATE : SRT_OK);
+	if (writes)
+		CHECK_ERROR_HAS(text);
+	case_end(&c, context, options.comm);
+}
+
+/*
+ * Reliability: operations on a view after the end of its unit, or on more elements than its
+ * parameter has | changed other parameters, without a word | `SHARDRT_CHECK=1`: the call is refused
+ */
+static void test_views(srt_strategy_t strategy)
+{
+	engine_case_t c;
+	srt_comm_t *group = case_begin(&c, context, strategy, "views");
+	srt_view_t value, again, grad;
+	int accumulate;
+
+	CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
+	CHECK_OK(srt_param_data(c.tied, &value));
+	CHECK_STATUS(fill(&c, value, 16), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS(
+		"64 bytes from byte 0 of the view of the values of parameter 'root.weight', "
+		"which has 60 bytes");
+	value.offset -= sizeof(float);
+	CHECK_STATUS(fill(&c, value, 1), SRT_ERR_INVALID_ARGUMENT);
+	value.offset += sizeof(float);
+	CHECK_OK(srt_unit_forward_end(c.root, c.stream));
+	CHECK_STATUS(fill(&c, value, 15), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("srt_op_fill: y: the view of the values of parameter 'root.weight' is used "
+			"after its end");
+	CHECK_STATUS(srt_copy(c.stream, c.scratch, 0, value.buffer, value.offset, 4),
+		     SRT_ERR_STATE);
+	CHECK_OK(srt_unit_backward_begin(c.root, c.stream));
+	CHECK_OK(srt_param_data(c.tied, &again));
+	CHECK_OK(srt_copy(c.stream, c.scratch, 0, again.buffer, again.offset, 60));
+	CHECK_OK(srt_param_grad(c.tied, &grad, &accumulate));
+	CHECK_STATUS(fill(&c, grad, 16), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("the view of the gradient of parameter 'root.weight'");
+	CHECK_OK(fill(&c, grad, 15));
+	CHECK_OK(srt_param_grad_ready(c.tied));
+	CHECK_OK(srt_unit_backward_end(c.root, c.stream));
+	CHECK_STATUS(fill(&c, grad, 15), SRT_ERR_STATE);
+	case_end(&c, context, group);
+}
+
 int main(void)
 {
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
@@ -155,6 +240,12 @@ int main(void)
 	test_own_writes(SRT_STRATEGY_DDP);
 	test_own_writes(SRT_STRATEGY_ZERO3);
 	test_own_writes_in_pass();
+	test_gathered_writes(SRT_STRATEGY_ZERO2, false, SRT_CAST_NONE);
+	test_gathered_writes(SRT_STRATEGY_ZERO2, true, SRT_CAST_NONE);
+	test_gathered_writes(SRT_STRATEGY_ZERO3, false, SRT_CAST_BF16);
+	test_gathered_writes(SRT_STRATEGY_DDP, true, SRT_CAST_BF16);
+	test_views(SRT_STRATEGY_ZERO2);
+	test_views(SRT_STRATEGY_DDP);
 	srt_context_destroy(context);
 	return check_done();
 }

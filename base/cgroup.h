@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SRT_CGROUP_PATH_NBYTES 4096
+#define SRT_CGROUP_PATH_NBYTES 1024
 
 /* Reads the limits of one group from its folder. v2: the files are those of version 2. */
 typedef void srt_cgroup_fn_t(void *arg, const char *folder, bool v2);

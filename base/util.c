@@ -77,15 +77,27 @@ bool srt_cache_folder(const char *name, char *path, size_t path_nbytes)
 	return true;
 }
 
+/* What a thread needs that computes and calls drivers. The default is less with a low limit of
+ * stacks (ulimit -s) and in musl. */
+#define STACK_NBYTES ((size_t)1 << 20)
+
 int srt_thread_create(pthread_t *thread, void *(*run)(void *arg), void *arg)
 {
+	pthread_attr_t attributes;
+	size_t stack_nbytes = 0;
 	sigset_t all, old;
-	int err;
+	int err = pthread_attr_init(&attributes);
 
+	if (err != 0)
+		return err;
+	pthread_attr_getstacksize(&attributes, &stack_nbytes);
+	if (stack_nbytes < STACK_NBYTES)
+		pthread_attr_setstacksize(&attributes, STACK_NBYTES);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(thread, NULL, run, arg);
+	err = pthread_create(thread, &attributes, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attributes);
 	return err;
 }
 

@@ -95,12 +95,12 @@ KERNEL_SOURCES = kernels/cpu_f32.c kernels/cpu_f16.c kernels/cpu_bf16.c
 EXTRA_DIST += kernels/cpu.c # which these include
 libisa_baseline_la_SOURCES = $(KERNEL_SOURCES)
 libisa_baseline_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=baseline
-libisa_baseline_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL)
+libisa_baseline_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL_FRAME) $(SRT_CFLAGS_KERNEL)
 
 libisa_avx2_la_SOURCES = $(KERNEL_SOURCES)
 libisa_avx2_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx2
-libisa_avx2_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
+libisa_avx2_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL_FRAME) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX2)
 
 libisa_avx512_la_SOURCES = $(KERNEL_SOURCES)
 libisa_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512
-libisa_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
+libisa_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL_FRAME) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)

@@ -61,6 +61,7 @@ include $(top_srcdir)/tests/fuzz/local.mk
 # Tests compile in half the time; what they test is compiled as always, and the fakes of drivers too.
 srt_test_folders = base collectives device engine golden harness kernels models tensors
 $(srt_test_folders:%=tests/%/%.$(OBJEXT)): SRT_CFLAGS_OPT = $(SRT_CFLAGS_TESTS)
+tests/%.$(OBJEXT) tests/%.lo: SRT_CFLAGS_FRAME =
 
 DEVICE_TESTS = $(DEVICE_PROGRAM_TESTS) $(DEVICE_SCRIPT_TESTS) $(RANK_TESTS:=.sh)
 SCRIPT_TESTS += $(RESULT_TESTS)

@@ -12,10 +12,10 @@
 #include "backends/cpu/gemm_tile.h"
 #include "base/base.h"
 
-#define PACK_ROWS 16  /* rows that go through all panels at a time */
-#define PACK_COLS 256 /* columns of them that are widened at a time */
+#define PACK_ROWS 16 /* rows that go through all panels at a time */
+#define PACK_COLS 80 /* columns of them that are widened at a time, on the stack */
 #define PACK_DEPTH                                                                                 \
-	128 /* the same of an operand that is transposed, whose rows are a panel's columns */
+	40 /* the same of an operand that is transposed, whose rows are a panel's columns */
 #define PACK_WIDTH_MAX 32 /* of a panel */
 
 static inline int64_t srt_cpu_element_nbytes(srt_dtype_t dtype)

@@ -26,7 +26,7 @@ static srt_candidate_type_t type_of(cl_device_id id)
 /* Whether the extension is in the device's list, in which blanks separate names. */
 static bool has_extension(cl_device_id id, const char *name)
 {
-	char list[8192] = "";
+	char list[7168] = "";
 	const size_t n = strlen(name);
 
 	clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof(list) - 1, list, NULL);

@@ -40,6 +40,32 @@ size_t srt_step_reduce_scratch(int nranks)
 	return count_slots((size_t)nranks) * TILE_NELEM * sizeof(float);
 }
 
+/* Where the ranks' bytes of a tile of a chunk are. */
+typedef struct inputs {
+	const srt_coll_start_t *start;
+	uint32_t round;
+	const srt_chunk_t *chunk;
+	size_t skip; /* bytes of the chunk before the tile */
+} inputs_t;
+
+/* in[i] = the bytes of rank first + i, for a block of ranks. */
+static void locate_block(const inputs_t *inputs, size_t first, size_t n, srt_view_t in[BLOCK])
+{
+	const srt_coll_t *coll = inputs->start->coll;
+
+	for (size_t i = 0; i < n; i++) {
+		const int r = (int)(first + i);
+		srt_view_t all;
+
+		if (r == coll->comm->rank)
+			all = srt_view_at(&coll->full, inputs->chunk->full_offset);
+		else
+			all = coll->transport->locate(inputs->start, inputs->round, r,
+						      inputs->chunk);
+		in[i] = srt_view_at(&all, inputs->skip);
+	}
+}
+
 /* One launch on a destination and up to 8 inputs. */
 static srt_status_t launch_sum(srt_kernel_id_t kernel, srt_dtype_t dtype,
 			       const srt_k_reduce_ranks_t *args, const srt_view_t *dst,
@@ -103,28 +129,29 @@ static srt_status_t sum_block(srt_kernel_id_t kernel, srt_dtype_t dtype, srt_k_r
 }
 
 /* One tile of more than 8 ranks. */
-static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
-			       size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue,
-			       srt_stream_t *stream)
+static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst,
+			       const inputs_t *inputs, size_t n, size_t nelem,
+			       const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
 {
 	const srt_k_reduce_ranks_t plain = args_of(0, nelem, NULL);
 	const srt_kernel_id_t first =
 		coll->dtype == SRT_F32 ? SRT_K_REDUCE_RANKS : SRT_K_REDUCE_PARTIAL;
 	srt_k_reduce_ranks_t predivide = plain;
 	srt_view_t sums[MAX_LEVELS][BLOCK], slot; /* of each level, the last ones */
+	srt_view_t in[BLOCK];
 	size_t level = 0, nsums = count_blocks(n);
 
 	if (epilogue != NULL)
 		predivide.predivisor = epilogue->predivisor;
 	for (size_t b = 0; b < count_blocks(n); b++) {
-		const size_t left = n - b * BLOCK;
+		const size_t left = n - b * BLOCK, count = left < BLOCK ? left : BLOCK;
 		size_t at = b;
 
 		level = 0;
 		nsums = count_blocks(n);
-		SRT_TRY(sum_block(first, coll->dtype, predivide, in + b * BLOCK,
-				  left < BLOCK ? left : BLOCK, slot_at(coll, at % BLOCK),
-				  &sums[0][at % BLOCK], stream));
+		locate_block(inputs, b * BLOCK, count, in);
+		SRT_TRY(sum_block(first, coll->dtype, predivide, in, count,
+				  slot_at(coll, at % BLOCK), &sums[0][at % BLOCK], stream));
 		/* The last sum of a block of a level: the block's sum is one of the next level. */
 		for (; nsums > BLOCK; level++, at /= BLOCK, nsums = count_blocks(nsums)) {
 			const size_t up = at / BLOCK % BLOCK;
@@ -140,48 +167,35 @@ static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst, co
 	return sum_last_level(coll, dst, sums[level], &slot, nsums, nelem, epilogue, stream);
 }
 
-static srt_status_t sum_ranks(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
+static srt_status_t sum_ranks(const srt_coll_t *coll, const srt_view_t *dst, const inputs_t *inputs,
 			      size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue,
 			      srt_stream_t *stream)
 {
 	srt_k_reduce_ranks_t args = args_of(n, nelem, epilogue);
+	srt_view_t in[BLOCK];
 
 	if (n > BLOCK)
-		return sum_levels(coll, dst, in, n, nelem, epilogue, stream);
+		return sum_levels(coll, dst, inputs, n, nelem, epilogue, stream);
+	locate_block(inputs, 0, n, in);
 	return launch_sum(dst->dtype == coll->dtype ? SRT_K_REDUCE_RANKS : SRT_K_REDUCE_PARTIAL,
 			  coll->dtype, &args, dst, in, stream);
 }
 
-/* in[r] = rank r's bytes of the chunk. */
-static void locate_inputs(const srt_coll_start_t *start, uint32_t round, const srt_chunk_t *chunk,
-			  srt_view_t *in)
+static srt_status_t sum_chunk(const srt_coll_start_t *start, uint32_t round,
+			      const srt_chunk_t *chunk, const srt_view_t *dst,
+			      const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
-
-	for (int r = 0; r < coll->comm->size; r++) {
-		if (r == coll->comm->rank)
-			in[r] = srt_view_at(&coll->full, chunk->full_offset);
-		else
-			in[r] = coll->transport->locate(start, round, r, chunk);
-	}
-}
-
-static srt_status_t sum_chunk(const srt_coll_t *coll, const srt_view_t *dst, const srt_view_t *in,
-			      size_t nbytes, const srt_coll_epilogue_t *epilogue,
-			      srt_stream_t *stream)
-{
-	size_t n = (size_t)coll->comm->size, nelem = nbytes / coll->elem_nbytes;
-	size_t step = n > BLOCK ? TILE_NELEM : nelem;
-	srt_view_t part[SRT_SUM_MAX_RANKS];
+	const size_t n = (size_t)coll->comm->size, nelem = chunk->nbytes / coll->elem_nbytes;
+	const size_t step = n > BLOCK ? TILE_NELEM : nelem;
+	inputs_t inputs = { .start = start, .round = round, .chunk = chunk };
 
 	for (size_t e = 0; e < nelem; e += step) {
 		size_t count = nelem - e < step ? nelem - e : step;
-		size_t skip = e * coll->elem_nbytes;
 		srt_view_t out = srt_view_at(dst, e * srt_dtype_size(dst->dtype));
 
-		for (size_t r = 0; r < n; r++)
-			part[r] = srt_view_at(&in[r], skip);
-		SRT_TRY(sum_ranks(coll, &out, part, n, count, epilogue, stream));
+		inputs.skip = e * coll->elem_nbytes;
+		SRT_TRY(sum_ranks(coll, &out, &inputs, n, count, epilogue, stream));
 	}
 	return SRT_OK;
 }
@@ -210,7 +224,6 @@ srt_status_t srt_step_reduce_round(srt_coll_start_t *start, uint32_t round,
 	bool in_place = coll->kind == SRT_COLL_ALL_REDUCE;
 	srt_chunk_iter_t at = { 0 };
 	srt_chunk_t chunk;
-	srt_view_t in[SRT_SUM_MAX_RANKS];
 
 	if (srt_chunk_nbytes(coll, round, &coll->owner[comm->rank]) == 0)
 		return SRT_OK;
@@ -222,8 +235,7 @@ srt_status_t srt_step_reduce_round(srt_coll_start_t *start, uint32_t round,
 		srt_view_t out = in_place ? srt_view_at(&coll->full, chunk.full_offset) :
 					    srt_view_at(&coll->shard, shard_offset(coll, &chunk));
 
-		locate_inputs(start, round, &chunk, in);
-		SRT_TRY(sum_chunk(coll, &out, in, chunk.nbytes, epilogue, stream));
+		SRT_TRY(sum_chunk(start, round, &chunk, &out, epilogue, stream));
 	}
 	return SRT_OK;
 }

@@ -340,25 +340,30 @@ srt_link_state_t srt_link_step(srt_link_t *link)
 bool srt_link_send(srt_link_t *link, const void *head, size_t head_nbytes, const void *data,
 		   size_t nbytes)
 {
-	unsigned char plain[SRT_LINK_MAX], sealed[LENGTH_NBYTES + MAX_SEALED];
 	const size_t total = head_nbytes + nbytes;
 	const uint32_t length = (uint32_t)(total + SRT_SEAL_OVERHEAD);
+	unsigned char *plain, *sealed;
+	bool sent;
 
-	if (total > SRT_LINK_MAX || link->step != WAIT_MESSAGE)
+	if (total > SRT_LINK_MAX || link->step != WAIT_MESSAGE || link->is_deaf)
 		return false;
-	memcpy(plain, head, head_nbytes);
-	if (nbytes > 0)
-		memcpy(plain + head_nbytes, data, nbytes);
-	memcpy(sealed, &length, sizeof(length));
-	if (link->is_deaf)
-		return false;
-	if (!srt_seal_message(link->seal, plain, total, sealed + LENGTH_NBYTES) ||
-	    !append(link, sealed, LENGTH_NBYTES + length)) {
-		end_link(link, "there is no memory"); /* the stream lacks this message */
-		return false;
+	plain = malloc(total + LENGTH_NBYTES + length);
+	sealed = plain + total;
+	if (plain != NULL) {
+		memcpy(plain, head, head_nbytes);
+		if (nbytes > 0)
+			memcpy(plain + head_nbytes, data, nbytes);
+		memcpy(sealed, &length, sizeof(length));
 	}
-	write_queue(link);
-	return true;
+	sent = plain != NULL &&
+	       srt_seal_message(link->seal, plain, total, sealed + LENGTH_NBYTES) &&
+	       append(link, sealed, LENGTH_NBYTES + length);
+	free(plain);
+	if (sent)
+		write_queue(link);
+	else
+		end_link(link, "there is no memory"); /* the stream lacks this message */
+	return sent;
 }
 
 const void *srt_link_receive(srt_link_t *link, size_t *nbytes)

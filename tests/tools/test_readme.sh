@@ -106,4 +106,43 @@ done < commands
 
 [ "$(printf '%s' "$hashes" | sort -u | wc -l)" -le 1 ] || { : > out && fail "hashes of one training: $hashes"; }
 [ -s model.safetensors ] && [ -s log.jsonl ] && [ -x train ] || fail "files of the README's commands: $(ls)"
+# Reliability: the README's program on a thread with a stack of 64 KiB, programs with `ulimit -s 64` | segmentation
+# faults: frames of up to 198 kB | they run; no function of the library but kernels has a frame above 8 KiB
+SHARDRT_BACKEND=cpu # PoCL needs more
+export SHARDRT_BACKEND
+if [ -z "$SRT_SANITIZE" ]; then
+	cat > thread.c <<'END'
+#include <pthread.h>
+#include <stddef.h>
+int fit(void); /* main() of the README */
+static void *run(void *status)
+{
+	*(int *)status = fit();
+	return NULL;
+}
+int main(void)
+{
+	pthread_attr_t small;
+	pthread_t thread;
+	int status = 1;
+
+	if (pthread_attr_init(&small) || pthread_attr_setstacksize(&small, 64 << 10) ||
+	    pthread_create(&thread, &small, run, &status) || pthread_join(thread, NULL))
+		return 1;
+	return status;
+}
+END
+	# shellcheck disable=SC2046
+	cc -Dmain=fit -c train.c $(pkg-config --cflags shardrt) > out 2>&1 &&
+		cc thread.c train.o $(pkg-config --libs shardrt) -pthread -o thread > out 2>&1 || fail "cc thread.c"
+	for n in 1 2 9; do # sums over more than 8 ranks have levels
+		shardrun -n $n ./thread > out 2>&1 || fail "the README's program on a small thread of $n ranks"
+	done
+	(
+		ulimit -S -s 64 || exit
+		set -- shardrt-train --text text.txt --preset nano --steps 2 --eval-every 0
+		[ -n "$(lacks "$* --checkpoint")" ] || set -- "$@" --checkpoint small
+		shardrun -n 2 "$@" --save small.safetensors && shardrt-ckpt ls small.safetensors && shardrt-info
+	) > out 2>&1 || fail "ulimit -s 64"
+fi
 echo "$npassed commands passed, $nskipped skipped, $nelsewhere run elsewhere"

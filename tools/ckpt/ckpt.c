@@ -217,7 +217,7 @@ static int find_checkpoints(ckpt_request_t *r, int n, tool_found_t *found)
 /* @return the exit status. */
 static int run_command(ckpt_request_t *r, const char *name, int given)
 {
-	tool_found_t found[2];
+	static tool_found_t found[2]; /* r->path is in it; too large for the stack */
 
 	for (size_t i = 0; i < NCOMMANDS; i++) {
 		if (strcmp(name, commands[i].name) != 0)

@@ -105,17 +105,13 @@ static void write_word(FILE *out, const char *word)
 /* "cd FOLDER && exec shardrun --part ... PROGRAM ARGUMENTS", or NULL. */
 static char *make_command(const srt_launch_options_t *o, const srt_launch_host_t *host)
 {
-	char folder[PATH_MAX], self[PATH_MAX], part[SRT_LAUNCH_HOST + 32], *text = NULL;
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *folder = getcwd(NULL, 0), *self = realpath("/proc/self/exe", NULL);
+	char part[SRT_LAUNCH_HOST + 32], *text = NULL;
 	size_t nbytes;
-	FILE *out;
+	FILE *out = folder != NULL && self != NULL ? open_memstream(&text, &nbytes) : NULL;
 
-	if (n < 0 || getcwd(folder, sizeof(folder)) == NULL)
-		return NULL;
-	self[n] = '\0';
-	out = open_memstream(&text, &nbytes);
 	if (out == NULL)
-		return NULL;
+		goto free_paths;
 	fputs("cd", out);
 	write_word(out, folder);
 	fputs(" && exec", out);
@@ -126,7 +122,14 @@ static char *make_command(const srt_launch_options_t *o, const srt_launch_host_t
 		o->keep_going ? " -k" : "", o->quiet ? " -q" : "");
 	for (char **word = o->argv; *word != NULL; word++)
 		write_word(out, *word);
-	return fclose(out) == 0 ? text : NULL;
+	if (fclose(out) != 0) {
+		free(text);
+		text = NULL;
+	}
+free_paths:
+	free(self);
+	free(folder);
+	return text;
 }
 
 static bool make_argv(const srt_launch_options_t *o, srt_launch_host_t *host)

@@ -40,15 +40,9 @@ int srt_launch_output_open(srt_launch_output_t *out, int rank, int width,
 /* Passes on the collected part of a line. ends: it ends with a newline. */
 static void flush_line(srt_launch_output_t *out, int ends)
 {
-	char buffer[sizeof(out->prefix) + sizeof(out->line)];
-	size_t k = 0;
-
-	if (!out->mid_line) {
-		k = strlen(out->prefix);
-		memcpy(buffer, out->prefix, k);
-	}
-	memcpy(buffer + k, out->line, out->n);
-	srt_launch_writer_put(out->target, buffer, k + out->n);
+	if (!out->mid_line)
+		srt_launch_writer_put(out->target, out->prefix, strlen(out->prefix));
+	srt_launch_writer_put(out->target, out->line, out->n);
 	out->n = 0;
 	out->mid_line = !ends;
 }

@@ -69,7 +69,7 @@ static int check_preset(trainer_t *t, const srt_gpt_config_t *preset)
 /* Of a folder of checkpoints, --init means the latest one. */
 static int find_init(trainer_t *t)
 {
-	tool_found_t found;
+	static tool_found_t found; /* too large for the stack */
 
 	if (access(t->opt.init, R_OK) != 0)
 		return trainer_set_system_error(t, errno, "cannot read --init %s", t->opt.init);

@@ -79,17 +79,17 @@ static bool waits_for_itself(const message_wait_t *w)
 	       w->event == SRT_UCX_SLOT_SENT;
 }
 
-/* Marks the ranks whose messages the wait is for. Called with the mutex held. */
-static void mark_late(const message_wait_t *w, bool late[SRT_UCX_MAX_RANKS])
+/* The ranks whose messages the wait is for. Called with the mutex held. */
+static srt_ucx_ranks_t find_late(const message_wait_t *w)
 {
-	const srt_comm_t *comm = w->start->coll->comm;
+	srt_ucx_ranks_t late = { { 0 } };
 	const bool receives = w->event == SRT_UCX_RECEIVED;
 
-	memset(late, 0, (size_t)comm->size * sizeof(*late));
 	if (waits_for_itself(w))
-		late[comm->rank] = true;
+		srt_ucx_ranks_add(&late, w->start->coll->comm->rank);
 	else
-		srt_ucx_mark_peers(w->start, !receives, receives, late);
+		srt_ucx_add_peers(w->start, !receives, receives, &late);
+	return late;
 }
 
 /* Called without the mutex. */
@@ -98,13 +98,13 @@ static void add_late(const void *arg, srt_late_ranks_t *late)
 	const message_wait_t *w = arg;
 	const srt_comm_t *comm = w->start->coll->comm;
 	srt_ucx_worker_t *worker = comm->ucx->worker;
-	bool is_late[SRT_UCX_MAX_RANKS];
+	srt_ucx_ranks_t waited_for;
 
 	srt_ucx_lock(worker);
-	mark_late(w, is_late);
+	waited_for = find_late(w);
 	srt_ucx_unlock(worker);
 	for (int r = 0; r < comm->size; r++) {
-		if (is_late[r])
+		if (srt_ucx_ranks_has(&waited_for, r))
 			srt_late_ranks_add(late, comm->world_rank[r]);
 	}
 }
@@ -122,11 +122,10 @@ static int record_wait(const message_wait_t *w, int slot, double since)
 		.round = w->event == SRT_UCX_RECEIVED ? w->value : SRT_FLIGHT_NO_ROUND,
 		.since_s = since,
 	};
-	bool is_late[SRT_UCX_MAX_RANKS];
+	const srt_ucx_ranks_t late = find_late(w);
 
-	mark_late(w, is_late);
 	for (int r = 0; r < comm->size; r++) {
-		if (is_late[r])
+		if (srt_ucx_ranks_has(&late, r))
 			srt_flight_wait_add(&record, comm->world_rank[r]);
 	}
 	return srt_flight_wait(comm->flight, slot, &record, w->start->coll->name);

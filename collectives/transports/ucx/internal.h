@@ -14,6 +14,21 @@
 /* Most ranks of a communicator: tags have 14 bits for the sender. */
 #define SRT_UCX_MAX_RANKS (1 << 14)
 
+/* A set of ranks of a communicator, a bit each. */
+typedef struct srt_ucx_ranks {
+	uint64_t bits[SRT_UCX_MAX_RANKS / 64];
+} srt_ucx_ranks_t;
+
+static inline void srt_ucx_ranks_add(srt_ucx_ranks_t *ranks, int rank)
+{
+	ranks->bits[rank / 64] |= UINT64_C(1) << rank % 64;
+}
+
+static inline bool srt_ucx_ranks_has(const srt_ucx_ranks_t *ranks, int rank)
+{
+	return ranks->bits[rank / 64] >> rank % 64 & 1;
+}
+
 /* ---- objects ------------------------------------------------------------------------------ */
 
 /* The connection to a rank of the world; created with the first message to it. */
@@ -168,8 +183,9 @@ srt_ucx_op_t *srt_ucx_op_begin(srt_coll_start_t *start, uint32_t round, int peer
 bool srt_ucx_op_add(srt_ucx_op_t *op, void *address, size_t nbytes);
 /* Posts it. Failures are those of the start. one_way: a send to a rank that sends nothing back. */
 void srt_ucx_op_post(srt_ucx_op_t *op, bool one_way);
-/* Marks the peers of a start's pending sends and receives, or of one of them. marked: [size] */
-void srt_ucx_mark_peers(const srt_coll_start_t *start, bool sends, bool receives, bool *marked);
+/* Adds the peers of a start's pending sends and receives, or of one of them. */
+void srt_ucx_add_peers(const srt_coll_start_t *start, bool sends, bool receives,
+		       srt_ucx_ranks_t *peers);
 /* Cancels what can be cancelled of a start's messages. */
 void srt_ucx_cancel(srt_coll_start_t *start);
 /* The start no longer waits for its messages. UCX may complete them only when the worker is

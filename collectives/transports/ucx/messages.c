@@ -290,10 +290,12 @@ void srt_ucx_op_post(srt_ucx_op_t *op, bool one_way)
 		complete(op, UCS_PTR_STATUS(request), 0);
 }
 
-void srt_ucx_mark_peers(const srt_coll_start_t *start, bool sends, bool receives, bool *marked)
+void srt_ucx_add_peers(const srt_coll_start_t *start, bool sends, bool receives,
+		       srt_ucx_ranks_t *peers)
 {
 	for (const srt_ucx_op_t *op = start->ucx.ops; op != NULL; op = op->next)
-		marked[op->peer] |= op->is_send ? sends : receives;
+		if (op->is_send ? sends : receives)
+			srt_ucx_ranks_add(peers, op->peer);
 }
 
 void srt_ucx_cancel(srt_coll_start_t *start)

@@ -42,12 +42,12 @@ void srt_ucx_tell(const srt_coll_start_t *start, const srt_comm_t *part)
 {
 	const srt_comm_t *comm = start->coll->comm;
 	const srt_comm_t *to = part != NULL ? part : comm;
-	bool is_late[SRT_UCX_MAX_RANKS] = { false };
+	srt_ucx_ranks_t late = { { 0 } };
 
 	srt_ucx_lock(comm->ucx->worker);
-	srt_ucx_mark_peers(start, true, true, is_late);
+	srt_ucx_add_peers(start, true, true, &late);
 	for (int r = 0; r < to->size; r++) {
-		if (r != to->rank && (part != NULL || is_late[r]))
+		if (r != to->rank && (part != NULL || srt_ucx_ranks_has(&late, r)))
 			tell(comm, to->world_rank[r], comm->rank, start->number);
 	}
 	srt_ucx_unlock(comm->ucx->worker);

@@ -78,7 +78,7 @@ static void *run_thread(void *arg)
 
 srt_status_t srt_ucx_thread_start(srt_ucx_worker_t *w)
 {
-	int err = pthread_create(&w->thread, NULL, run_thread, w);
+	int err = srt_thread_create(&w->thread, run_thread, w);
 
 	w->has_thread = err == 0;
 	if (err != 0)

@@ -231,15 +231,15 @@ static void await_messages(const srt_coll_t *coll, double seconds, bool in_order
 static void cancel_messages(const srt_coll_t *coll)
 {
 	const srt_comm_t *comm = coll->comm;
-	bool has_messages_of[SRT_UCX_MAX_RANKS] = { false };
+	srt_ucx_ranks_t peers = { { 0 } };
 
 	for (uint32_t i = 0; i < coll->nstarts; i++)
 		srt_ucx_cancel(&coll->starts[i]);
 	srt_ucx_drive_for(comm->ucx->worker, NULL, 0);
 	for (uint32_t i = 0; i < coll->nstarts; i++)
-		srt_ucx_mark_peers(&coll->starts[i], true, true, has_messages_of);
+		srt_ucx_add_peers(&coll->starts[i], true, true, &peers);
 	for (int r = 0; r < comm->size; r++) {
-		if (has_messages_of[r])
+		if (srt_ucx_ranks_has(&peers, r))
 			srt_ucx_close_endpoint(comm->ucx->worker, comm->world_rank[r]);
 	}
 	await_messages(coll, CANCEL_S, false);

@@ -24,7 +24,7 @@ says()
 }
 
 no=SHARDRT_CUDA_DRIVER=/nonexistent/libcuda.so.1
-says 0 'cuda: no device: there is no CUDA driver: /nonexistent/libcuda.so.1' $no SHARDRT_BACKEND=cpu
+says 0 'cuda: no device: there is no CUDA driver: /nonexistent/libcuda.so.1' $no SHARDRT_BACKEND=auto
 says 1 'backend "cuda" has no usable device: there is no CUDA driver' $no SHARDRT_BACKEND=cuda
 says 1 "install NVIDIA's driver, or name its library in SHARDRT_CUDA_DRIVER" $no SHARDRT_BACKEND=cuda
 # auto: no word of it, and a device of another backend.

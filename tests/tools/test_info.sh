@@ -43,6 +43,18 @@ if grep -q '^#define HAVE_OPENCL 1' config.h; then
 	has 0 "(module $PWD/.libs/shardrt_backend_opencl.so)" $info
 	has 0 "(module .libs/shardrt_backend_opencl.so)" env SHARDRT_MODULE_PATH=.libs $info
 fi
+# Reliability: a driver that ends the process that asks it, and `shardrt-info` | ended it | a sentence, also if
+# `SHARDRT_BACKEND` names the backend
+module=tests/fakes/.libs/module_test.so
+if [ -x .libs/shardrt-probe ] && [ -r $module ]; then
+	mkdir -p info.tmp.d && ln -sf "$PWD/$module" info.tmp.d/shardrt_backend_opencl.so
+	aborting="env SHARDRT_MODULE_PATH=info.tmp.d TEST_MODULE=aborts"
+	has 0 "opencl: no device: its driver ended the process that asked for devices, by signal 6" $aborting $info
+	has 1 'none: backend "opencl" has no usable device: its driver ended' $aborting SHARDRT_BACKEND=xpu $info
+	has 1 'backend "opencl" has no usable device: its driver ended' $aborting SHARDRT_BACKEND=opencl $info --plan
+	has 0 "opencl: no device: its driver is not asked with SHARDRT_BACKEND=cpu" $aborting SHARDRT_BACKEND=cpu $info
+	rm -r info.tmp.d
+fi
 has 0 "Usage:" $info --help
 
 # The table of features says what config.h and the devices say.

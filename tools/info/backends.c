@@ -4,8 +4,10 @@
 #include "tools/info/info.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include <shardrt/backend.h>
+#include <shardrt/config.h>
 
 static void print_backend(size_t i, const srt_backend_info_t *info)
 {
@@ -37,4 +39,24 @@ void info_backends(void)
 		if (srt_backend_get_info(i, &info) == SRT_OK)
 			print_backend(i, &info);
 	}
+}
+
+int info_backend_is_unusable(char *why, size_t why_nbytes)
+{
+	const char *name = "";
+	srt_backend_info_t info;
+	size_t n = srt_backend_count();
+
+	if (srt_config_value("SHARDRT_BACKEND", &name, NULL) != SRT_OK)
+		return 0;
+	if (strcmp(name, "xpu") == 0)
+		name = "opencl";
+	for (size_t i = 0; i < n; i++) {
+		if (srt_backend_get_info(i, &info) != SRT_OK || strcmp(info.name, name) != 0)
+			continue;
+		snprintf(why, why_nbytes, "backend \"%s\" has no usable device: %s", name,
+			 info.why_none);
+		return info.ndevices < 1 && *info.module;
+	}
+	return 0;
 }

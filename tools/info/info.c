@@ -117,10 +117,14 @@ static int print_device(void)
 	srt_context_options_t options = { .bootstrap = "" };
 	srt_context_t *context;
 	srt_device_info_t info;
-	char text[32];
+	char text[32], why[600];
 	int status = 1;
 
 	printf("device:\n");
+	if (info_backend_is_unusable(why, sizeof(why))) {
+		printf("    none: %s\n", why);
+		return 1;
+	}
 	if (srt_context_create(&options, &context) != SRT_OK) {
 		printf("    none: %s\n", srt_last_error());
 		return 1;

@@ -18,6 +18,11 @@ void info_config_page(void);
 /** The backends: the file of each, its devices, or the reason why it does not have any. */
 void info_backends(void);
 
+/** Whether SHARDRT_BACKEND names a backend that is installed and has no device here; its driver is
+ * then not loaded into this process, which it may end.
+ * @param[out] why the reason. */
+int info_backend_is_unusable(char *why, size_t why_nbytes);
+
 /** Prints the table of optional features, each line after `indent`. @return the exit status. */
 int info_features(const char *indent);
 

@@ -170,7 +170,7 @@ int info_plan(const info_plan_t *what)
 	srt_context_t *context;
 	srt_gpt_config_t config;
 	tool_precision_t precision;
-	char why[128];
+	char why[600];
 
 	if (tool_precision((tool_dtype_t)what->dtype, what->pure, (tool_reduce_t)what->reduce_dtype,
 			   &precision, why, sizeof(why)) != 0) {
@@ -188,6 +188,10 @@ int info_plan(const info_plan_t *what)
 	if (srt_gpt_check(&config, tool_mesh_tensor_ranks(&what->mesh)) != SRT_OK) {
 		tool_error("%s", srt_last_error());
 		return TOOL_EXIT_USAGE;
+	}
+	if (info_backend_is_unusable(why, sizeof(why))) {
+		tool_error("%s", why);
+		return 1;
 	}
 	if (srt_context_create(&options, &context) != SRT_OK) {
 		tool_error("%s", srt_last_error());

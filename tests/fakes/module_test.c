@@ -7,6 +7,7 @@
  *     none        without devices                cpus        two devices, both CPUs
  *     gpu         a CPU and a GPU; opening fails with what was asked for
  *     aborts, exits, hangs   a driver that does so when it is asked for its devices
+ *     dies        a driver that ends the process when a device is opened
  *
  * and in TEST_MODULE_NAME its name (default opencl). No other slot does anything.
  */
@@ -56,6 +57,8 @@ static srt_status_t open_device(const srt_host_services_t *host,
 {
 	(void)device;
 	(void)caps;
+	if (is("dies"))
+		abort();
 	return host->fail(SRT_ERR_DEVICE, "accelerator=%d", request->accelerator);
 }
 

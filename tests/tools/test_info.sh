@@ -52,9 +52,13 @@ if [ -x .libs/shardrt-probe ] && [ -r $module ]; then
 	has 0 "opencl: no device: its driver ended the process that asked for devices, by signal 6" $aborting $info
 	has 1 'none: backend "opencl" has no usable device: its driver ended' $aborting SHARDRT_BACKEND=xpu $info
 	has 1 'backend "opencl" has no usable device: its driver ended' $aborting SHARDRT_BACKEND=opencl $info --plan
+	has 1 'none: its driver ended the process that opened it, by signal 6' \
+		env SHARDRT_MODULE_PATH=info.tmp.d TEST_MODULE=dies SHARDRT_BACKEND=opencl $info
 	has 0 "opencl: no device: its driver is not asked with SHARDRT_BACKEND=cpu" $aborting SHARDRT_BACKEND=cpu $info
 	rm -r info.tmp.d
 fi
+has 0 "device:" $info --device
+has 0 "cpu: " env SHARDRT_BACKEND=cpu $info -d
 has 0 "Usage:" $info --help
 
 # The table of features says what config.h and the devices say.

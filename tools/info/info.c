@@ -6,10 +6,15 @@
 #include "tools/common.h"
 #include "tools/info/info.h"
 
+#include <errno.h>
 #include <getopt.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <shardrt/shardrt.h>
 
@@ -25,6 +30,7 @@ static const char usage[] =
 	"  -f, --features       print which features of optional packages this build has: built, found\n"
 	"                       at run time or missing, and the commands that need them\n"
 	"  -c, --config         print the configuration variables with their values\n"
+	"  -d, --device         print the device that a program gets with this configuration\n"
 	"      --config-page    print them as a page of documentation, without values\n"
 	"      --flight         read files that ranks wrote to the folder of SHARDRT_FLIGHT, and print\n"
 	"                       the last collectives of the ranks, and which rank waits for which\n"
@@ -71,6 +77,7 @@ static const struct option long_options[] = {
 	{ "version", no_argument, NULL, 'v' },
 	{ "features", no_argument, NULL, 'f' },
 	{ "config", no_argument, NULL, 'c' },
+	{ "device", no_argument, NULL, 'd' },
 	{ "config-page", no_argument, NULL, OPT_CONFIG_PAGE },
 	{ "flight", no_argument, NULL, OPT_FLIGHT },
 	{ "help", no_argument, NULL, 'h' },
@@ -121,6 +128,7 @@ static int print_device(void)
 	int status = 1;
 
 	printf("device:\n");
+	fflush(stdout);
 	if (info_backend_is_unusable(why, sizeof(why))) {
 		printf("    none: %s\n", why);
 		return 1;
@@ -146,6 +154,35 @@ static int print_device(void)
 	return status;
 }
 
+/* The same, by another process, which a driver that is opened may end. */
+static int print_device_apart(void)
+{
+	char program[] = "shardrt-info", option[] = "--device", how[128];
+	char *const argv[] = { program, option, NULL };
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	signal(SIGCHLD, SIG_DFL);
+	setenv("SHARDRT_RANK", "1", 1); /* rank 0 prints warnings, which this process has done */
+	if (posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environ) != 0)
+		return print_device();
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return 1;
+	if (WIFEXITED(status) && WEXITSTATUS(status) <= 1)
+		return WEXITSTATUS(status);
+	if (WIFSIGNALED(status))
+		snprintf(how, sizeof(how), "signal %d (%s)", WTERMSIG(status),
+			 strsignal(WTERMSIG(status)));
+	else
+		snprintf(how, sizeof(how), "exit status %d", WEXITSTATUS(status));
+	printf("    none: its driver ended the process that opened it, by %s: see what the driver has "
+	       "printed, or set SHARDRT_BACKEND=cpu to go without it\n",
+	       how);
+	return 1;
+}
+
 static int print_all(void)
 {
 	int status;
@@ -157,12 +194,12 @@ static int print_all(void)
 	status = info_features("    ");
 	info_topology();
 	info_backends();
-	return status | print_device();
+	return status | print_device_apart();
 }
 
 /* The command line. */
 typedef struct request {
-	int features, config, page, version, help, flight;
+	int features, config, device, page, version, help, flight;
 	char *const *paths; /* of --flight */
 	int npaths;
 	const char *plan_option; /* an option that needs --plan or --tree, if given */
@@ -227,6 +264,9 @@ static int parse_option(request_t *r, int opt)
 	case 'c':
 		r->config = 1;
 		return 0;
+	case 'd':
+		r->device = 1;
+		return 0;
 	case OPT_CONFIG_PAGE:
 		r->page = 1;
 		return 0;
@@ -283,7 +323,7 @@ static int parse_options(request_t *r, int argc, char **argv)
 	char why[160];
 	int opt;
 
-	while ((opt = getopt_long(argc, argv, "vfchn:", long_options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "vfcdhn:", long_options, NULL)) != -1) {
 		if (parse_option(r, opt))
 			return TOOL_EXIT_USAGE;
 	}
@@ -326,8 +366,8 @@ int main(int argc, char **argv)
 	tool_start("shardrt-info");
 	status = parse_options(&r, argc, argv);
 	plans = r.what.plan || r.what.tree;
-	if (!status &&
-	    (plans || r.features || !(r.help || r.version || r.page || r.config || r.flight)))
+	if (!status && (plans || r.features || r.device ||
+			!(r.help || r.version || r.page || r.config || r.flight)))
 		status = tool_check_config();
 	if (status)
 		return status;
@@ -339,6 +379,8 @@ int main(int argc, char **argv)
 		info_config_page();
 	else if (r.features)
 		status = info_features("");
+	else if (r.device)
+		status = print_device();
 	else if (!r.config && !plans && !r.flight)
 		status = print_all();
 	if (r.config)

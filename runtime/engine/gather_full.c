@@ -200,6 +200,11 @@ static srt_status_t gather(srt_param_t *param, srt_param_what_t what, const srt_
 	srt_engine_t *engine = param->unit->engine;
 	srt_view_t local;
 
+	if (engine->checks && srt_unit_in_use(engine->units[0]))
+		return srt_fail(SRT_ERR_STATE,
+				"parameter '%s' is read inside a pass of root '%s': end the pass "
+				"first",
+				param->name, engine->units[0]->name);
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
 	if (what == SRT_PARAM_VALUE && srt_role_gathered(param->unit) == SRT_ROLE_MASTER)

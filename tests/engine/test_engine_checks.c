@@ -231,6 +231,22 @@ static void test_views(srt_strategy_t strategy)
 	case_end(&c, context, group);
 }
 
+/* Reliability: `srt_param_get()` inside a pass, which may need memory of a unit in use | was not
+ * seen | `SHARDRT_CHECK=1`: an error on all ranks */
+static void test_get_in_pass(void)
+{
+	engine_case_t c;
+	srt_comm_t *group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "get");
+	float got[15];
+
+	CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
+	CHECK_STATUS(srt_param_get(c.tied, SRT_PARAM_VALUE, got, c.stream), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("parameter 'root.weight' is read inside a pass of root 'root'");
+	CHECK_OK(srt_unit_forward_end(c.root, c.stream));
+	CHECK_OK(srt_param_get(c.tied, SRT_PARAM_VALUE, got, c.stream));
+	case_end(&c, context, group);
+}
+
 int main(void)
 {
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
@@ -246,6 +262,7 @@ int main(void)
 	test_gathered_writes(SRT_STRATEGY_DDP, true, SRT_CAST_BF16);
 	test_views(SRT_STRATEGY_ZERO2);
 	test_views(SRT_STRATEGY_DDP);
+	test_get_in_pass();
 	srt_context_destroy(context);
 	return check_done();
 }

@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,12 +24,17 @@ __attribute__((format(printf, 2, 3))) static int fail(tool_found_t *found, const
 	return -1;
 }
 
-int tool_has_manifest(const char *folder)
+static int has_file(const char *folder, const char *name)
 {
 	char path[4096];
 
-	return snprintf(path, sizeof(path), "%s/manifest.json", folder) < (int)sizeof(path) &&
+	return snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path) &&
 	       access(path, F_OK) == 0;
+}
+
+int tool_has_manifest(const char *folder)
+{
+	return has_file(folder, "manifest.json");
 }
 
 /* What a folder has instead of checkpoints, or how to name what is meant. */
@@ -42,12 +48,9 @@ static void advise(const char *folder, char *text, size_t ntext)
 		  "this is a model of several files, which cannot be read: save it as one file" },
 		{ "pytorch_model.bin", "save its tensors as a safetensors file" },
 	};
-	char path[4096];
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-		if (snprintf(path, sizeof(path), "%s/%s", folder, files[i].name) <
-			    (int)sizeof(path) &&
-		    access(path, F_OK) == 0) {
+		if (has_file(folder, files[i].name)) {
 			snprintf(text, ntext, "it has %s: %s", files[i].name, files[i].advice);
 			return;
 		}
@@ -87,21 +90,26 @@ static int find_latest(const char *folder, tool_found_t *found)
 
 int tool_find_checkpoint(const char *path, tool_found_t *found)
 {
-	char folder[sizeof(found->path)];
 	struct stat st;
 	size_t n = strlen(path);
+	char *folder;
+	int status;
 
-	*found = (tool_found_t){ .is_latest = 0 };
-	if (n >= sizeof(folder))
+	memset(found, 0, sizeof(*found));
+	if (n >= sizeof(found->path))
 		return fail(found, "the path of a file or checkpoint has more than %zu bytes",
-			    sizeof(folder) - 1);
+			    sizeof(found->path) - 1);
 	memcpy(found->path, path, n + 1);
 	if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode) || tool_has_manifest(path))
 		return 0;
-	memcpy(folder, path, n + 1);
-	for (; n > 1 && folder[n - 1] == '/'; n--)
-		folder[n - 1] = '\0';
-	return find_latest(folder, found);
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	folder = strndup(path, n);
+	if (folder == NULL)
+		return fail(found, "no memory for the path of a folder");
+	status = find_latest(folder, found);
+	free(folder);
+	return status;
 }
 
 void tool_report_found(const char *path, const tool_found_t *found)

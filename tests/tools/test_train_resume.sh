@@ -158,10 +158,12 @@ for damage in "rm" "cp /dev/null" "cp $tmp/text" "mv -f $tmp/outside"; do
 done
 # Reliability: a checkpoint of another run in the folder | removed by --keep, which went by names | stays
 cp -r "$tmp/try/step-0000000001" "$tmp/dir/"
+run 2 --steps 2 --lr 0.01 --checkpoint "$tmp/twin" # of the same model, text and seed
+cp -r "$tmp/twin/step-0000000002" "$tmp/dir/"
 run 2 --steps $((done + 20)) --checkpoint "$tmp/dir" --resume --save-every 5 --keep 2
-[ -e "$tmp/dir/step-0000000001/manifest.json" ] && [ "$(ls "$tmp/dir" | grep -c '^step-')" = 3 ] ||
-	fail "not two checkpoints and that of another run: $(ls "$tmp/dir")"
-rm -r "$tmp/dir/step-0000000001"
+[ -e "$tmp/dir/step-0000000001/manifest.json" ] && [ -e "$tmp/dir/step-0000000002/manifest.json" ] &&
+	[ "$(ls "$tmp/dir" | grep -c '^step-')" = 4 ] || fail "not two checkpoints and those of other runs: $(ls "$tmp/dir")"
+rm -r "$tmp/dir/step-0000000001" "$tmp/dir/step-0000000002"
 # Reliability: a symbolic link `latest` that another user has planted | the file that it names is overwritten | the link
 # is replaced
 echo precious > "$tmp/victim"

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,6 +111,14 @@ static int make_room(const trainer_t *t)
 	return 0;
 }
 
+/* Numbers a new run; --resume will change it if it finds a checkpoint. */
+static void begin_run(trainer_t *t)
+{
+	if (getrandom(&t->run, sizeof(t->run), 0) != (ssize_t)sizeof(t->run))
+		t->run = (uint64_t)getpid();
+	t->knows_run = !t->opt.resume;
+}
+
 /* Before the first step: what a save needs must be there. Space may come from old checkpoints. */
 static int try_at_start(trainer_t *t)
 {
@@ -149,6 +158,7 @@ int trainer_open_checkpoints(trainer_t *t)
 	status = srt_checkpoint_latest(dir, latest, sizeof(latest));
 	if (status == SRT_ERR_UNSUPPORTED) /* by this build */
 		return trainer_set_error(t, "--checkpoint: %s", srt_last_error());
+	begin_run(t);
 	if (t->opt.resume || status == SRT_ERR_NOT_FOUND)
 		return try_at_start(t);
 	if (status == SRT_OK || status == SRT_ERR_FORMAT)

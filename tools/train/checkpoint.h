@@ -9,6 +9,8 @@
 #ifndef SRT_TOOLS_TRAIN_CHECKPOINT_H
 #define SRT_TOOLS_TRAIN_CHECKPOINT_H
 
+#include <stdbool.h>
+
 #include "tools/train/train.h"
 
 /** Room for the path of a checkpoint, and the longest --checkpoint. */
@@ -20,20 +22,22 @@ typedef struct train_position {
 	int64_t step, seed, batch;
 	uint64_t text;
 	char sizes[TRAIN_SIZES_NBYTES]; /* of the model: no tensor has the number of heads */
+	uint64_t run; /* random, the same in all checkpoints of a run; 0: an early version */
 } train_position_t;
 
-/** Entries of a checkpoint that are a train_position_t. */
-#define TRAIN_NENTRIES 5
+/** Entries of a checkpoint that are a train_position_t; those that a load needs: all but `run`. */
+#define TRAIN_NENTRIES 6
+#define TRAIN_NLOADED 5
 
 /** The position of this run after a step. */
 void train_get_position(const trainer_t *t, int64_t step, train_position_t *p);
-/** The position as entries of a checkpoint, the step first. */
+/** The position as entries of a checkpoint, the step first and the run last. */
 void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAIN_NENTRIES]);
 
 /** What is in the folder under the name of a checkpoint. */
 typedef enum train_kind {
 	TRAIN_KIND_NONE,
-	TRAIN_KIND_OF_RUN,  /* a checkpoint with this run's seed, batch, text and sizes */
+	TRAIN_KIND_OF_RUN,  /* a checkpoint with this run's number, seed, batch, text and sizes */
 	TRAIN_KIND_RENAMED, /* one that the run has not saved here: a link, or of another step */
 	TRAIN_KIND_DAMAGED, /* a checkpoint whose manifest cannot be read */
 	TRAIN_KIND_OTHER    /* anything else */
@@ -52,6 +56,8 @@ void train_print_checkpoint(const char *folder, const train_checkpoint_t *c, cha
 int train_parse_checkpoint(const char *path, train_checkpoint_t *c);
 /** Orders checkpoints: below 0 if the first one is newer. */
 int train_compare_checkpoints(const void *a, const void *b);
+/** The number of a checkpoint's run; 0 if it has none. Local. @return whether it has one. */
+bool train_read_run(const char *path, uint64_t *run);
 /** What is there. Local. @return OTHER and DAMAGED: with srt_last_error(). */
 train_kind_t train_find_kind(const trainer_t *t, const train_checkpoint_t *c);
 /** The checkpoints of the run, also renamed and damaged ones, by their names, the newest first; to

@@ -23,7 +23,8 @@ void train_get_position(const trainer_t *t, int64_t step, train_position_t *p)
 	*p = (train_position_t){ .step = step,
 				 .seed = t->opt.seed,
 				 .batch = t->opt.batch,
-				 .text = srt_text_hash(t->text) };
+				 .text = srt_text_hash(t->text),
+				 .run = t->run };
 	train_print_sizes(&t->config, p->sizes, sizeof(p->sizes));
 }
 
@@ -35,6 +36,7 @@ void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAI
 	entries[2] = (srt_checkpoint_entry_t){ "batch", &p->batch, sizeof(p->batch), { 0 } };
 	entries[3] = (srt_checkpoint_entry_t){ "text", &p->text, sizeof(p->text), { 0 } };
 	entries[4] = (srt_checkpoint_entry_t){ TRAIN_SIZES_KEY, p->sizes, sizeof(p->sizes), { 0 } };
+	entries[5] = (srt_checkpoint_entry_t){ "run", &p->run, sizeof(p->run), { 0 } };
 }
 
 /* ---- names ------------------------------------------------------------------------------ */
@@ -89,16 +91,23 @@ static bool has_files_of_ranks(const char *path)
 	return has;
 }
 
+bool train_read_run(const char *path, uint64_t *run)
+{
+	*run = 0;
+	return srt_checkpoint_get_entry(path, "run", run, sizeof(*run), NULL) == SRT_OK;
+}
+
 /* Whether a checkpoint can be read and is of the run, and of this step. */
 static train_kind_t compare_position(const trainer_t *t, const char *path, int64_t step)
 {
 	train_position_t mine, saved = { 0 };
 	srt_checkpoint_entry_t wanted[TRAIN_NENTRIES], found[TRAIN_NENTRIES];
+	uint64_t run;
 
 	train_get_position(t, step, &mine);
 	train_list_entries(&mine, wanted);
 	train_list_entries(&saved, found);
-	for (int i = 0; i < TRAIN_NENTRIES; i++) {
+	for (int i = 0; i < TRAIN_NLOADED; i++) {
 		switch (srt_checkpoint_get_entry(path, found[i].key, found[i].data, found[i].nbytes,
 						 NULL)) {
 		case SRT_OK:
@@ -112,6 +121,9 @@ static train_kind_t compare_position(const trainer_t *t, const char *path, int64
 		if (i > 0 && memcmp(found[i].data, wanted[i].data, found[i].nbytes) != 0)
 			return TRAIN_KIND_OTHER;
 	}
+	train_read_run(path, &run);
+	if (t->knows_run && run != t->run)
+		return TRAIN_KIND_OTHER;
 	return saved.step == step ? TRAIN_KIND_OF_RUN : TRAIN_KIND_RENAMED;
 }
 

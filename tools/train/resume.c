@@ -33,11 +33,14 @@ typedef struct found {
 	char path[TRAIN_PATH_NBYTES];
 } found_t;
 
-static void begin_search(const trainer_t *t, search_t *s)
+static void begin_search(trainer_t *t, search_t *s)
 {
 	s->status = srt_checkpoint_latest(t->opt.checkpoint, s->latest, sizeof(s->latest));
 	if (s->status != SRT_OK)
 		snprintf(s->why, sizeof(s->why), "%s", srt_last_error());
+	/* If its manifest is damaged, checkpoints of any run that is like this one will do. */
+	if (s->status == SRT_OK && train_read_run(s->latest, &t->run))
+		t->knows_run = 1;
 	if (s->status == SRT_OK || s->status == SRT_ERR_FORMAT || s->status == SRT_ERR_NOT_FOUND)
 		s->all = train_list_checkpoints(t, &s->n);
 }
@@ -190,6 +193,7 @@ static int end_search(trainer_t *t, const search_t *s)
 			s->why);
 	if (s->ndamaged == 0) {
 		printf("no checkpoint in %s: a new run\n", t->opt.checkpoint);
+		t->knows_run = 1;
 		return 0;
 	}
 	for (size_t i = 0; i < s->ndamaged; i++) {
@@ -217,7 +221,7 @@ static srt_status_t load(trainer_t *t, search_t *s)
 	srt_checkpoint_entry_t entries[TRAIN_NENTRIES];
 	const srt_checkpoint_options_t options = { .scaler = t->scaler,
 						   .entries = entries,
-						   .nentries = TRAIN_NENTRIES };
+						   .nentries = TRAIN_NLOADED };
 	srt_step_state_t fresh;
 	srt_status_t status;
 	found_t found;
@@ -239,6 +243,8 @@ static srt_status_t load(trainer_t *t, search_t *s)
 		return SRT_ERR_INVALID_ARGUMENT;
 	t->done = t->watched = t->checkpointed = position.step;
 	if (t->rank == 0) {
+		train_read_run(found.path, &t->run);
+		t->knows_run = 1;
 		report_loss(s, found.path, position.step);
 		printf("resumed from %s\n", found.path);
 	}

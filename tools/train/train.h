@@ -97,6 +97,8 @@ typedef struct trainer {
 	int stopping_rank;               /* whose signal or text ends training */
 	int made_room;                   /* on rank 0, after a save that found no space */
 	int save_failed;     /* the last save is not where it was wanted; this was reported */
+	uint64_t run;        /* the number of the run, of its checkpoints too; on rank 0 */
+	int knows_run;       /* else checkpoints of any run that is like this one are of the run */
 	int checkpoint_lock; /* of the folder, on rank 0; 0: none */
 	int64_t watched;     /* last step whose loss was checked */
 	int32_t skipped;     /* steps that were skipped until then */

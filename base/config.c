@@ -487,8 +487,7 @@ size_t srt_config_unknown(void (*report)(const char *name, const char *nearest, 
 
 		if (strncmp(*e, PREFIX, strlen(PREFIX)) != 0)
 			continue;
-		if (len >= sizeof name)
-			len = sizeof name - 1;
+		len = len < sizeof name ? len : sizeof name - 1;
 		memcpy(name, *e, len);
 		name[len] = '\0';
 		if (find_entry(name))

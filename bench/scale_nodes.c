@@ -21,9 +21,11 @@ typedef struct far_node {
 } far_node_t;
 
 /* Tells rank 0 of the node and its ranks. */
-static void report(far_node_t *node, int first, int nranks)
+static void report(far_node_t *node, int world, int first, int nranks)
 {
-	srt_root_message_t message = { .type = SRT_ROOT_NODE, .rank = (uint32_t)first };
+	srt_root_message_t message = { .type = SRT_ROOT_NODE,
+				       .rank = (uint32_t)first,
+				       .value = (uint32_t)world };
 
 	if (node->ntold == 0 && !srt_root_send(node->link, &message))
 		return;
@@ -56,8 +58,8 @@ static void read_messages(far_node_t *node)
 }
 
 /* nnear: ranks of the first node. */
-static void step(far_node_t *node, const struct sockaddr_in *address, int nnear, int first,
-		 int nranks)
+static void step(far_node_t *node, const struct sockaddr_in *address, int world, int nnear,
+		 int first, int nranks)
 {
 	srt_link_state_t state;
 
@@ -68,7 +70,7 @@ static void step(far_node_t *node, const struct sockaddr_in *address, int nnear,
 		return;
 	state = srt_link_step(node->link);
 	if (state == SRT_LINK_OPEN && node->ntold < nranks)
-		report(node, first, nranks);
+		report(node, world, first, nranks);
 	read_messages(node);
 	if (state != SRT_LINK_CLOSED && node->nleft < nnear)
 		return;
@@ -100,7 +102,7 @@ void scale_nodes_run(int world, int node, int port)
 			if (nodes[i].has_ended)
 				continue;
 			nopen++;
-			step(&nodes[i], &address, node, first,
+			step(&nodes[i], &address, world, node, first,
 			     world - first < node ? world - first : node);
 			if (nodes[i].link != NULL)
 				fds[nfds++] =

@@ -244,8 +244,9 @@ srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stre
 
 /* Runs fn(arg) in stream order on a host thread; fn must not use the device. */
 srt_status_t srt_stream_host_fn(srt_stream_t *stream, srt_host_fn *fn, void *arg);
-/* The same; failed(arg, status, message) is called instead of fn if the stream has failed. Both
- * report failures themselves, as those of a communicator: the stream does not log them. */
+/* Runs fn(arg) in stream order on a host thread; failed(arg, status, message) is called instead if
+ * the stream has failed. Both report failures themselves, as those of a communicator: the stream
+ * does not log them. */
 srt_status_t srt_stream_host_fn_or(srt_stream_t *stream, srt_host_fn *fn,
 				   void (*failed)(void *arg, int status, const char *message),
 				   void *arg);

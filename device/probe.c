@@ -24,7 +24,8 @@
 #define PROGRAM "shardrt-probe"
 #define MAX_PROBES 4
 #define MAX_ANSWER_NBYTES ((size_t)64 << 10)
-#define END "end\n"
+#define BEGIN "begin\n"
+#define END "\nend\n"
 
 extern char **environ;
 
@@ -163,10 +164,10 @@ static srt_status_t add_line(srt_probe_t *probe, const char *line, size_t len)
 
 static srt_status_t read_lines(srt_probe_t *probe, const char *text)
 {
-	while (*text && strcmp(text, END) != 0) {
+	while (*text) {
 		const size_t len = strcspn(text, "\n");
 
-		if (memchr(text, ' ', len))
+		if (memchr(text, ' ', len)) /* not BEGIN and END */
 			SRT_TRY(add_line(probe, text, len));
 		text += len + (text[len] == '\n');
 	}
@@ -194,6 +195,8 @@ static srt_status_t ask(srt_probe_t *probe, const char *program, const char *bac
 		poll(NULL, 0, 1);
 	if (!probe->failed)
 		status = read_lines(probe, child.text);
+	else if (strncmp(child.text, BEGIN, strlen(BEGIN)) != 0)
+		status = srt_fail(SRT_ERR_SYSTEM, "%s ended before it asked the driver", program);
 	else if (has_ended(&child))
 		explain_end(probe, &child);
 	else

@@ -60,7 +60,8 @@ void srt_queue_close(srt_stream_t *stream);
 
 /* Fails in a function of srt_stream_enqueue(), which may hold a stream's lock. */
 srt_status_t srt_queue_check_caller(void);
-/* The same, and in a child by fork(), where a wait for the thread of a stream would not end. */
+/* Fails where srt_queue_check_caller() does, and in a child by fork(), where a wait for the thread
+ * of a stream would not end. */
 srt_status_t srt_queue_check_wait(const srt_device_t *device);
 /* Submits a copy of the command to the stream. A failure of the command becomes the stream's; if
  * this call fails, the command was not submitted. */

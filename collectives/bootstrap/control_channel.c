@@ -152,11 +152,11 @@ static bool is_short_of_memory(int err)
 	return true;
 }
 
+/* nattempts: how often sends of these reasons have slept. */
 static void send_reason(srt_control_channel_t *channel, int to, srt_frame_t *frame,
-			const srt_frame_reason_t *reason)
+			const srt_frame_reason_t *reason, int *nattempts)
 {
 	const srt_control_peer_t *peer = &channel->peer[to];
-	int nattempts = 0;
 
 	/* A peer that has sent a goodbye still reads until it has stopped. It must not report the
 	 * end of this socket as a death to the other ranks. */
@@ -167,7 +167,8 @@ static void send_reason(srt_control_channel_t *channel, int to, srt_frame_t *fra
 			enlarge_socket(peer->fd);
 			enlarged = true;
 		} else if (errno != EINTR &&
-			   (!is_short_of_memory(errno) || ++nattempts == MOST_ATTEMPTS)) {
+			   (*nattempts >= MOST_ATTEMPTS || !is_short_of_memory(errno) ||
+			    ++*nattempts == MOST_ATTEMPTS)) {
 			return;
 		}
 	}
@@ -189,17 +190,19 @@ static void send_reasons(srt_control_channel_t *channel, int sender, srt_frame_t
 		.nbytes = sizeof(reason),
 	};
 
+	int nattempts = 0;
+
 	strncpy(reason.text, text, sizeof(reason.text) - 1);
 	frame.dst = SRT_FRAME_ALL;
 	if (sender == channel->rank && channel->relay != NULL)
 		(void)srt_relay_send(channel, &frame, &reason);
 	/* A rank without a relay says goodbye to its gateway, which tells the other nodes. */
 	else if (sender == channel->rank && channel->node_of != NULL && type != SRT_FRAME_GOODBYE)
-		send_reason(channel, channel->gateway, &frame, &reason);
+		send_reason(channel, channel->gateway, &frame, &reason, &nattempts);
 	for (int r = 0; r < channel->world_size; r++) {
 		frame.dst = (uint32_t)r;
 		if (r != sender)
-			send_reason(channel, r, &frame, &reason);
+			send_reason(channel, r, &frame, &reason, &nattempts);
 	}
 }
 
@@ -220,8 +223,9 @@ void srt_control_tell_death(srt_control_channel_t *channel, int to, int rank)
 		.tag = SRT_CONTROL_TAG_RANK | (uint64_t)rank,
 		.nbytes = sizeof(reason),
 	};
+	int nattempts = 0;
 
-	send_reason(channel, to, &frame, &reason);
+	send_reason(channel, to, &frame, &reason, &nattempts);
 }
 
 void srt_control_wake_thread(srt_control_channel_t *channel)

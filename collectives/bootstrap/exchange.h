@@ -18,8 +18,8 @@ typedef struct srt_expected {
 	size_t nbytes;
 	int *fd; /* NULL: has none */
 	double start;
-	/* Of other ranks that this rank waits for next: from[] and the place of `rank` in the order
-	 * in which their messages are fetched. */
+	/* The other ranks that this rank waits for next: from[], and the place of `rank` in the
+	 * order in which their messages are fetched. */
 	const bool *from;
 	int place;
 } srt_expected_t;

@@ -4,6 +4,7 @@
  * rank of its node, and one rank of each node to rank 0, which answers with the data of all. Used
  * at creation and at most once per step, not for tensors.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,13 @@ static int record_wait(const srt_comm_t *comm, int slot, uint32_t seq, int rank,
 	return srt_flight_wait(comm->flight, slot, &record, what);
 }
 
+/* After a failed send: whether the peer has ended, and not another cause. */
+static bool has_ended(srt_control_channel_t *channel, int world_rank)
+{
+	return errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN ||
+	       srt_control_peer_state(channel, world_rank) != SRT_PEER_ALIVE;
+}
+
 srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const bool *to,
 				   const void *send, size_t nbytes, int fd, const bool *from,
 				   void *recv, int *fds)
@@ -57,8 +65,8 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 		slot = record_wait(comm, slot, seq, peer, since, what);
 		result = srt_control_send(channel, comm->world_rank[peer], comm->id, seq, what,
 					  send, nbytes, fd, &comm->poison, deadline);
-		if (result == SRT_CONTROL_GONE) /* It may have sent its own. */
-			result = SRT_CONTROL_OK;
+		if (result == SRT_CONTROL_GONE && has_ended(channel, comm->world_rank[peer]))
+			result = SRT_CONTROL_OK; /* it may have sent its own message */
 	}
 	for (; done < comm->size && result == SRT_CONTROL_OK; done++) {
 		int r = (comm->rank + done) % comm->size;

@@ -18,22 +18,28 @@
 
 /* What was set aside as damaged, here and by shardrt-train. */
 #define DAMAGED ".damaged"
+#define MOST_NUMBERS 1000
 
 static bool is_set_aside(const char *name)
 {
 	return strstr(name, DAMAGED) != NULL;
 }
 
-/* A folder, which no file can replace, gets the name PATH.damaged. */
+/* A folder, which no file can replace, gets the name PATH.damaged, or PATH.damaged-N. */
 static srt_status_t set_aside_folder(const char *path)
 {
 	struct stat st;
-	char *aside;
+	char *aside = NULL;
+	int number = 1;
 	bool done;
 
 	if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode))
 		return SRT_OK;
-	aside = srt_asprintf("%s" DAMAGED, path);
+	do {
+		free(aside);
+		aside = number == 1 ? srt_asprintf("%s" DAMAGED, path) :
+				      srt_asprintf("%s" DAMAGED "-%d", path, number);
+	} while (aside != NULL && lstat(aside, &st) == 0 && number++ < MOST_NUMBERS);
 	if (aside == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	done = rename(path, aside) == 0;

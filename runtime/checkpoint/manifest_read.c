@@ -474,7 +474,7 @@ srt_status_t srt_manifest_parse(char *text, size_t nbytes, srt_manifest_t *m)
 {
 	const size_t before = sizeof(SRT_MANIFEST_CHECKSUM) - 1;
 	const size_t after = sizeof(SRT_MANIFEST_TAIL) - 1, tail = before + 16 + after;
-	const char *at = text + nbytes - tail;
+	const char *at = text + (nbytes < tail ? 0 : nbytes - tail);
 	reader_t r = { .json = { text, text, "the manifest" }, .manifest = m };
 
 	if (nbytes < tail || memcmp(at, SRT_MANIFEST_CHECKSUM, before) != 0 ||

@@ -129,7 +129,6 @@ static void catch_signals(void)
 
 	if (getrlimit(RLIMIT_FSIZE, &file_limit) != 0)
 		return;
-	signal(SIGXFSZ, SIG_IGN); /* a write above the limit fails, and does not end the process */
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		if (sigaction(signals[i], NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN)
 			sigaction(signals[i], &action, NULL);

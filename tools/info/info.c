@@ -30,8 +30,8 @@ static const char usage[] =
 	"  -f, --features       print which features of optional packages this build has: built, found\n"
 	"                       at run time or missing, and the commands that need them\n"
 	"  -c, --config         print the configuration variables with their values\n"
-	"  -d, --device         print the device that a program gets with this configuration\n"
 	"      --config-page    print them as a page of documentation, without values\n"
+	"  -d, --device         print the device that a program gets with this configuration\n"
 	"      --flight         read files that ranks wrote to the folder of SHARDRT_FLIGHT, and print\n"
 	"                       the last collectives of the ranks, and which rank waits for which\n"
 	"  -h, --help           print this help and exit\n"
@@ -154,7 +154,7 @@ static int print_device(void)
 	return status;
 }
 
-/* The same, by another process, which a driver that is opened may end. */
+/* Prints the device by another process, which a driver that is opened may end. */
 static int print_device_apart(void)
 {
 	char program[] = "shardrt-info", option[] = "--device", how[128];

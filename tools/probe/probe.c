@@ -3,9 +3,9 @@
  * shardrt-probe NAME: lists the devices of a backend, for device/probe.c, which starts it so that a
  * driver runs in a separate process. Installed with the modules; not for people.
  *
- * A line for each device, "accelerator NAME" or "cpu NAME"; or one line, "failed WHY" if the
- * backend's module does not load, or "none WHY"; then "end". What the driver prints on standard
- * output goes to standard error.
+ * Prints "begin" before it touches the backend. Then a line for each device, "accelerator NAME" or
+ * "cpu NAME"; or one line, "failed WHY" if the backend's module does not load, or "none WHY"; then
+ * "end". What the driver prints on standard output goes to standard error.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #include <shardrt/backend.h>
+
+#include "tools/descriptors.h"
 
 static int find_backend(const char *name, size_t *number, srt_backend_info_t *info)
 {
@@ -64,6 +66,7 @@ int main(int argc, char **argv)
 		      stderr);
 		return 2;
 	}
+	tool_open_standard_files();
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a driver that hangs must not outlive the program */
 	setrlimit(RLIMIT_CORE, &no_core);
 	fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -72,6 +75,8 @@ int main(int argc, char **argv)
 		return 1;
 	setenv("SHARDRT_PROBE_TIMEOUT", "0", 1); /* this is the process that asks */
 	unsetenv("SHARDRT_BACKEND");             /* the one that is asked is wanted */
+	fputs("begin\n", out);
+	fflush(out);
 	if (!find_backend(argv[1], &backend, &info))
 		print_line(out, "failed", "there is no such backend");
 	else if (info.ndevices < 1)

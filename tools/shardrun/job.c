@@ -159,16 +159,18 @@ static void watch_guard(srt_launch_job_t *l)
 	close(l->guard);
 	l->guard = -1;
 	l->guard_pid = srt_launch_guard_start(&l->guard);
-	for (int i = 0; i < l->nchildren; i++) {
-		if (l->child[i].pid > 0)
-			srt_launch_guard_add(l->guard, l->child[i].pid);
-	}
-	if (l->guard_pid < 0)
+	if (l->guard_pid < 0) {
 		srt_launch_say(
 			"the guard was killed and cannot be started again: %s; if shardrun is "
 			"killed, processes of ranks may be left",
 			strerror(errno));
-	else if (!l->options.quiet)
+		return;
+	}
+	for (int i = 0; i < l->nchildren; i++) {
+		if (l->child[i].pid > 0)
+			srt_launch_guard_add(l->guard, l->child[i].pid);
+	}
+	if (!l->options.quiet)
 		srt_launch_say("the guard was killed: another one was started");
 }
 

@@ -80,12 +80,12 @@ int trainer_try_checkpoint(trainer_t *t, int *error)
 }
 
 /* After a save that has failed: if there is no space, removes the oldest checkpoint, unless it is
- * the only complete one. @return whether it was removed. */
+ * the only complete one or the latest. @return whether it was removed. */
 static int make_room(const trainer_t *t)
 {
 	train_checkpoint_t *all;
 	size_t n, nof_run = 0, oldest = 0;
-	char path[TRAIN_PATH_NBYTES] = "";
+	char path[TRAIN_PATH_NBYTES] = "", latest[TRAIN_PATH_NBYTES] = "";
 	const char *what;
 
 	if (t->opt.keep == 0 || !is_full(try_folder(t->opt.checkpoint, estimate_nbytes(t), &what)))
@@ -100,7 +100,9 @@ static int make_room(const trainer_t *t)
 	if (nof_run > 1)
 		train_print_checkpoint(t->opt.checkpoint, &all[oldest], path);
 	free(all);
-	if (nof_run < 2)
+	if (nof_run < 2 ||
+	    srt_checkpoint_latest(t->opt.checkpoint, latest, sizeof(latest)) != SRT_OK ||
+	    strcmp(path, latest) == 0)
 		return 0;
 	tool_error("warning: there is no space for another checkpoint: removing %s, the oldest of "
 		   "%zu",
@@ -138,7 +140,7 @@ static int try_at_start(trainer_t *t)
 int trainer_open_checkpoints(trainer_t *t)
 {
 	const char *dir = t->opt.checkpoint;
-	char latest[1024];
+	char latest[TRAIN_PATH_NBYTES];
 	srt_status_t status;
 
 	if (!dir)

@@ -77,15 +77,19 @@ int train_compare_checkpoints(const void *a, const void *b)
 				    (x->number < y->number) - (x->number > y->number);
 }
 
-/* Whether a folder has files of ranks. */
+/* Whether a folder has files of ranks, as a save names them. */
 static bool has_files_of_ranks(const char *path)
 {
 	DIR *dir = opendir(path);
 	const struct dirent *entry;
 	bool has = false;
 
-	while (dir && !has && (entry = readdir(dir)) != NULL)
-		has = strncmp(entry->d_name, "rank-", 5) == 0;
+	while (dir && !has && (entry = readdir(dir)) != NULL) {
+		int rank, nranks, length = 0;
+
+		has = sscanf(entry->d_name, "rank-%5d-of-%5d%n", &rank, &nranks, &length) == 2 &&
+		      length == (int)strlen("rank-00000-of-00001");
+	}
 	if (dir)
 		closedir(dir);
 	return has;
@@ -113,8 +117,7 @@ static train_kind_t compare_position(const trainer_t *t, const char *path, int64
 		case SRT_OK:
 			break;
 		case SRT_ERR_FORMAT:
-		case SRT_ERR_IO:
-			return TRAIN_KIND_DAMAGED;
+			return has_files_of_ranks(path) ? TRAIN_KIND_DAMAGED : TRAIN_KIND_OTHER;
 		default:
 			return TRAIN_KIND_OTHER;
 		}

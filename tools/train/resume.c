@@ -16,6 +16,12 @@
 #include "tools/common.h"
 #include "tools/train/checkpoint.h"
 
+/* A checkpoint that could not be loaded. */
+typedef struct refused {
+	char path[TRAIN_PATH_NBYTES];
+	bool is_damaged; /* false: its files could not be read, perhaps only now */
+} refused_t;
+
 /* The search of rank 0. */
 typedef struct search {
 	srt_status_t status; /* of the file `latest` */
@@ -23,8 +29,9 @@ typedef struct search {
 	train_checkpoint_t *all; /* the newest first */
 	size_t n, next;          /* those up to `next` were tried */
 	bool began;
-	char (*damaged)[TRAIN_PATH_NBYTES]; /* those that were refused */
-	size_t ndamaged;
+	size_t nrefused;
+	refused_t *refused; /* the first nlisted of them */
+	size_t nlisted;
 } search_t;
 
 /* The checkpoint that all ranks try to load next. */
@@ -45,16 +52,20 @@ static void begin_search(trainer_t *t, search_t *s)
 		s->all = train_list_checkpoints(t, &s->n);
 }
 
-/* Prints why a checkpoint is not used, and remembers it. */
-static void refuse(search_t *s, const char *path, const char *why)
+/* Prints why a checkpoint is not used, and adds it to the list. */
+static void refuse(search_t *s, const char *path, srt_status_t status, const char *why)
 {
-	void *grown = realloc(s->damaged, (s->ndamaged + 1) * sizeof(*s->damaged));
+	const bool is_damaged = status != SRT_ERR_IO;
+	refused_t *grown = realloc(s->refused, (s->nlisted + 1) * sizeof(*s->refused));
 
-	tool_error("warning: checkpoint %s is damaged and is not used: %s", path, why);
+	tool_error("warning: checkpoint %s %s and is not used: %s", path,
+		   is_damaged ? "is damaged" : "cannot be read", why);
+	s->nrefused++;
 	if (!grown)
 		return;
-	s->damaged = grown;
-	snprintf(s->damaged[s->ndamaged++], sizeof(*s->damaged), "%s", path);
+	s->refused = grown;
+	grown[s->nlisted].is_damaged = is_damaged;
+	snprintf(grown[s->nlisted++].path, sizeof(grown->path), "%s", path);
 }
 
 /* Whether a checkpoint is newer than the one that the file `latest` names. */
@@ -84,7 +95,7 @@ static void find_next(const trainer_t *t, search_t *s, found_t *found)
 			continue;
 		if (c->kind == TRAIN_KIND_DAMAGED) {
 			train_find_kind(t, c); /* again, for its sentence */
-			refuse(s, found->path, srt_last_error());
+			refuse(s, found->path, SRT_ERR_FORMAT, srt_last_error());
 			continue;
 		}
 		s->next++;
@@ -160,22 +171,26 @@ static void report_loss(const search_t *s, const char *path, int64_t step)
 	if (s->status == SRT_ERR_FORMAT)
 		tool_error("warning: %s; going on from %s, the newest one of this run", s->why,
 			   path);
-	for (size_t i = 0; i < s->ndamaged; i++) {
+	for (size_t i = 0; i < s->nlisted; i++) {
+		const refused_t *r = &s->refused[i];
 		train_checkpoint_t lost;
 		char steps[96] = "";
 
-		if (train_parse_checkpoint(s->damaged[i], &lost) == 0 && lost.step > step)
+		if (train_parse_checkpoint(r->path, &lost) == 0 && lost.step > step)
 			snprintf(steps, sizeof(steps),
 				 ": steps %" PRId64 " to %" PRId64 " are trained again", step + 1,
 				 lost.step);
-		if (train_set_aside(s->damaged[i], aside) == 0)
+		if (!r->is_damaged)
+			tool_error("warning: going on from %s%s; %s stays as it is", path, steps,
+				   r->path);
+		else if (train_set_aside(r->path, aside) == 0)
 			tool_error("warning: going on from %s%s; the damaged checkpoint is kept as "
 				   "%s",
 				   path, steps, aside);
 		else
 			tool_error("warning: going on from %s%s; the damaged checkpoint %s cannot "
 				   "be renamed: %s",
-				   path, steps, s->damaged[i], strerror(errno));
+				   path, steps, r->path, strerror(errno));
 	}
 }
 
@@ -184,23 +199,25 @@ static int end_search(trainer_t *t, const search_t *s)
 {
 	char names[256] = "";
 
-	if (s->status != SRT_OK && s->status != SRT_ERR_NOT_FOUND && s->ndamaged == 0)
+	if (s->status != SRT_OK && s->status != SRT_ERR_NOT_FOUND && s->nrefused == 0)
 		return trainer_set_failure(
 			t,
-			"--resume: %s, and no checkpoint of this run is in its "
-			"place: restore the files from a copy, or start a new run "
+			"--resume: %s%s: restore the files from a copy, or start a new run "
 			"with another --checkpoint",
-			s->why);
-	if (s->ndamaged == 0) {
+			s->why,
+			s->status == SRT_ERR_FORMAT ?
+				", and no checkpoint of this run is in its place" :
+				"");
+	if (s->nrefused == 0) {
 		printf("no checkpoint in %s: a new run\n", t->opt.checkpoint);
 		t->knows_run = 1;
 		return 0;
 	}
-	for (size_t i = 0; i < s->ndamaged; i++) {
+	for (size_t i = 0; i < s->nlisted; i++) {
 		const size_t length = strlen(names);
 
 		snprintf(names + length, sizeof(names) - length, "%s%s", i == 0 ? "" : ", ",
-			 strrchr(s->damaged[i], '/') + 1);
+			 strrchr(s->refused[i].path, '/') + 1);
 	}
 	return trainer_set_failure(
 		t,
@@ -233,8 +250,10 @@ static srt_status_t load(trainer_t *t, search_t *s)
 		if (found.status != SRT_OK)
 			return t->rank == 0 && end_search(t, s) != 0 ? SRT_ERR_FORMAT : SRT_OK;
 		status = srt_checkpoint_load(t->engine, found.path, &options, t->stream);
+		if (status == SRT_ERR_IO) /* perhaps of a file server, and over */
+			status = srt_checkpoint_load(t->engine, found.path, &options, t->stream);
 		if (is_damage(status) && t->rank == 0)
-			refuse(s, found.path, srt_last_error());
+			refuse(s, found.path, status, srt_last_error());
 	} while (is_damage(status));
 	if (status == SRT_ERR_INVALID_ARGUMENT || status == SRT_ERR_UNSUPPORTED)
 		trainer_set_error(t, "--resume: %s", srt_last_error());
@@ -260,6 +279,6 @@ srt_status_t trainer_resume(trainer_t *t)
 		begin_search(t, &search);
 	status = load(t, &search);
 	free(search.all);
-	free(search.damaged);
+	free(search.refused);
 	return status;
 }

@@ -71,6 +71,7 @@ shardrt_info_LDADD = libmodels.la libtools.la $(SRT_LIB) $(SRT_PKG_LIBS) -lm
 srtprobedir = $(pkglibdir)
 srtprobe_PROGRAMS = shardrt-probe
 shardrt_probe_SOURCES = tools/descriptors.c tools/descriptors.h tools/probe/probe.c
+shardrt_probe_CPPFLAGS = $(AM_CPPFLAGS)
 shardrt_probe_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..:$$ORIGIN'
 shardrt_probe_LDADD = $(SRT_LIB)
 

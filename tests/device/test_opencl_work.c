@@ -321,9 +321,6 @@ int main(void)
 		srt_device_t *device;
 
 		setenv("SHARDRT_OPENCL_LANES", forms[i], 1);
-		if (i ==
-		    1) /* as tests/harness/run_ranks.sh: its compiled kernels may be in the cache */
-			setenv("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable", 1);
 		CHECK_OK_OR_DIE(test_open_device("opencl", "", 0, &device));
 		test_queues(device);
 		test_event_generations(device);

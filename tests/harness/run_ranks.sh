@@ -79,13 +79,7 @@ use_form()
 	export SHARDRT_STAGING_BYTES
 	case ${form#staged-} in
 	inline | threads) SHARDRT_CPU_STREAMS=${form#staged-} && export SHARDRT_CPU_STREAMS ;;
-	loop | items)
-		SHARDRT_OPENCL_LANES=${form#staged-} && export SHARDRT_OPENCL_LANES
-		# Lanes as work-items are for GPUs. PoCL compiles them in a third of the time, for the same bits, like this.
-		unset POCL_EXTRA_BUILD_FLAGS
-		[ $SHARDRT_OPENCL_LANES = loop ] || POCL_EXTRA_BUILD_FLAGS=-cl-opt-disable
-		[ $SHARDRT_OPENCL_LANES = loop ] || export POCL_EXTRA_BUILD_FLAGS
-		;;
+	loop | items) SHARDRT_OPENCL_LANES=${form#staged-} && export SHARDRT_OPENCL_LANES ;;
 	esac
 }
 

@@ -195,7 +195,7 @@ static srt_status_t ask(srt_probe_t *probe, const char *program, const char *bac
 		poll(NULL, 0, 1);
 	if (!probe->failed)
 		status = read_lines(probe, child.text);
-	else if (strncmp(child.text, BEGIN, strlen(BEGIN)) != 0)
+	else if (has_ended(&child) && strncmp(child.text, BEGIN, strlen(BEGIN)) != 0)
 		status = srt_fail(SRT_ERR_SYSTEM, "%s ended before it asked the driver", program);
 	else if (has_ended(&child))
 		explain_end(probe, &child);

@@ -174,6 +174,15 @@ static void test_auto(void)
 	CHECK(logged.entered);
 }
 
+/* A program without standard error, as some daemons: what asks must not take that for the driver's
+ * end. */
+static void test_auto_closed(void)
+{
+	close(STDERR_FILENO);
+	test_auto();
+	CHECK_STR(logged.text, "module_test: entered\n");
+}
+
 static void test_auto_cpus(void)
 {
 	const srt_backend_t *backend = NULL;
@@ -230,6 +239,7 @@ int main(void)
 	RUN(test_list);
 	RUN(test_list_none);
 	RUN(test_auto);
+	RUN(test_auto_closed);
 	RUN(test_auto_cpus);
 	RUN(test_auto_broken);
 	RUN(test_driver_aborts);

@@ -126,7 +126,7 @@ srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_
 		return SRT_ERR_OUT_OF_MEMORY;
 	scaler->options = complete;
 	scaler->world = srt_comm_size(complete.comm);
-	if (!complete.disabled)
+	if (!complete.disabled && !srt_comm_poisoned(complete.comm)) /* else refused below */
 		status = allocate(scaler, srt_context_device(context));
 	if (!complete.disabled)
 		status = srt_comm_status_consensus(complete.comm, "creating a gradient scaler",

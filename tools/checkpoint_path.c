@@ -73,6 +73,11 @@ static int find_latest(const char *folder, tool_found_t *found)
 			    "checkpoint is in it: %s; %s",
 			    folder, srt_last_error(), advice);
 	}
+	if (status == SRT_ERR_UNSUPPORTED) {
+		advise(folder, advice, sizeof(advice));
+		return fail(found, "%s is no checkpoint (it has no manifest.json): %s; %s", folder,
+			    srt_last_error(), advice);
+	}
 	if (status == SRT_ERR_FORMAT)
 		return fail(found, "%s; name one of the checkpoints in %s", srt_last_error(),
 			    folder);

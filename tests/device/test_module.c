@@ -10,7 +10,6 @@
 #include <glob.h>
 #include <pthread.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "device/device.h"
@@ -335,24 +334,6 @@ static void test_list(void)
 	CHECK_STR(info.name, "renamed");
 }
 
-static void run(const char *name, void (*test)(void))
-{
-	pid_t child = fork();
-	int status = 1;
-
-	CHECK_OR_DIE(child >= 0);
-	if (!child) {
-		check_count = check_failed = 0;
-		srt_log_set(keep_log, SRT_LOG_WARN, NULL);
-		test();
-		exit(check_done());
-	}
-	CHECK_OR_DIE(waitpid(child, &status, 0) == child);
-	CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s", name);
-}
-
-#define RUN(test) run(#test, test)
-
 static void make_folder(const char *name)
 {
 	CHECK_OR_DIE(mkdir(name, 0700) == 0);
@@ -366,9 +347,9 @@ static void try_near(const char *name)
 	snprintf(file, sizeof(file), "mkdir -p %s", name);
 	CHECK_OR_DIE(system(file) == 0);
 	place(name, "opencl", "module_test.so");
-	RUN(test_near);
+	CHECK_IN_CHILD(test_near);
 	CHECK_INT(chmod(name, 0777), 0);
-	RUN(test_near_open);
+	CHECK_IN_CHILD(test_near_open);
 	snprintf(file, sizeof(file), "%s/shardrt_backend_opencl.so", name);
 	CHECK_INT(unlink(file), 0);
 	CHECK_INT(rmdir(name), 0);
@@ -401,6 +382,7 @@ int main(int argc, char **argv)
 	snprintf(folder, sizeof(folder), "%s", argv[2]);
 	unsetenv("SHARDRT_BACKEND");
 	setenv("SHARDRT_PROBE_TIMEOUT", "0", 1); /* modules are loaded into this process */
+	srt_log_set(keep_log, SRT_LOG_WARN, NULL);
 	CHECK_OR_DIE(chdir(folder) == 0);
 	make_folder("a");
 	make_folder("b");
@@ -411,23 +393,23 @@ int main(int argc, char **argv)
 	place("a", "renamed", "module_test.so");
 	place("b", "opencl", NULL);
 	place("b", "cuda", "module_test.so");
-	RUN(test_missing);
-	RUN(test_broken);
-	RUN(test_no_device);
-	RUN(test_auto_broken);
-	RUN(test_auto_cpus);
-	RUN(test_auto_gpu);
-	RUN(test_auto_order);
-	RUN(test_folders);
+	CHECK_IN_CHILD(test_missing);
+	CHECK_IN_CHILD(test_broken);
+	CHECK_IN_CHILD(test_no_device);
+	CHECK_IN_CHILD(test_auto_broken);
+	CHECK_IN_CHILD(test_auto_cpus);
+	CHECK_IN_CHILD(test_auto_gpu);
+	CHECK_IN_CHILD(test_auto_order);
+	CHECK_IN_CHILD(test_folders);
 	try_near("bin/libshardrt");
 	try_near("bin/.libs");
 	try_near(".libs");
 	if (SRT_LIBDIR_NAME[0] != '/')
 		try_near(SRT_LIBDIR_NAME "/libshardrt");
-	RUN(test_threads);
-	RUN(test_list);
+	CHECK_IN_CHILD(test_threads);
+	CHECK_IN_CHILD(test_list);
 	unlink("b/shardrt_backend_cuda.so");
-	RUN(test_auto_alone);
+	CHECK_IN_CHILD(test_auto_alone);
 	snprintf(command, sizeof(command), "rm -rf %s", folder);
 	CHECK_INT(system(command), 0);
 	return check_done();

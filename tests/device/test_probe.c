@@ -6,7 +6,6 @@
  */
 #include <glob.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "device/device.h"
@@ -205,24 +204,6 @@ static void test_auto_broken(void)
 	CHECK(!logged.entered);
 }
 
-static void run(const char *name, void (*test)(void))
-{
-	pid_t child = fork();
-	int status = 1;
-
-	CHECK_OR_DIE(child >= 0);
-	if (!child) {
-		check_count = check_failed = 0;
-		srt_log_set(keep_log, SRT_LOG_WARN, NULL);
-		test();
-		exit(check_done());
-	}
-	CHECK_OR_DIE(waitpid(child, &status, 0) == child);
-	CHECK_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s", name);
-}
-
-#define RUN(test) run(#test, test)
-
 int main(void)
 {
 	char folder[] = "/tmp/srt-probe-XXXXXX", module[64], here[2048], file[4096];
@@ -236,17 +217,18 @@ int main(void)
 	CHECK_OR_DIE(symlink(file, module) == 0);
 	unsetenv("SHARDRT_BACKEND");
 	setenv("SHARDRT_MODULE_PATH", folder, 1);
-	RUN(test_list);
-	RUN(test_list_none);
-	RUN(test_auto);
-	RUN(test_auto_closed);
-	RUN(test_auto_cpus);
-	RUN(test_auto_broken);
-	RUN(test_driver_aborts);
-	RUN(test_driver_exits);
-	RUN(test_driver_hangs);
-	RUN(test_driver_unknown_end);
-	RUN(test_cpu_asks_no_driver);
+	srt_log_set(keep_log, SRT_LOG_WARN, NULL);
+	CHECK_IN_CHILD(test_list);
+	CHECK_IN_CHILD(test_list_none);
+	CHECK_IN_CHILD(test_auto);
+	CHECK_IN_CHILD(test_auto_closed);
+	CHECK_IN_CHILD(test_auto_cpus);
+	CHECK_IN_CHILD(test_auto_broken);
+	CHECK_IN_CHILD(test_driver_aborts);
+	CHECK_IN_CHILD(test_driver_exits);
+	CHECK_IN_CHILD(test_driver_hangs);
+	CHECK_IN_CHILD(test_driver_unknown_end);
+	CHECK_IN_CHILD(test_cpu_asks_no_driver);
 	CHECK_INT(unlink(module), 0);
 	CHECK_INT(rmdir(folder), 0);
 	return check_done();

@@ -3,6 +3,8 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "tests/harness/bits.h"
@@ -129,6 +131,23 @@ void check_skip(const char *format, ...)
 	va_end(args);
 	putchar('\n');
 	exit(SKIPPED);
+}
+
+void check_in_child(const char *file, int line, const char *name, void (*test)(void))
+{
+	const pid_t child = fork();
+	int status = 1;
+
+	CHECK_OR_DIE(child >= 0);
+	if (child == 0) {
+		check_count = check_failed = 0;
+		test();
+		exit(check_done());
+	}
+	CHECK_OR_DIE(waitpid(child, &status, 0) == child);
+	check_count++;
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		check_report(file, line, "%s failed", name);
 }
 
 int check_done(void)

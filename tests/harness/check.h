@@ -109,6 +109,10 @@ void check_near(const char *file, int line, const char *aname, double a, const c
 #define CHECK_SKIP(...) check_skip(__VA_ARGS__)
 __attribute__((noreturn, format(printf, 1, 2))) void check_skip(const char *format, ...);
 
+/* Runs a test in a child by fork(), for what a process does once. It fails as one check here. */
+#define CHECK_IN_CHILD(test) check_in_child(CHECK_HERE, #test, test)
+void check_in_child(const char *file, int line, const char *name, void (*test)(void));
+
 /* The exit status of main(). A test that checked nothing has failed. */
 int check_done(void);
 

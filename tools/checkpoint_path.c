@@ -66,16 +66,12 @@ static int find_latest(const char *folder, tool_found_t *found)
 	char shown[256];
 	srt_status_t status = srt_checkpoint_latest(folder, found->path, sizeof(found->path));
 
-	if (status == SRT_ERR_NOT_FOUND) {
+	if (status == SRT_ERR_NOT_FOUND || status == SRT_ERR_UNSUPPORTED) {
 		advise(folder, advice, sizeof(advice));
-		return fail(found,
-			    "%s is no checkpoint (it has no manifest.json), and no complete "
-			    "checkpoint is in it: %s; %s",
-			    folder, srt_last_error(), advice);
-	}
-	if (status == SRT_ERR_UNSUPPORTED) {
-		advise(folder, advice, sizeof(advice));
-		return fail(found, "%s is no checkpoint (it has no manifest.json): %s; %s", folder,
+		return fail(found, "%s is no checkpoint (it has no manifest.json)%s: %s; %s",
+			    folder,
+			    status == SRT_ERR_NOT_FOUND ? ", and no complete checkpoint is in it" :
+							  "",
 			    srt_last_error(), advice);
 	}
 	if (status == SRT_ERR_FORMAT)

@@ -342,23 +342,23 @@ bool srt_link_send(srt_link_t *link, const void *head, size_t head_nbytes, const
 {
 	const size_t total = head_nbytes + nbytes;
 	const uint32_t length = (uint32_t)(total + SRT_SEAL_OVERHEAD);
-	unsigned char *plain, *sealed;
-	bool sent;
+	unsigned char *plain;
+	bool sent = false;
 
 	if (total > SRT_LINK_MAX || link->step != WAIT_MESSAGE || link->is_deaf)
 		return false;
 	plain = malloc(total + LENGTH_NBYTES + length);
-	sealed = plain + total;
 	if (plain != NULL) {
+		unsigned char *sealed = plain + total;
+
 		memcpy(plain, head, head_nbytes);
 		if (nbytes > 0)
 			memcpy(plain + head_nbytes, data, nbytes);
 		memcpy(sealed, &length, sizeof(length));
+		sent = srt_seal_message(link->seal, plain, total, sealed + LENGTH_NBYTES) &&
+		       append(link, sealed, LENGTH_NBYTES + length);
+		free(plain);
 	}
-	sent = plain != NULL &&
-	       srt_seal_message(link->seal, plain, total, sealed + LENGTH_NBYTES) &&
-	       append(link, sealed, LENGTH_NBYTES + length);
-	free(plain);
 	if (sent)
 		write_queue(link);
 	else

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls that make files safer, and that some file systems do not have: modes, syncs, allocation.
- * Network file systems, FUSE and FAT refuse one or the other. A refusal is no failure, since the
- * file is as safe as it can be there; an error of the disk is one.
+ * Calls that set the mode of files, make them durable and allocate their space. Some file systems,
+ * for example NFS, FUSE and FAT, do not have all of these calls. A call that the file system does
+ * not have is no failure: the file is as safe as it can be there. An error of the disk is a
+ * failure.
  *
  * Used by replacement.c and folder.c for every file that the library writes.
  */
@@ -21,7 +22,8 @@ bool srt_set_mode(int fd, mode_t mode);
 bool srt_sync_file(int fd);
 /* Makes the names in a folder durable. */
 bool srt_sync_folder(const char *path);
-/* Allocates the bytes of a file; where that is refused, finds out whether the disk has so many. */
+/* Allocates nbytes for a file. If the file system does not have this call, compares nbytes with the
+ * space that is free. */
 bool srt_allocate_file(int fd, size_t nbytes);
 /* The folder that a path without slashes at its end is in; to be freed. NULL without memory. */
 char *srt_parent_of(const char *path);

@@ -185,7 +185,7 @@ GPU_FN void NAME_D(fast_store)(fast_rows_t rows, int first, float (*x)[4], float
 }
 
 /* Bindings of the command: out, stats, q, k, v. */
-GPU_KERNEL(5, NAME_D(fast_attention), srt_k_attention_t, FAST_THREADS)
+GPU_KERNEL(5, NAME_D(fast_attention), srt_k_attention_t, FAST_THREADS, 256)
 {
 	TENSOR(0, uint16_t, out);
 	TENSOR(1, float, stats);
@@ -285,7 +285,7 @@ GPU_KERNEL(5, NAME_D(fast_attention), srt_k_attention_t, FAST_THREADS)
 
 /* Bindings of the command: dq, dk, dv, dout, out, q, k, v, stats, scratch; D is stored in scratch,
  * and dq may be absent. */
-GPU_KERNEL(10, NAME_D(fast_attention_q), srt_k_attention_t, FAST_THREADS)
+GPU_KERNEL(10, NAME_D(fast_attention_q), srt_k_attention_t, FAST_THREADS, 256)
 {
 	TENSOR(0, uint16_t, dq);
 	TENSOR(3, uint16_t, dout);
@@ -390,7 +390,7 @@ GPU_KERNEL(10, NAME_D(fast_attention_q), srt_k_attention_t, FAST_THREADS)
 }
 
 /* Bindings as above. A block's rows are keys, its columns queries. */
-GPU_KERNEL(10, NAME_D(fast_attention_kv), srt_k_attention_t, FAST_THREADS)
+GPU_KERNEL(10, NAME_D(fast_attention_kv), srt_k_attention_t, FAST_THREADS, 256)
 {
 	TENSOR(1, uint16_t, dk);
 	TENSOR(2, uint16_t, dv);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Attention on GPUs, by products (gpu_matmul.k) and kernels on rows (gpu_attention.k). The scores
- * of a part (some heads and queries) are in scratch, which does not grow with the context.
+ * of a part (some heads and queries) are in scratch, which does not grow with the context unless
+ * 128 rows are more.
  *
  * forward   S = Q K^T * scale        one chain restarted as a product's
  *           P = weights of S's rows  maximum, sum, in the row shape
@@ -16,12 +17,7 @@
 #include "backends/gpu/gpu.h"
 #include "base/base.h"
 
-/* Floats of scratch for scores, unless 128 rows are more. A part needs many heads or queries to
- * fill all multiprocessors, because no chain of a product is cut. */
-#define MIN_SCORES ((int64_t)1 << 23)
-#define UNIT_SCORES ((int64_t)1 << 19) /* for each multiprocessor */
-#define MOST_UNITS 160                 /* multiprocessors that count: some are small in OpenCL */
-#define ROWS 128                       /* of queries: a multiple of every tile's */
+#define ROWS 128 /* of queries: a multiple of every tile's */
 
 /* One pass, and the part of the next step: heads from `unit` on, queries from `first` on. */
 typedef struct part {
@@ -62,9 +58,8 @@ static part_t make_part(srt_gpu_plan_t *plan)
 		.lengths = command->bindings[is_backward ? 10 : 5],
 		.mask = command->bindings[is_backward ? 11 : 6],
 	};
-	const int64_t nunits = srt_min64(plan->gpu.nunits, MOST_UNITS);
-	const int64_t scores = srt_max64(MIN_SCORES, nunits * UNIT_SCORES);
-	const int64_t most = scores / nscores_of(&part), rows = most / part.ld / ROWS * ROWS;
+	const int64_t most = srt_gpu_scratch_floats(&plan->gpu) / nscores_of(&part);
+	const int64_t rows = most / part.ld / ROWS * ROWS;
 
 	part.most = srt_min64(s->queries, rows > ROWS ? rows : ROWS);
 	part.units = srt_min64(s->batch * s->heads, most / (part.most * part.ld));

@@ -88,6 +88,9 @@ srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, int kernel, const srt_binding_t
 /* The binding with nbytes added to its offset. */
 srt_binding_t srt_gpu_at(const srt_binding_t *binding, int64_t nbytes);
 
+/* Floats of scratch that a command takes at most, unless its smallest step needs more. */
+int64_t srt_gpu_scratch_floats(const srt_gpu_t *gpu);
+
 /* Sets the fastest kernel of a product, and its grid. */
 void srt_gpu_choose(const srt_gpu_t *gpu, srt_command_t *product);
 

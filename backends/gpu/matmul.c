@@ -11,14 +11,18 @@
 #include "backends/gpu/gpu.h"
 #include "base/base.h"
 
-#define PLANES_NBYTES ((int64_t)64 << 20) /* at most, unless two planes are more */
-#define MAX_SIZE ((int64_t)1 << 30)       /* of m, n, k: the kernels count in 32 bits */
+/* Floats of scratch of a command. Many blocks of k, or heads and queries, fill all
+ * multiprocessors. */
+#define MIN_SCRATCH ((int64_t)1 << 23)
+#define UNIT_SCRATCH ((int64_t)1 << 19) /* for each multiprocessor */
+#define MOST_UNITS 160                  /* multiprocessors that count: some are small in OpenCL */
+#define MAX_SIZE ((int64_t)1 << 30)     /* of m, n, k: the kernels count in 32 bits */
+#define MAX_LD ((int64_t)1 << 25)       /* between rows: 64 bytes of each are less than 2^32 */
 #define MAX_GROUPS ((int64_t)1 << 30)
-#define RESIDENT_ITEMS 384 /* of a multiprocessor, for floats: GPU_ITEMS of kernels/gpu/gpu.h */
 
 char srt_gpu_scratch[1];
 
-#define TILE_INFO(rows, columns, r, c, upright)                                                    \
+#define TILE_INFO(rows, columns, r, c, ...)                                                        \
 	{ "gpu_matmul", "matmul_" #rows "x" #columns, (rows) / (r) * ((columns) / (c)) },
 const srt_gpu_kernel_info_t srt_gpu_kernels[SRT_GPU_KERNEL_COUNT] = {
 	SRT_GPU_TILES(TILE_INFO)[SRT_GPU_MATMUL_SUMS] = { "gpu_matmul", "matmul_sums",
@@ -28,9 +32,9 @@ const srt_gpu_kernel_info_t srt_gpu_kernels[SRT_GPU_KERNEL_COUNT] = {
 };
 
 static const struct {
-	int64_t rows, columns;
+	int64_t rows, columns, resident; /* work-items of a multiprocessor */
 } tiles[] = {
-#define TILE_SHAPE(rows, columns, ...) { rows, columns },
+#define TILE_SHAPE(rows, columns, r, c, upright, resident) { rows, columns, resident },
 	SRT_GPU_TILES(TILE_SHAPE)
 };
 
@@ -63,6 +67,11 @@ srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, int kernel, const srt_binding_t
 	return launch;
 }
 
+int64_t srt_gpu_scratch_floats(const srt_gpu_t *gpu)
+{
+	return srt_max64(MIN_SCRATCH, srt_min64(gpu->nunits, MOST_UNITS) * UNIT_SCRATCH);
+}
+
 /* ---- the choice --------------------------------------------------------------------------- */
 
 /* How a product is done. */
@@ -74,10 +83,12 @@ typedef struct choice {
 
 /* Multiply-adds that a multiprocessor with nitems work-items makes in a cycle; 128 is the most. It
  * makes fewer because work-items wait, and because a work-item with fewer elements loads more
- * operands for each multiply-add. */
+ * operands for each multiply-add, which does not matter any more above 86. */
 static int64_t rate_of(int64_t nitems, int64_t elements)
 {
-	return 128 * nitems / (nitems + 80) * 2 * elements / (elements + 64);
+	const int64_t counted = srt_min64(elements, 86);
+
+	return 128 * nitems / (nitems + 80) * 2 * counted / (counted + 64);
 }
 
 /* The blocks of k of a launch, at most, if k is cut, and the planes for them. */
@@ -86,11 +97,11 @@ typedef struct span {
 	int64_t plane; /* elements */
 } span_t;
 
-static span_t find_span(const srt_gpu_matmul_t *args)
+static span_t find_span(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args)
 {
 	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB);
 	const int64_t plane = args->batch * args->m * (ceil_div(args->n, 4) * 4);
-	const int64_t most = srt_max64(2, PLANES_NBYTES / (int64_t)sizeof(float) / plane);
+	const int64_t most = srt_max64(2, srt_gpu_scratch_floats(gpu) / plane);
 	span_t span = { .nblocks = nblocks, .nplanes = nblocks, .nlaunches = 1, .plane = plane };
 
 	if (nblocks > most) { /* one plane has the sum of the earlier spans */
@@ -102,12 +113,14 @@ static span_t find_span(const srt_gpu_matmul_t *args)
 }
 
 /* Waves of as many work-items as a multiprocessor has at a time, and a smaller last one; at most
- * 32 bytes a cycle from memory; a start and an end of each wave. */
-static int64_t cycles_of(const srt_gpu_t *gpu, int tile, int64_t ngroups, int64_t steps)
+ * 32 bytes a cycle from memory; a start and an end of each wave, and where C is read the time that
+ * work-items wait for it. */
+static int64_t cycles_of(const srt_gpu_t *gpu, int tile, int64_t ngroups, int64_t steps,
+			 bool reads_c)
 {
 	const int64_t rows = tiles[tile].rows, columns = tiles[tile].columns;
 	const int64_t nitems = srt_gpu_kernels[tile].nitems, elements = rows * columns / nitems;
-	const int64_t resident = srt_max64(RESIDENT_ITEMS / nitems, 1);
+	const int64_t resident = srt_max64(tiles[tile].resident / nitems, 1);
 	const int64_t each = ceil_div(ngroups, gpu->nunits), rest = each % resident;
 	int64_t cycles =
 		elements * (each - rest) * nitems * steps / rate_of(resident * nitems, elements);
@@ -115,7 +128,7 @@ static int64_t cycles_of(const srt_gpu_t *gpu, int tile, int64_t ngroups, int64_
 	if (rest)
 		cycles += elements * rest * nitems * steps / rate_of(rest * nitems, elements);
 	return srt_max64(cycles, each * (rows + columns) * steps / 8) +
-	       ceil_div(each, resident) * 1500;
+	       ceil_div(each, resident) * (1500 + (reads_c ? 320 * elements : 0));
 }
 
 static choice_t estimate_cycles(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, int tile,
@@ -123,16 +136,16 @@ static choice_t estimate_cycles(const srt_gpu_t *gpu, const srt_gpu_matmul_t *ar
 {
 	const int64_t ntiles = ceil_div(args->m, tiles[tile].rows) *
 			       ceil_div(args->n, tiles[tile].columns) * args->batch;
-	const span_t span = find_span(args);
+	const span_t span = find_span(gpu, args);
 	choice_t c = { .tile = tile, .cut = cut, .ngroups = ntiles };
 
 	if (!cut) {
-		c.cycles = cycles_of(gpu, tile, ntiles, args->k);
+		c.cycles = cycles_of(gpu, tile, ntiles, args->k, args->accumulate);
 		return c;
 	}
 	/* Each plane is written and read; each launch has one more for the sum. */
 	c.ngroups = ntiles * span.nblocks;
-	c.cycles = span.nlaunches * (cycles_of(gpu, tile, c.ngroups, SRT_K_MATMUL_KB) +
+	c.cycles = span.nlaunches * (cycles_of(gpu, tile, c.ngroups, SRT_K_MATMUL_KB, false) +
 				     (span.nblocks + 1) * span.plane / (2 * gpu->nunits) + 6000);
 	return c;
 }
@@ -213,7 +226,7 @@ static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 	const int64_t ld = ceil_div(args->n, 4) * 4, item = args->m * ld;
 	const int64_t nblocks = ceil_div(args->k, SRT_K_MATMUL_KB), block = plan->next;
 	const srt_binding_t planes = { .mem = srt_gpu_scratch }, none = { .mem = NULL };
-	const span_t span = find_span(args);
+	const span_t span = find_span(&plan->gpu, args);
 	const int64_t nkept = block > 0, n = srt_min64(span.nblocks, nblocks - block);
 	const int64_t k = block * SRT_K_MATMUL_KB;
 	const bool last = block + n == nblocks;
@@ -263,8 +276,10 @@ static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 
 static bool can_attention(const srt_k_attention_t *a)
 {
-	return a->queries > 0 && a->keys > 0 && a->queries <= MAX_SIZE && a->keys <= MAX_SIZE &&
-	       a->head_dim <= MAX_SIZE && a->heads <= MAX_SIZE && a->batch <= MAX_SIZE / a->heads;
+	return a->queries > 0 && a->keys > 0 && a->queries <= MAX_SIZE && a->keys <= MAX_LD &&
+	       a->head_dim <= MAX_LD && a->heads <= MAX_LD / srt_max64(a->head_dim, 1) &&
+	       a->batch <= MAX_SIZE / a->heads && a->ldq <= MAX_LD && a->ldk <= MAX_LD &&
+	       a->ldv <= MAX_LD;
 }
 
 bool srt_gpu_can(const srt_command_t *command)
@@ -274,7 +289,8 @@ bool srt_gpu_can(const srt_command_t *command)
 	if (command->kind != SRT_COMMAND_MATMUL)
 		return can_attention(&command->attention);
 	/* With tiles of 64 x 64 the number of groups is in range. */
-	return mm->m <= MAX_SIZE && mm->n <= MAX_SIZE && mm->k <= MAX_SIZE &&
+	return mm->m <= MAX_SIZE && mm->n <= MAX_SIZE && mm->k <= MAX_SIZE && mm->lda <= MAX_LD &&
+	       mm->ldb <= MAX_LD &&
 	       mm->batch <= MAX_SIZE / ceil_div(mm->m, 64) / ceil_div(mm->n, 64);
 }
 
@@ -322,7 +338,7 @@ void srt_gpu_plan(srt_gpu_plan_t *plan, const srt_gpu_t *gpu, const srt_command_
 	plan->is_cut = c.cut;
 	plan->ngroups = c.ngroups;
 	if (c.cut) {
-		const span_t span = find_span(&args);
+		const span_t span = find_span(gpu, &args);
 
 		plan->scratch_nbytes = (size_t)(span.nplanes * span.plane) * sizeof(float);
 	}

@@ -11,14 +11,15 @@
 
 /*
  * The shapes of the tiled matrix product, X(rows, columns, rows of a work-item, columns of one,
- * warps upright, which of them): a work-group has rows * columns elements of C, and a work-item for
- * each of its rows * columns. The last one is for matrices of few rows.
+ * warps upright, work-items): a work-group has rows * columns elements of C, and a work-item for
+ * each of its rows * columns. So many work-items of floats a multiprocessor of CUDA has at a time:
+ * 65536 registers, of which an element takes one. The last shape is for matrices of few rows.
  */
 #define SRT_GPU_TILES(X)                                                                           \
-	X(128, 128, 8, 8, 1)                                                                       \
-	X(128, 64, 8, 8, 1)                                                                        \
-	X(64, 64, 8, 8, 1)                                                                         \
-	X(16, 128, 4, 8, 0)
+	X(128, 128, 16, 8, 1, 256)                                                                 \
+	X(128, 64, 8, 8, 1, 384)                                                                   \
+	X(64, 64, 8, 8, 1, 384)                                                                    \
+	X(16, 128, 4, 8, 0, 384)
 #define SRT_GPU_SLICE 16      /* steps of k at a time: divides SRT_K_MATMUL_KB */
 #define SRT_GPU_SUM_ITEMS 256 /* work-items and columns of a group of matmul_sums */
 

@@ -4,8 +4,11 @@
  * written in the subset common to these (and to C11, in which tests run the CUDA text): no
  * templates, and of the instructions of warps only asynchronous copies (GPU_COPY).
  *
- *   GPU_KERNEL(nplaces, name, args, nitems)  entry of a work-group of so many work-items; ITEM is
- *                                            a work-item's number, GROUP the group's
+ *   GPU_KERNEL(nplaces, name, args, nitems, resident)
+ *                                            entry of a work-group of so many work-items; ITEM is
+ *                                            a work-item's number, GROUP the group's; resident:
+ *                                            work-items that a multiprocessor of CUDA shall have
+ *                                            registers for, at least
  *   GPU_LANES_KERNEL(nplaces, name, args)    a kernel of the dialect, which is in no table
  *   GPU_SHARED(v, n)                         n floats of the group; LOCAL float *v points into them
  *   GPU_SYNC                                 barrier for these
@@ -14,8 +17,11 @@
  *   WIDE(space, type, p)                     *p as a vector type: float4, uint4, uint2; p is
  *                                            aligned to it
  *   GPU_COPY(nbytes, to, from)               where GPU_COPIES is 1: copies 4 or 16 aligned bytes to
- *                                            shared memory while the work-item goes on
+ *                                            shared memory while the work-item goes on; to: its
+ *                                            address there, GPU_AT(p), a gpu_at_t
  *   GPU_COPIED                               waits for the work-item's copies
+ *   GPU_KEEP(v), GPU_KEEP_POINTER(p)         it is in a register from here on: nvcc would compute
+ *                                            addresses anew in each turn of a loop
  *   GPU_UNROLLED, GPU_ROLLED                 before a loop: whole in registers; never
  *
  * With SRT_GPU_ROLLED nothing is unrolled: for devices of CPU type, which only test these kernels.
@@ -27,7 +33,7 @@
 #include "kernels/dialect/math.h"
 
 #if defined(SRT_K_OPENCL)
-#define GPU_KERNEL(nplaces, name, args, nitems)                                                    \
+#define GPU_KERNEL(nplaces, name, args, nitems, resident)                                          \
 	__kernel __attribute__((reqd_work_group_size(nitems, 1, 1))) void K_NAME(name)(            \
 		K_PLACES_##nplaces args A)
 #define GPU_SHARED(v, n) __local float v[n] __attribute__((aligned(16)))
@@ -37,13 +43,10 @@
 #define GPU_COPIES 0
 #else
 #ifndef GPU_KERNEL /* tests have their own, for a C compiler */
-#define GPU_KERNEL(nplaces, name, args, nitems)                                                    \
-	extern "C" __global__ void __launch_bounds__(nitems, GPU_ITEMS / (nitems))                 \
+#define GPU_KERNEL(nplaces, name, args, nitems, resident)                                          \
+	extern "C" __global__ void __launch_bounds__(nitems, (resident) / (nitems))                \
 		K_NAME(name)(K_PLACES_##nplaces args A)
 #endif
-/* Work-items that a multiprocessor has registers for at a time, at least. Slices that go through
- * registers need more registers. */
-#define GPU_ITEMS (T_IS_F32 ? 384 : 256)
 #define GPU_SHARED(v, n) __shared__ __align__(16) float v[n]
 #define GPU_SYNC __syncthreads()
 #define GPU_FN static __device__ __forceinline__
@@ -54,11 +57,13 @@
 #define GPU_COPIES 1
 #endif
 #ifndef GPU_COPY
+typedef uint32_t gpu_at_t;
+#define GPU_AT(p) ((gpu_at_t)__cvta_generic_to_shared(p))
 #define GPU_COPY(nbytes, to, from)                                                                 \
-	asm volatile("cp.async.ca.shared.global [%0], [%1], " #nbytes                              \
-		     ";" ::"r"((unsigned)__cvta_generic_to_shared(to)),                            \
-		     "l"(from)                                                                     \
+	asm volatile("cp.async.ca.shared.global [%0], [%1], " #nbytes ";" ::"r"(to), "l"(from)     \
 		     : "memory")
+#define GPU_KEEP(v) asm volatile("" : "+r"(v))
+#define GPU_KEEP_POINTER(p) asm volatile("" : "+l"(p))
 #define GPU_COPIED asm volatile("cp.async.wait_all;" ::: "memory")
 #endif
 #endif

@@ -38,6 +38,10 @@ typedef struct operand {
 	int kk, ii;       /* chunk 0: step of k, row or column of the matrix */
 	int n;            /* rows or columns of the matrix */
 	uint32_t padding; /* the bits of what is not there */
+#if COPIES
+	uint32_t row, slice; /* bytes from copy to copy, and from slice to slice */
+	gpu_at_t at, both;   /* where the next slice goes, and the sum of both places */
+#endif
 } operand_t;
 
 #define NCHUNKS (width * SLICE / 4 / nitems)
@@ -190,45 +194,50 @@ GPU_FN void store_slice(LOCAL float *s, const uint4 *from, const operand_t *x, c
  */
 #define AT_ONCE (nitems / 8) /* rows or columns, along k */
 
-GPU_FN void start_fetch(operand_t *x, GLOBAL const T *p, int64_t ld, int first, int n, int k,
-			const int width, const int nitems)
+GPU_FN void start_fetch(operand_t *x, LOCAL float *s, GLOBAL const T *p, int64_t ld, int first,
+			int n, int k, const int width, const int nitems)
 {
 	const int kk = x->along_k ? ITEM % 8 : ITEM / (width / 4);
 	const int ii = x->along_k ? ITEM / 8 : ITEM % (width / 4) * (x->vector ? 4 : 1);
 
 	x->from = (GLOBAL const unsigned char *)(p + (x->along_k ? k + kk + (first + ii) * ld :
 								   (k + kk) * ld + first + ii));
+	x->row = 4 * (x->along_k ? AT_ONCE : ROWS_AT_ONCE) * (uint32_t)ld;
+	x->slice = 4 * SLICE * (x->along_k ? 1 : (uint32_t)ld);
+	x->at = GPU_AT(s + kk * ROW(width) + ii);
+	x->both = 2 * x->at + 4 * SLICE * ROW(width);
+	GPU_KEEP(x->row);
+	GPU_KEEP(x->slice);
+	GPU_KEEP(x->at);
 }
 
 /* A slice that is there as a whole. */
-GPU_FN void copy_slice(LOCAL float *to, operand_t *x, int64_t ld, const int width, const int nitems)
+GPU_FN void copy_slice(const operand_t *x, const int width, const int nitems)
 {
-	GLOBAL const float *from = (GLOBAL const float *)x->from;
+	GLOBAL const unsigned char *from = x->from;
 
 	if (x->along_k) {
-		to += ITEM % 8 * ROW(width) + ITEM / 8;
 		GPU_UNROLLED
 		for (int c = 0; c < width / AT_ONCE; c++) {
-			GPU_COPY(4, to + AT_ONCE * c, from);
-			GPU_COPY(4, to + AT_ONCE * c + 8 * ROW(width), from + 8);
-			from += AT_ONCE * ld;
-		}
-	} else if (x->vector) {
-		to += ITEM / (width / 4) * ROW(width) + ITEM % (width / 4) * 4;
-		GPU_UNROLLED
-		for (int c = 0; c < NCHUNKS; c++) {
-			GPU_COPY(16, to + c * ROWS_AT_ONCE * ROW(width), from);
-			from += ROWS_AT_ONCE * ld;
+			GPU_COPY(4, x->at + 4 * AT_ONCE * c, from);
+			GPU_COPY(4, x->at + 4 * (AT_ONCE * c + 8 * ROW(width)), from + 4 * 8);
+			from += x->row;
+			GPU_KEEP_POINTER(from);
 		}
 	} else {
-		to += ITEM / (width / 4) * ROW(width) + ITEM % (width / 4);
 		GPU_UNROLLED
 		for (int c = 0; c < NCHUNKS; c++) {
-			GPU_UNROLLED
-			for (int e = 0; e < 4; e++)
-				GPU_COPY(4, to + c * ROWS_AT_ONCE * ROW(width) + e * (width / 4),
-					 from + e * (width / 4));
-			from += ROWS_AT_ONCE * ld;
+			const gpu_at_t at = x->at + 4 * c * ROWS_AT_ONCE * ROW(width);
+
+			if (x->vector) {
+				GPU_COPY(16, at, from);
+			} else {
+				GPU_UNROLLED
+				for (int e = 0; e < 4; e++)
+					GPU_COPY(4, at + e * width, from + e * width);
+			}
+			from += x->row;
+			GPU_KEEP_POINTER(from);
 		}
 	}
 }
@@ -249,7 +258,7 @@ GPU_FN void copy_part(LOCAL float *to, operand_t *x, int64_t ld, int n, int nk, 
 		LOCAL float *s = to + kk * ROW(width) + ii;
 
 		if (kk < nk && ii < n)
-			GPU_COPY(4, s, from + (x->along_k ? kk + ii * ld : kk * ld + ii));
+			GPU_COPY(4, GPU_AT(s), from + (x->along_k ? kk + ii * ld : kk * ld + ii));
 		else
 			*s = FLOAT_OF((int)x->padding);
 	}
@@ -260,10 +269,11 @@ GPU_FN void fetch_slice(LOCAL float *to, uint4 *way, operand_t *x, int64_t ld, i
 			int nk, const int width, const int nitems)
 {
 	if (whole)
-		copy_slice(to, x, ld, width, nitems);
+		copy_slice(x, width, nitems);
 	else
 		copy_part(to, x, ld, n, nk, width, nitems);
-	x->from += 4 * SLICE * (x->along_k ? 1 : ld);
+	x->from += x->slice;
+	x->at = x->both - x->at;
 }
 
 GPU_FN void end_fetch(LOCAL float *to, const uint4 *way, const operand_t *x, const int width,
@@ -271,7 +281,7 @@ GPU_FN void end_fetch(LOCAL float *to, const uint4 *way, const operand_t *x, con
 {
 }
 #else
-#define start_fetch start_operand
+#define start_fetch(x, s, ...) start_operand(x, __VA_ARGS__)
 #define WAIT_FOR_COPIES ((void)0)
 GPU_FN void fetch_slice(LOCAL float *to, uint4 *way, operand_t *x, int64_t ld, int whole, int n,
 			int nk, const int width, const int nitems)

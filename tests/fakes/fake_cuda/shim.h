@@ -171,7 +171,8 @@ FAKE_ATOMIC(fake_atomic_or_uint, unsigned, old | v)
 #undef K_KERNEL
 #define K_KERNEL(threads, nplaces, name, args) FAKE_KERNEL_(K_NAME(name), nplaces, args, threads)
 /* Of kernels/gpu/gpu.h. */
-#define GPU_KERNEL(nplaces, name, args, nitems) FAKE_KERNEL_(K_NAME(name), nplaces, args, nitems)
+#define GPU_KERNEL(nplaces, name, args, nitems, resident)                                          \
+	FAKE_KERNEL_(K_NAME(name), nplaces, args, nitems)
 /* At once: an access each, which compilers do not report alike of a struct. */
 FAKE_FN void fake_copy(void *to, const void *from, size_t nbytes)
 {
@@ -179,7 +180,11 @@ FAKE_FN void fake_copy(void *to, const void *from, size_t nbytes)
 	fake_touch(to, nbytes, 1);
 	memcpy(to, from, nbytes);
 }
-#define GPU_COPY(nbytes, to, from) fake_copy(to, from, nbytes)
+typedef uintptr_t gpu_at_t;
+#define GPU_AT(p) ((gpu_at_t)(p))
+#define GPU_COPY(nbytes, to, from) fake_copy((void *)(to), from, nbytes)
+#define GPU_KEEP(v) ((void)0)
+#define GPU_KEEP_POINTER(p) ((void)0)
 #define GPU_COPIED ((void)0)
 #define FAKE_KERNEL_(entry, nplaces, args, threads) FAKE_KERNEL(entry, nplaces, args, threads)
 #define FAKE_KERNEL(entry, nplaces, args, threads)                                                 \

@@ -347,17 +347,18 @@ def launches(m):
 
 
 def profiler(m):
-    """ncu's details of the kernels in which a step spends most of its time. The first launches are of tests at the
-    start, which are small."""
+    """ncu's details of the kernels in which a step spends most of its time, and samples of what their warps waited for
+    at each instruction. The first launches are of tests at the start, which are small."""
     if m.backend != "cuda" or not m.ncu:
         return [Line("ncu", "", skip="not on this machine" if not m.ncu else "needs cuda")]
 
     def line(mode, names, skipped, count, options):
-        return Line(f"ncu, {mode}", f"mkdir -p data && {m.ncu} --clock-control none --set detailed --section WarpStateStats "
-                    "--section SchedulerStats --page details --csv "
-                    f"--kernel-name regex:'{names}' --launch-skip {skipped} --launch-count {count} {STEP} --steps 1 {options} "
-                    f"> data/ncu-{mode}.csv; grep -c '\"Duration\"' data/ncu-{mode}.csv", env={"SHARDRT_BACKEND": "cuda"},
-                    limit=40, figure=lambda output: f"{last_line(output)} launches")
+        table, report = f"data/ncu-{mode}", f"$PWD/ncu-{mode}"
+        return Line(f"ncu, {mode}", f"mkdir -p data && {m.ncu} --clock-control none --set detailed --section SourceCounters "
+                    f"--kernel-name regex:'{names}' --launch-skip {skipped} --launch-count {count} -f -o {report} {STEP} --steps 1 "
+                    f"{options} && {m.ncu} --import {report}.ncu-rep --page details --csv > {table}.csv && {m.ncu} --import "
+                    f"{report}.ncu-rep --page source --csv > {table}-source.csv; grep -c '\"Duration\"' {table}.csv",
+                    env={"SHARDRT_BACKEND": "cuda"}, limit=40, figure=lambda output: f"{last_line(output)} launches")
 
     return [line("exact", "k_matmul", 120, 8, "--numerics exact"),
             line("bf16", "k_fast_attention|k_cross_entropy|k_layernorm|k_bias_backward|k_gelu", 160, 16,

@@ -61,7 +61,7 @@ def needed_libraries(paths, own):
     return found
 
 
-def stage_files(build, v, stage):
+def stage_files(build, v, stage, variants):
     """Copies programs, modules, libraries, scripts, recordings into the tree; programs run in its top."""
     top = os.path.join(build, v["top_srcdir"])
     own = os.path.realpath(os.path.join(build, ".libs"))
@@ -87,6 +87,8 @@ def stage_files(build, v, stage):
             binaries.append(put(os.path.realpath(os.path.join(own, name)), "lib/" + name))
     for name, path in needed_libraries(binaries, own).items():
         put(path, "lib/" + name)
+    for name, path in variants.items():
+        binaries.append(put(path, f"variants/{name}/shardrt_backend_cuda.so"))
     for path in binaries:
         subprocess.run(["strip", "--strip-unneeded" if ".so" in path else "--strip-all", path], check=True)
     put(os.path.join(build, "config.h"), "config.h")
@@ -131,7 +133,7 @@ def pack(args):
     os.makedirs(args.folder, exist_ok=True)
     stage = os.path.join(args.folder, "tree")
     shutil.rmtree(stage, ignore_errors=True)
-    stage_files(build, v, stage)
+    stage_files(build, v, stage, dict(variant.split("=", 1) for variant in args.variant))
     # The programs hold the same objects: a window of 128 MiB sees them again.
     packer = f"xz -T1 -c --lzma2=preset={args.preset},dict=128MiB"
     archive = os.path.join(args.folder, ARCHIVE)

@@ -327,23 +327,52 @@ def memory(m):
             for mode, steps, options in (("bf16", 40, "--dtype bf16 --numerics fast"), ("exact", 8, "--numerics exact"))]
 
 
+def launches_of(m, name, steps, program, env):
+    """The durations of all launches of one step of a program (launches.c)."""
+    if not m.cupti or not os.path.exists(os.path.join(m.tree, ".libs", "launches.so")):
+        return Line(f"launches of a step: {name}", "", skip="needs CUPTI, here and where it was built")
+    return Line(f"launches of a step: {name}", f"mkdir -p data && CUDA_INJECTION64_PATH=$PWD/.libs/launches.so "
+                f"SRT_LAUNCHES_CUPTI={m.cupti} SRT_LAUNCHES=rows.csv {program} && {sys.executable} ../gpu_check_launches.py "
+                f"rows.csv {steps} data/step-{name}.csv", env={"SHARDRT_BACKEND": "cuda", **env}, figure=last_line, limit=40)
+
+
+# How the step is timed: its name, the steps of a run, options.
+STEP_MODES = (("bf16", 8, "--dtype bf16 --numerics fast"), ("exact", 5, "--numerics exact"))
+
+
 def launches(m):
-    """The durations of all launches of one step, ours and PyTorch's (launches.c)."""
-    if m.backend != "cuda" or not m.cupti or not os.path.exists(os.path.join(m.tree, ".libs", "launches.so")):
-        return [Line("launches of a step", "", skip="needs cuda, and CUPTI here and where it was built")]
-    inject = f"CUDA_INJECTION64_PATH=$PWD/.libs/launches.so SRT_LAUNCHES_CUPTI={m.cupti} SRT_LAUNCHES=rows.csv "
-    find = f"{sys.executable} ../gpu_check_launches.py rows.csv"
-
-    def line(name, steps, program):
-        return Line(f"launches of a step: {name}", f"mkdir -p data && {inject}{program} && {find} {steps} data/step-{name}.csv",
-                    env={"SHARDRT_BACKEND": "cuda"}, figure=last_line, limit=40)
-
-    lines = [line("bf16", 8, f"{STEP} --steps 8 --dtype bf16 --numerics fast"),
-             line("exact", 5, f"{STEP} --steps 5 --numerics exact")]
+    """The durations of all launches of one step, ours and PyTorch's."""
+    if m.backend != "cuda":
+        return [Line("launches of a step", "", skip="needs cuda")]
+    lines = [launches_of(m, name, steps, f"{STEP} --steps {steps} {options}", {}) for name, steps, options in STEP_MODES]
     if m.torch:
-        lines += [line("torch-bf16", 8, f"{peer(m)} 8 --worker --modes bf16"),
-                  line("torch-fp32", 6, f"{peer(m)} 6 --worker --modes fp32")]
+        lines += [launches_of(m, "torch-bf16", 8, f"{peer(m)} 8 --worker --modes bf16", {}),
+                  launches_of(m, "torch-fp32", 6, f"{peer(m)} 6 --worker --modes fp32", {})]
     return lines
+
+
+def variants(m, mode):
+    """Other builds of the module (pack --variant) and this one in turn: the time of a step, after which the parameters
+    must be those of the first in exact mode; then the launches of each."""
+    folder = os.path.join(m.tree, "variants")
+    names = sorted(os.listdir(folder)) if m.backend == "cuda" and os.path.isdir(folder) else []
+    if not names:
+        return [Line("variants", "", skip="none were packed")]
+    _, steps, options = next(row for row in STEP_MODES if row[0] == mode)
+    same = '[ "$hash" = "$(cat first-hash)" ]' if mode == "exact" else "true"
+
+    def env(name):
+        return {"SHARDRT_BACKEND": "cuda", **({"SHARDRT_MODULE_PATH": os.path.join(folder, name)} if name != "this" else {})}
+
+    lines = [Line(f"{mode}: {name}, round {i + 1}", f"rm -f log.jsonl; {STEP} --steps {steps + 1} {options} --hash --log log.jsonl > "
+                  "log || { cat log; exit 1; }; hash=$(sed -n 's/^hash: //p' log); [ -e first-hash ] || echo \"$hash\" > first-hash; "
+                  "sed -n 's/.*\"step_s\": \\([^,]*\\),.*/\\1/p' log.jsonl | sed 1d | sort -g | awk -v hash=\"$hash\" "
+                  "'{ x[NR] = $1 } END { printf \"%.2f ms a step, %s\\n\", 1000 * x[int((NR + 1) / 2)], hash }'; "
+                  f"{same}", env=env(name), figure=last_line, limit=30)
+             for i in range(2) for name in ["this", *names]]
+    lines[0].command = f"rm -f first-hash; {lines[0].command}"
+    return lines + [launches_of(m, f"{mode}-{name}", steps, f"{STEP} --steps {steps} {options}", env(name))
+                    for name in ["this", *names]]
 
 
 def profiler(m):
@@ -378,6 +407,7 @@ PROFILES = {
                    "hash-matrix": 60}),
     "data": (330, {"device": 8, "torch-compiled": 40, "compiled": 60, "memory": 10, "launches": 40, "profiler": 60, "compiled-fp32": 60,
                    "tf32": 40, "speed": 60}),
+    "variants": (240, {"device": 6, "variants-exact": 120, "variants-bf16": 100}),
     "regress": (90, {"device": 6, "kernels": 30, "hash": 10, "fast": 10, "bf16": 30}),
     "all": (900, {"machine": 2, "device": 10, "kernels": 40, "hash": 20, "golden": 100, "tests": 120, "hash-matrix": 60,
                   "torch-compiled": 20, "timed": 30, "fast": 20, "nccl": 40, "sanitizer": 65, "opencl": 25,
@@ -434,6 +464,8 @@ def plan(m):
             kernels_speed(m, "kernels in 16 bits", "f16,bf16", "cast_from_f32 unscale scale add adamw")], alone=True),
         Section("memory", "Memory, clock and power of a step", 1, memory(m), alone=True),
         Section("launches", "Launches of a step", 1, launches(m), alone=True),
+        *[Section(f"variants-{mode}", f"Variants of the module: {mode}", 1, variants(m, mode), alone=True)
+          for mode, _, _ in STEP_MODES],
         Section("profiler", "Kernels by ncu", 1, profiler(m), alone=True),
     ]
     if m.exclusive:  # one line at a time, and ranks that share the GPU are refused

@@ -88,7 +88,7 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_LOCAL_SIZE", SRT_CONFIG_INT, "1", "", "1..1048576",
 	  "Number of ranks on this node; set by the launcher." },
 	{ "SHARDRT_LOG", SRT_CONFIG_ENUM, "warn", "", "none|error|warn|info|debug|trace",
-	  "Level of the library's log that the tools print on standard error." },
+	  "Level of the library's log, which is printed on standard error unless a program takes it with srt_log_set()." },
 	{ "SHARDRT_MEMORY_MARGIN", SRT_CONFIG_INT, "100", "percent", "0..1000",
 	  "Reserve for device memory that the driver and its libraries may allocate later, in percent "
 	  "of the estimate. It is kept free when a memory plan is checked; 0: no reserve." },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Log messages for the callback of the program; without one there is no log.
+ * Log messages for the callback of the program, or for standard error.
  *
  * The callback is process-wide state, as the registry of backends: a program has one log. The lock
  * is not held during the callback, so that a callback may be slow and messages of several threads
@@ -12,22 +12,43 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 #define SRT_LOG_NBYTES 1024
+
+enum { SILENT = -1, OF_ENVIRONMENT = -2 };
+
+static void print_message(srt_log_level_t level, const char *message, void *arg)
+{
+	(void)arg;
+	fprintf(stderr, "libshardrt: %s: %s\n", srt_log_level_name(level), message);
+}
 
 static struct {
 	pthread_mutex_t lock;
 	srt_log_fn *fn;
 	void *arg;
-	atomic_int max_level; /* -1: silent; read without the lock */
-} receiver = { PTHREAD_MUTEX_INITIALIZER, NULL, NULL, -1 };
+	atomic_int max_level; /* read without the lock */
+} receiver = { PTHREAD_MUTEX_INITIALIZER, print_message, NULL, OF_ENVIRONMENT };
+
+/* The level of SHARDRT_LOG. */
+static int read_level(void)
+{
+	const char *name = "warn";
+
+	srt_config_value("SHARDRT_LOG", &name, NULL); /* of an invalid value: the default */
+	for (int level = SRT_LOG_ERROR; level <= SRT_LOG_TRACE; level++)
+		if (!strcmp(name, srt_log_level_name((srt_log_level_t)level)))
+			return level;
+	return SILENT;
+}
 
 void srt_log_set(srt_log_fn *fn, srt_log_level_t max_level, void *arg)
 {
 	pthread_mutex_lock(&receiver.lock);
 	receiver.fn = fn;
 	receiver.arg = arg;
-	atomic_store(&receiver.max_level, fn ? (int)max_level : -1);
+	atomic_store(&receiver.max_level, fn ? (int)max_level : SILENT);
 	pthread_mutex_unlock(&receiver.lock);
 }
 
@@ -42,7 +63,16 @@ const char *srt_log_level_name(srt_log_level_t level)
 
 bool srt_log_enabled(srt_log_level_t level)
 {
-	return (int)level <= atomic_load_explicit(&receiver.max_level, memory_order_relaxed);
+	int most = atomic_load_explicit(&receiver.max_level, memory_order_relaxed);
+
+	if (most == OF_ENVIRONMENT) {
+		const int found = read_level();
+
+		/* Else most is what srt_log_set() or another thread has set meanwhile. */
+		if (atomic_compare_exchange_strong(&receiver.max_level, &most, found))
+			most = found;
+	}
+	return (int)level <= most;
 }
 
 void srt_log(srt_log_level_t level, const char *format, ...)

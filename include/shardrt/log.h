@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Log messages go to a callback that the program sets; without one the library is silent. */
+/* Log messages go to a callback that the program sets; without one, to standard error. */
 #ifndef SHARDRT_LOG_H
 #define SHARDRT_LOG_H
 
@@ -25,8 +25,9 @@ typedef enum srt_log_level {
 typedef void srt_log_fn(srt_log_level_t level, const char *message, void *arg);
 
 /**
- * Sets the receiver of messages at or above a severity; NULL makes the library silent again.
- * Thread-safe, but a message in progress may still reach the previous receiver.
+ * Sets the receiver of messages at or above a severity; NULL makes the library silent. Until the
+ * first call messages of the level SHARDRT_LOG (warn if it is not set) are printed on standard
+ * error. Thread-safe, but a message in progress may still reach the previous receiver.
  */
 SRT_API void srt_log_set(srt_log_fn *fn, srt_log_level_t max_level, void *arg);
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The log: silent by default, filtered by level, cut when long, and usable from many threads. */
+/* The log: on standard error by default, filtered by level, cut when long, and usable from many threads. */
 #include "base/base.h"
 #include "tests/harness/check.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
+
+#include <sys/wait.h>
 
 static char got[2000];
 static srt_log_level_t got_level;
@@ -59,10 +62,48 @@ static void test_threads(void)
 	srt_log_set(NULL, SRT_LOG_TRACE, NULL);
 }
 
+/* In a child: what a program prints that sets no receiver, with SHARDRT_LOG=value. */
+static void test_standard_error(const char *value, int most)
+{
+	char printed[200] = "", expected[200] = "";
+	int ends[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	CHECK_OR_DIE(!pipe(ends));
+	pid = fork();
+	CHECK_OR_DIE(pid >= 0);
+	if (pid == 0) {
+		dup2(ends[1], STDERR_FILENO);
+		if (value)
+			setenv("SHARDRT_LOG", value, 1);
+		else
+			unsetenv("SHARDRT_LOG");
+		for (int i = SRT_LOG_ERROR; i <= SRT_LOG_TRACE; i++)
+			srt_log((srt_log_level_t)i, "message %d", i);
+		_exit(0);
+	}
+	close(ends[1]);
+	while ((n = read(ends[0], printed + strlen(printed),
+			 sizeof(printed) - 1 - strlen(printed))) > 0)
+		;
+	close(ends[0]);
+	CHECK_OR_DIE(waitpid(pid, &status, 0) == pid && status == 0);
+	for (int i = SRT_LOG_ERROR; i <= most; i++)
+		snprintf(expected + strlen(expected), sizeof(expected) - strlen(expected),
+			 "libshardrt: %s: message %d\n", srt_log_level_name((srt_log_level_t)i), i);
+	CHECK_STR(printed, expected);
+}
+
 int main(void)
 {
 	char big[3000];
 
+	test_standard_error(NULL, SRT_LOG_WARN);
+	test_standard_error("info", SRT_LOG_INFO);
+	test_standard_error("noise", SRT_LOG_WARN);
+	test_standard_error("none", -1);
+	srt_log_set(NULL, SRT_LOG_TRACE, NULL);
 	CHECK(!srt_log_enabled(SRT_LOG_ERROR));
 	srt_log(SRT_LOG_ERROR, "nobody listens");
 

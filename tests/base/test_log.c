@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The log: on standard error by default, filtered by level, cut when long, and usable from many threads. */
+/* The log: on standard error by default, filtered, cut when long, and usable from many threads. */
 #include "base/base.h"
 #include "tests/harness/check.h"
 

@@ -37,6 +37,11 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
+int srt_version(void)
+{
+	return SRT_VERSION;
+}
+
 const char *srt_version_string(void)
 {
 	return STRING_OF(SRT_VERSION_MAJOR) "." STRING_OF(SRT_VERSION_MINOR) "." STRING_OF(

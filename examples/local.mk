@@ -10,7 +10,14 @@ check_PROGRAMS += $(EXAMPLES)
 examples_train_all_LDADD = $(SRT_LIB)
 examples_train_modules_LDADD = $(SRT_LIB)
 examples_train_own_LDADD = $(SRT_LIB) -lm
-EXTRA_DIST += $(EXAMPLES:=.c)
 
-# These need a driver's library: built by test_install.sh alone.
-EXTRA_DIST += examples/cuda_kernel.c examples/cuda_relu.cu examples/opencl_kernel.c examples/relu_model.h
+# cuda_kernel.c and opencl_kernel.c need a driver's library: built by test_install.sh alone.
+exampledir = $(docdir)/examples
+dist_example_DATA = \
+	examples/cuda_kernel.c \
+	examples/cuda_relu.cu \
+	examples/opencl_kernel.c \
+	examples/relu_model.h \
+	examples/train_all.c \
+	examples/train_modules.c \
+	examples/train_own.c

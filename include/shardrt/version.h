@@ -17,8 +17,16 @@ extern "C" {
 #define SRT_VERSION_MINOR 1
 #define SRT_VERSION_PATCH 0
 
+/** A version as a number that can be compared, also by #if: 10203 is 1.2.3. */
+#define SRT_VERSION_NUMBER(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
+/** The version of these headers. */
+#define SRT_VERSION SRT_VERSION_NUMBER(SRT_VERSION_MAJOR, SRT_VERSION_MINOR, SRT_VERSION_PATCH)
+
 /** Raised by any change of the bits that docs/numerics.md defines. */
 #define SRT_NUMERICS_VERSION 2
+
+/** SRT_VERSION of the linked library. Thread-safe. */
+SRT_API int srt_version(void);
 
 /** Version of the linked library, "major.minor.patch". Static string. Thread-safe. */
 SRT_API const char *srt_version_string(void);

@@ -4,6 +4,9 @@
 #include "tests/harness/check.h"
 
 #include <pthread.h>
+#include <stdio.h>
+
+#include <shardrt/version.h>
 
 static void test_texts(void)
 {
@@ -64,11 +67,25 @@ static void test_threads(void)
 	CHECK_STR(srt_last_error(), "of the main thread");
 }
 
+/* The number and the text are of the same version. */
+static void test_version(void)
+{
+	const int version = srt_version();
+	char text[40];
+
+	CHECK_INT(version, SRT_VERSION);
+	CHECK(version >= SRT_VERSION_NUMBER(0, 1, 0));
+	snprintf(text, sizeof(text), "%d.%d.%d", version / 10000, version / 100 % 100,
+		 version % 100);
+	CHECK_STR(srt_version_string(), text);
+}
+
 int main(void)
 {
 	CHECK_STR(srt_last_error(), "");
 	test_texts();
 	test_sentences();
 	test_threads();
+	test_version();
 	return check_done();
 }

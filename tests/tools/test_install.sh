@@ -30,6 +30,10 @@ pc=$(find "$prefix" -name shardrt.pc)
 libdir=$(dirname "$(find "$prefix" -name 'libshardrt.so' -o -name libshardrt.a | sed 1q)")
 bindir=$(dirname "$(find "$prefix" -name shardrun)")
 [ -f "$prefix/include/shardrt/shardrt.h" ] || fail "the headers were not installed"
+docs=$prefix/share/doc/libshardrt
+for name in README.md LICENSE NEWS $(cd "$srcdir" && ls docs/*.md examples/*.[ch] examples/*.cu); do
+	cmp "$srcdir/$name" "$docs/$name" || fail "$name was not installed"
+done
 for program in shardrun shardrt-ckpt shardrt-info shardrt-train; do
 	[ -f "$prefix/share/man/man1/$program.1" ] || fail "the manual page of $program was not installed"
 done
@@ -103,6 +107,31 @@ for example in $examples; do
 	done
 	cat "$dest/$example-$first.out"
 done
+
+# The same by CMake, which finds the moved tree and refuses another minor version.
+if command -v cmake > /dev/null; then
+	mkdir "$dest/cmake" && cat > "$dest/cmake/CMakeLists.txt" << EOF || exit 1
+cmake_minimum_required(VERSION 3.16)
+project(example C)
+find_package(shardrt \${WANTED} REQUIRED)
+add_executable(train_own-cmake $(cd "$srcdir" && pwd)/examples/train_own.c)
+target_link_libraries(train_own-cmake shardrt::shardrt m)
+set_target_properties(train_own-cmake PROPERTIES C_STANDARD 11 RUNTIME_OUTPUT_DIRECTORY $dest)
+EOF
+	configure_cmake()
+	{
+		cmake -S "$dest/cmake" -B "$dest/cmake/$1" -DWANTED="$1" -DCMAKE_PREFIX_PATH="$prefix" \
+			-DCMAKE_C_COMPILER="${CC%% *}" -DCMAKE_C_FLAGS="$SRT_SANITIZE" > "$dest/cmake.out" 2>&1
+	}
+	configure_cmake 0.1 && cmake --build "$dest/cmake/0.1" >> "$dest/cmake.out" 2>&1 ||
+		{ cat "$dest/cmake.out"; fail "a program by find_package(shardrt)"; }
+	run train_own cmake > "$dest/cmake.out" && cmp "$dest/train_own-$first.out" "$dest/cmake.out" ||
+		fail "the build of train_own by CMake prints different results"
+	configure_cmake 0.2 && fail "CMake takes this version for 0.2"
+	grep -q "version: 0.1" "$dest/cmake.out" || { cat "$dest/cmake.out"; fail "CMake does not name the version that it found"; }
+else
+	echo "not tested: find_package(shardrt): cmake is not installed"
+fi
 
 # finds BACKEND FOLDER COMMAND...: a shardrt-info that lists the backend's module in that folder
 finds()

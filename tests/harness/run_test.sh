@@ -20,8 +20,11 @@ if [ -z "${SRT_TEST_TIMED:-}" ]; then
 	export SRT_TEST_TIMED
 	limit=${SRT_TEST_LIMIT:-}
 	start=$(date +%s)
+	# Tests send signals that a caller may ignore: nohup SIGHUP, a shell in the background SIGINT.
+	default=
+	! env --default-signal true 2> /dev/null || default="env --default-signal"
 	# shellcheck disable=SC2086
-	${limit:+timeout -k 20 $limit} "${CONFIG_SHELL:-/bin/sh}" "$0" "$@"
+	${limit:+timeout -k 20 $limit} $default "${CONFIG_SHELL:-/bin/sh}" "$0" "$@"
 	status=$?
 	[ -z "$limit" ] || case $status in 124 | 137) echo "FAIL: $1 had not ended after $limit s" ;; esac
 	# of all processes that were waited for; in a pipe, `times` would be of the pipe's shell

@@ -12,9 +12,9 @@ SHARDRT_CUDA_DRIVER=$here/tests/fakes/fake_cuda/.libs/libfake_cuda.so
 SHARDRT_NCCL_LIBRARY=$here/tests/fakes/fake_nccl/.libs/libfake_nccl.so
 [ -f "$SHARDRT_CUDA_DRIVER" ] && [ -f "$SHARDRT_NCCL_LIBRARY" ] || skip "no shared objects are built"
 SHARDRT_STAGING_BYTES=1k # some rounds of each sum
-FAKE_CUDA_KERNELS=cpu FAKE_CUDA_DELAY_US=20 FAKE_CUDA_DEVICES=8
+FAKE_CUDA_KERNELS=cpu SHARDRT_CUDA_TUNED=portable FAKE_CUDA_DELAY_US=20 FAKE_CUDA_DEVICES=8
 export SHARDRT_CUDA_DRIVER SHARDRT_NCCL_LIBRARY SHARDRT_STAGING_BYTES
-export FAKE_CUDA_KERNELS FAKE_CUDA_DELAY_US FAKE_CUDA_DEVICES
+export FAKE_CUDA_KERNELS SHARDRT_CUDA_TUNED FAKE_CUDA_DELAY_US FAKE_CUDA_DEVICES
 unset SHARDRT_DEVICE
 text=tests/nccl.tmp
 . "$srcdir/tests/harness/transport.sh"

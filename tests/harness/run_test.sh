@@ -114,15 +114,21 @@ while read -r backend state reason; do
 		[ $backend != cpu ] || unset SHARDRT_DEVICE # names a device of another backend
 		if [ $backend = fakecuda ]; then # the backend cuda over a driver that needs no GPU
 			SHARDRT_BACKEND=cuda SHARDRT_CUDA_DRIVER=$PWD/tests/fakes/fake_cuda/.libs/libfake_cuda.so
-			# Kernels by their CUDA text, but where they would take long.
-			case $test in
-			*.sh | *test_tuned) # tuned kernels are text alone: test_cuda_tuned.sh has them
-				FAKE_CUDA_KERNELS=${FAKE_CUDA_KERNELS:-cpu}
-				SHARDRT_CUDA_TUNED=${SHARDRT_CUDA_TUNED:-portable}
-				export SHARDRT_CUDA_TUNED
-				;;
-			*) FAKE_CUDA_KERNELS=${FAKE_CUDA_KERNELS:-text} ;;
+			# Kernels by their CUDA text where they are what is tested, and in make check-long; in scripts they would
+			# take long. Tuned kernels are text alone, and each process that opens the device tests them: they are in
+			# the other tests of tests/kernels, and in tests/device/test_cuda_tuned.sh.
+			tuned=portable
+			case $SRT_TEST_LONG.$name in
+			*.sh | *test_tuned) kernels=cpu ;;
+			.tests/kernels/test_kernels_*) kernels=text ;;
+			.tests/kernels/* | 1.*) kernels=text tuned= ;;
+			*) kernels=cpu ;;
 			esac
+			FAKE_CUDA_KERNELS=${FAKE_CUDA_KERNELS:-$kernels}
+			if [ -n "$tuned" ]; then
+				SHARDRT_CUDA_TUNED=${SHARDRT_CUDA_TUNED:-$tuned}
+				export SHARDRT_CUDA_TUNED
+			fi
 			SRT_BACKEND_NAME=fakecuda
 			unset SHARDRT_DEVICE
 			export SHARDRT_CUDA_DRIVER FAKE_CUDA_KERNELS SRT_BACKEND_NAME

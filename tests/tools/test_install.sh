@@ -192,10 +192,10 @@ if grep -q '^#define HAVE_CUDA 1' config.h && [ -e "$fake" ] && [ -n "$stubs" ];
 	mkdir "$dest/driver" && ln -s "$fake" "$dest/driver/libcuda.so.1" || exit 1
 	# shellcheck disable=SC2046
 	build "$srcdir/examples/cuda_kernel.c" cuda_kernel $(of_make SRT_CUDA_CFLAGS) -L"${stubs%/*}" -lcuda
-	LD_LIBRARY_PATH=$dest/driver SHARDRT_NUMERICS=exact
-	export LD_LIBRARY_PATH SHARDRT_NUMERICS
+	LD_LIBRARY_PATH=$dest/driver SHARDRT_NUMERICS=exact SHARDRT_CUDA_TUNED=portable
+	export LD_LIBRARY_PATH SHARDRT_NUMERICS SHARDRT_CUDA_TUNED
 	compares cuda_kernel "$dest/relu.fatbin"
-	unset LD_LIBRARY_PATH SHARDRT_NUMERICS
+	unset LD_LIBRARY_PATH SHARDRT_NUMERICS SHARDRT_CUDA_TUNED
 fi
 
 # A program that has the library in itself loads modules, too: what they need of the library comes in a table.

@@ -359,7 +359,7 @@ def variants(m, mode):
     if not names:
         return [Line("variants", "", skip="none were packed")]
     _, steps, options = next(row for row in STEP_MODES if row[0] == mode)
-    same = '[ "$hash" = "$(cat first-hash)" ]' if mode == "exact" else "true"
+    same = '[ -n "$hash" ] && [ "$hash" = "$(cat first-hash)" ]' if mode == "exact" else '[ -n "$hash" ]'
 
     def env(name):
         return {"SHARDRT_BACKEND": "cuda", **({"SHARDRT_MODULE_PATH": os.path.join(folder, name)} if name != "this" else {})}
@@ -367,7 +367,7 @@ def variants(m, mode):
     lines = [Line(f"{mode}: {name}, round {i + 1}", f"rm -f log.jsonl; {STEP} --steps {steps + 1} {options} --hash --log log.jsonl > "
                   "log || { cat log; exit 1; }; hash=$(sed -n 's/^hash: //p' log); [ -e first-hash ] || echo \"$hash\" > first-hash; "
                   "sed -n 's/.*\"step_s\": \\([^,]*\\),.*/\\1/p' log.jsonl | sed 1d | sort -g | awk -v hash=\"$hash\" "
-                  "'{ x[NR] = $1 } END { printf \"%.2f ms a step, %s\\n\", 1000 * x[int((NR + 1) / 2)], hash }'; "
+                  "'{ x[NR] = $1 } END { printf \"%.2f ms a step, %s\\n\", 1000 * x[int((NR + 1) / 2)], hash; exit NR == 0 }' && "
                   f"{same}", env=env(name), figure=last_line, limit=30)
              for i in range(2) for name in ["this", *names]]
     lines[0].command = f"rm -f first-hash; {lines[0].command}"

@@ -281,7 +281,9 @@ GPU_FN void end_fetch(LOCAL float *to, const uint4 *way, const operand_t *x, con
 {
 }
 #else
-#define start_fetch(x, s, ...) start_operand(x, __VA_ARGS__)
+/* OpenCL C has no macros of a variable number of arguments. */
+#define start_fetch(x, s, p, ld, first, n, k, width, nitems)                                       \
+	start_operand(x, p, ld, first, n, k, width, nitems)
 #define WAIT_FOR_COPIES ((void)0)
 GPU_FN void fetch_slice(LOCAL float *to, uint4 *way, operand_t *x, int64_t ld, int whole, int n,
 			int nk, const int width, const int nitems)

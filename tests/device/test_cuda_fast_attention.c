@@ -2,7 +2,8 @@
 /*
  * Attention of numerics mode fast on cuda, forward and backward, over the fakes of the driver and
  * of cuBLASLt: against a plain reference in double within what rounding weights and results to
- * the type costs; what is left to the exact kernels; each call failing in turn. With
+ * the type costs; the rows' maxima and sums, also of large scores, to more digits; what is left to
+ * the exact kernels; each call failing in turn. With
  * SRT_TEST_CUDA=device the numbers alone, on the device that there is, and larger ones.
  */
 #include <math.h>
@@ -17,6 +18,7 @@
 
 #define MOST 270000 /* elements of a tensor */
 #define MOST_KEYS 1100
+#define MOST_ROWS 2100 /* queries of all heads */
 
 enum { Q, K, V, DOUT, OUT, DQ, DK, DV, NTENSORS };
 static const char *const names[] = { "q", "k", "v", "dout", "out", "dq", "dk", "dv" };
@@ -26,6 +28,7 @@ static srt_stream_t *stream;
 static float values[NTENSORS][MOST];                   /* what was uploaded, or came back */
 static double wanted[NTENSORS][MOST];                  /* of OUT and the gradients */
 static double bounds[NTENSORS][MOST];                  /* of their errors */
+static double wanted_stats[MOST_ROWS][2];              /* maximum, sum */
 static double weights[MOST_KEYS], by_value[MOST_KEYS]; /* of a query */
 
 typedef struct test_case {
@@ -34,6 +37,7 @@ typedef struct test_case {
 	int packed;
 	int64_t hidden; /* so many first keys with scores of -infinity */
 	int masked;
+	int growing; /* scores of about 190, whose maximum grows over 257 keys and then stays */
 } test_case_t;
 
 static int64_t rows_of(const srt_attention_t *a, int tensor)
@@ -41,6 +45,23 @@ static int64_t rows_of(const srt_attention_t *a, int tensor)
 	int of_keys = tensor == K || tensor == V || tensor == DK || tensor == DV;
 
 	return a->batch * (of_keys ? a->keys : a->queries);
+}
+
+/* Elements are multiples of 1/8, so the products' sums are exact. The first element of each head
+ * makes the scores large; that of key 256 is the largest. */
+static void grow_scores(const srt_attention_t *a)
+{
+	for (int t = Q; t <= K; t++)
+		for (int64_t i = 0; i < MOST; i++)
+			values[t][i] = floorf(values[t][i] * 8) / 8;
+	for (int64_t i = 0; i < a->queries * a->heads; i++)
+		values[Q][i * a->head_dim] = 32.0f + (float)(i / a->heads % 8) / 4;
+	for (int64_t i = 0; i < a->keys * a->heads; i++) {
+		const int64_t key = i / a->heads;
+
+		values[K][i * a->head_dim] =
+			key == 256 ? 17.0f : 16.0f + (float)(key < 256 ? key / 64 : 4) / 8;
+	}
 }
 
 static void random_tensors(const test_case_t *c)
@@ -54,12 +75,15 @@ static void random_tensors(const test_case_t *c)
 	for (int64_t i = 0; i < c->hidden * c->shape.heads; i++)
 		values[K][i * c->shape.head_dim] =
 			half_value(c->dtype, half_bits(c->dtype, -3e38f));
+	if (c->growing)
+		grow_scores(&c->shape);
 }
 
 /* ---- the reference ----------------------------------------------------------------------- */
 
 /* One query of the head whose first elements are at q0 and k0. */
-static void reference_query(const test_case_t *c, int64_t i, int64_t q0, int64_t k0, double unit)
+static void reference_query(const test_case_t *c, int64_t i, int64_t q0, int64_t k0, double unit,
+			    double *stats)
 {
 	const srt_attention_t *a = &c->shape;
 	const int64_t ld = a->heads * a->head_dim,
@@ -81,6 +105,8 @@ static void reference_query(const test_case_t *c, int64_t i, int64_t q0, int64_t
 	}
 	for (int64_t j = 0; j < n; j++)
 		z += weights[j] = exp(weights[j] - most);
+	stats[0] = most;
+	stats[1] = z;
 	for (int64_t j = 0; j < n; j++) {
 		weights[j] /= z;
 		mean += weights[j] * by_value[j];
@@ -120,7 +146,8 @@ static void reference(const test_case_t *c)
 		for (int64_t h = 0; h < a->heads; h++)
 			for (int64_t i = 0; i < a->queries; i++)
 				reference_query(c, i, b * a->queries * ld + h * a->head_dim,
-						b * a->keys * ld + h * a->head_dim, unit);
+						b * a->keys * ld + h * a->head_dim, unit,
+						wanted_stats[(b * a->heads + h) * a->queries + i]);
 }
 
 /* ---- on the device ----------------------------------------------------------------------- */
@@ -180,6 +207,28 @@ static void compare(const test_case_t *c, int tensor)
 		  (long long)c->shape.head_dim, (int)c->dtype, worst);
 }
 
+/* Maxima and sums are floats: they show an error that rounding to 16 bits hides. */
+static void compare_stats(const test_case_t *c, srt_buffer_t *stats)
+{
+	static float got[MOST_ROWS][2];
+	const int64_t n = c->shape.batch * c->shape.heads * c->shape.queries;
+	double worst[2] = { 0, 0 };
+
+	CHECK_OK_OR_DIE(srt_copy_to_host(stream, got, stats, 0, (size_t)n * sizeof(got[0])));
+	for (int64_t i = 0; i < n; i++)
+		for (int k = 0; k < 2; k++) {
+			const double error = fabs((double)got[i][k] - wanted_stats[i][k]) /
+					     (fabs(wanted_stats[i][k]) + 1);
+
+			worst[k] = error > worst[k] || isnan(error) ? error : worst[k];
+		}
+	CHECK_MSG(
+		worst[0] <= 0x1p-18 && worst[1] <= 0x1p-15,
+		"statistics of %lld x %lld, head_dim %lld, type %d: maxima differ by %g, sums by %g",
+		(long long)c->shape.queries, (long long)c->shape.keys, (long long)c->shape.head_dim,
+		(int)c->dtype, worst[0], worst[1]);
+}
+
 /* What a case needs on the device. */
 typedef struct setting {
 	srt_buffer_t *buffers[NTENSORS], *stats, *scratch, *mask;
@@ -234,6 +283,7 @@ static void tear_down(setting_t *s)
 static void check_numbers(const test_case_t *c, const setting_t *s)
 {
 	reference(c);
+	compare_stats(c, s->stats);
 	for (int t = OUT; t < NTENSORS; t++) {
 		copy(c, s->buffers, t, 0);
 		compare(c, t);
@@ -425,6 +475,11 @@ int main(void)
 	run(c, 3);
 	c.shape.head_dim = 128;
 	run(c, 3);
+	for (int64_t head_dim = 64; head_dim <= 128; head_dim += 64) {
+		c = of(64, 1024, head_dim, 0, head_dim == 64 ? SRT_BF16 : SRT_F16);
+		c.growing = 1;
+		run(c, 3);
+	}
 	test_left();
 	if (f) {
 		test_unseen_statistics();

@@ -63,7 +63,8 @@ PROGRAM_TESTS += \
 	tests/device/test_cuda_calls \
 	tests/device/test_cuda_fast_attention \
 	tests/device/test_cuda_fast_calls \
-	tests/device/test_cuda_fast_products
+	tests/device/test_cuda_fast_products \
+	tests/device/test_cuda_tiles
 libfixtures_la_SOURCES += tests/device/cuda_fast.c tests/device/cuda_fast.h
 endif
 CUDA_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
@@ -73,6 +74,12 @@ tests_device_test_cuda_calls_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_fast_attention_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_fast_calls_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_cuda_fast_products_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
+tests_device_test_cuda_tiles_SOURCES = \
+	tests/device/test_cuda_tiles.c \
+	tests/kernels/tuned_attention.c \
+	tests/kernels/tuned_matmul.c \
+	tests/kernels/tuned_tensor.c tests/kernels/tuned_tensor.h
+tests_device_test_cuda_tiles_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)
 tests_device_test_module_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=glob
 tests_device_test_module_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_LIBDIR_NAME='"$(srt_libdir_name)"'
 tests_device_test_probe_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=glob

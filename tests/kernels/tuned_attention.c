@@ -238,3 +238,13 @@ void tt_test_attention_tiny(void)
 		check_attention(3, 7, 15, 1, 5, LENGTHS | causal, PLAIN);
 	}
 }
+
+/* Tiles of which some rows see all keys of a slice, some a part of them, and some none. */
+void tt_test_attention_large(srt_dtype_t dtype)
+{
+	check_attention_as(dtype, 1, 250, 250, 1, 128, CAUSAL, PLAIN);
+	check_attention_as(dtype, 1, 256, 256, 1, 64, CAUSAL | MASK, PLAIN);
+	check_attention_as(dtype, 2, 250, 130, 1, 64, LENGTHS, PLAIN);
+	/* The queries take several turns; chains of the gradients go on from turn to turn. */
+	check_attention_as(dtype, 1, 300, 32768, 1, 4, CAUSAL, PLAIN);
+}

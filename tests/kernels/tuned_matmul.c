@@ -156,7 +156,27 @@ void tt_test_matmul_tiny(void)
 	for (unsigned bits = 0; bits < 64; bits += 7)
 		check_matmul(5, 9, 35, bits, HARD, 1);
 	check_matmul(25, 37, 40, 2, PLAIN, 0);
-	for (unsigned bits = 0; bits < 8; bits++) /* whole tiles, aligned and not */
+	for (unsigned bits = 0; bits < 8; bits++) /* whole tiles and ragged ones */
 		check_matmul(129, 133, 53, bits & 3, HARD, bits < 4 ? 3 : 0);
 	check_matmul(3, 5, 515, 4, PLAIN, 0);
+}
+
+/* Every transposition: of whole tiles, aligned or not, and of ragged ones; of one block of k, two
+ * and three; with each part of the epilogue. */
+void tt_test_matmul_large(srt_dtype_t dtype)
+{
+	const size_t odd = tt_nguard;
+
+	for (unsigned bits = 0; bits < 8; bits++) {
+		tt_nguard = 64;
+		check_matmul_as(dtype, 256, 128, 48, bits ^ (bits & 1) << 3, HARD, 4);
+		if (bits < 4)
+			check_matmul_as(dtype, 256, 128, bits ? 528 : 1040, bits | 4, PLAIN, 4);
+		tt_nguard = odd;
+		check_matmul_as(dtype, 256, 128, 48, bits, HARD, 1);
+	}
+	for (unsigned bits = 0; bits < 4; bits++) {
+		check_matmul_as(dtype, 250, 120, bits == 1 ? 530 : 53, bits | 8 | 16, PLAIN, 1);
+		check_matmul_as(dtype, 250, 60, bits == 2 ? 530 : 53, bits | 4, PLAIN, 0);
+	}
 }

@@ -5,11 +5,11 @@
 #include "tests/kernels/tuned_tensor.h"
 
 #define GUARD (-123.25f)
-#define NGUARD 67 /* odd: tensors are aligned to nothing but an element */
 
 srt_device_t *tt_device;
 srt_stream_t *tt_stream;
 const char *tt_form;
+size_t tt_nguard = 67;
 
 uint32_t tt_random(void)
 {
@@ -42,12 +42,12 @@ static size_t element(const tensor_t *t)
 
 static size_t nbytes_of(const tensor_t *t)
 {
-	return (t->nelem + 2 * NGUARD) * element(t);
+	return (t->nelem + 2 * tt_nguard) * element(t);
 }
 
 unsigned char *tt_at(const tensor_t *t, int64_t i)
 {
-	return t->host ? t->host + (NGUARD + (size_t)i) * element(t) : NULL;
+	return t->host ? t->host + (tt_nguard + (size_t)i) * element(t) : NULL;
 }
 
 void tt_put(const tensor_t *t, int64_t i, float v)
@@ -86,13 +86,13 @@ srt_view_t tt_view(const tensor_t *t)
 {
 	if (!t->buffer)
 		return (srt_view_t){ .buffer = NULL };
-	return srt_view(t->buffer, NGUARD * element(t), t->dtype);
+	return srt_view(t->buffer, tt_nguard * element(t), t->dtype);
 }
 
 /* A NaN of 16 bits has one pattern, one of floats any. */
 size_t tt_wrong(const tensor_t *t)
 {
-	const size_t n = t->nelem + 2 * NGUARD, of = element(t);
+	const size_t n = t->nelem + 2 * tt_nguard, of = element(t);
 	unsigned char *got = malloc(nbytes_of(t));
 	size_t count = 0;
 

@@ -15,6 +15,8 @@ typedef enum values { PLAIN, HARD, TINY, NVALUES } values_t;
 extern srt_device_t *tt_device;
 extern srt_stream_t *tt_stream;
 extern const char *tt_form; /* the device's form, for messages */
+/* Elements of a guard: an odd number aligns tensors to nothing but an element, 64 to 16 bytes. */
+extern size_t tt_nguard;
 
 typedef struct tensor {
 	srt_dtype_t dtype;
@@ -42,10 +44,13 @@ void tt_portable(srt_kernel_id_t kernel, srt_dtype_t dtype, const void *args,
 		 tensor_t *const *tensors);
 
 /* tuned_matmul.c, tuned_attention.c: the cases; all: also those that are alike in every form of the
- * device, or long; tiny: a few groups of each kernel. */
+ * device, or long; tiny: a few groups of each kernel; large: tiles of 128 rows on a GPU of one
+ * multiprocessor. */
 void tt_test_matmul(bool all);
 void tt_test_matmul_tiny(void);
+void tt_test_matmul_large(srt_dtype_t dtype);
 void tt_test_attention(bool all);
 void tt_test_attention_tiny(void);
+void tt_test_attention_large(srt_dtype_t dtype);
 
 #endif

@@ -184,7 +184,7 @@ static int attribute_of(CUdevice_attribute attribute)
 	case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
 		return 32;
 	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-		return 132;
+		return fake.nunits;
 	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
 		return 2048;
 	case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:

@@ -214,7 +214,7 @@ typedef struct fake_state {
 	unsigned queue; /* operations that a stream takes before it blocks the caller */
 	unsigned nfull; /* threads that wait for room in one */
 	bool cpu_kernels, refuse_pageable, mig;
-	int ndevices, driver_version, capability;
+	int ndevices, driver_version, capability, nunits;
 	int block_threads; /* that a block may have at most; 0: what its launch bounds say */
 	size_t mem_nbytes;
 	/* counts */

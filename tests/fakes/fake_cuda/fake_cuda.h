@@ -22,6 +22,7 @@
  *   FAKE_CUDA_DEVICES=N         default 1; 0: cuInit says that there is none
  *   FAKE_CUDA_DRIVER_VERSION=N  default that of cuda.h
  *   FAKE_CUDA_CAPABILITY=N      default 90
+ *   FAKE_CUDA_MULTIPROCESSORS=N default 132
  *   FAKE_CUDA_MEM_BYTES=N       of each device, default 16 GiB
  *   FAKE_CUDA_FAIL=K            the K-th call that can fail fails, with CUDA_ERROR_UNKNOWN
  *   FAKE_CUDA_MIG=1             the devices are slices of one GPU: one place on the PCI bus,
@@ -77,10 +78,10 @@ typedef struct fake_cuda_api {
 	long (*compared)(void);
 
 	/* "seed", "delay_us", "queue", "kernels" (0 text, 1 cpu), "devices", "driver_version",
-	 * "capability", "mem_bytes", "mig", "pageable" (1 refuse); "fault": all contexts fail, with
-	 * that code; "block_threads": a block of any kernel may
-	 * have so many threads at most, as where registers do not suffice for more (0: what its
-	 * launch bounds say). */
+	 * "capability", "multiprocessors", "mem_bytes", "mig", "pageable" (1 refuse); "fault": all
+	 * contexts fail, with that code; "block_threads": a block of any kernel may have so many
+	 * threads at most, as where registers do not suffice for more (0: what its launch bounds
+	 * say). */
 	void (*set)(const char *what, long value);
 } fake_cuda_api_t;
 

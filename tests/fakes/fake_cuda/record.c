@@ -84,6 +84,8 @@ static void set(const char *what, long value)
 		fake.driver_version = (int)value;
 	else if (!strcmp(what, "capability"))
 		fake.capability = (int)value;
+	else if (!strcmp(what, "multiprocessors"))
+		fake.nunits = (int)value;
 	else if (!strcmp(what, "mem_bytes"))
 		fake.mem_nbytes = (size_t)value;
 	else if (!strcmp(what, "pageable"))
@@ -132,6 +134,7 @@ __attribute__((constructor)) static void read_environment(void)
 	set("devices", from_environment("FAKE_CUDA_DEVICES", 1));
 	set("driver_version", from_environment("FAKE_CUDA_DRIVER_VERSION", CUDA_VERSION));
 	set("capability", from_environment("FAKE_CUDA_CAPABILITY", 90));
+	set("multiprocessors", from_environment("FAKE_CUDA_MULTIPROCESSORS", 132));
 	set("mem_bytes", from_environment("FAKE_CUDA_MEM_BYTES", 16L << 30));
 	set("pageable", environment_is("FAKE_CUDA_PAGEABLE", "refuse", "allow"));
 	set("mig", from_environment("FAKE_CUDA_MIG", 0));

@@ -150,9 +150,9 @@ srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stre
 }
 
 srt_status_t srt_stream_enqueue(srt_stream_t *stream, srt_enqueue_fn *fn, const void *arg,
-				size_t arg_nbytes)
+				size_t arg_nbytes, srt_release_fn *release)
 {
-	srt_command_t command = { .kind = SRT_COMMAND_NATIVE, .native.fn = fn };
+	srt_command_t command = { .kind = SRT_COMMAND_NATIVE, .native = { fn, release, { 0 } } };
 
 	SRT_NOT_NULL(stream);
 	if (!fn)

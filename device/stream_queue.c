@@ -5,7 +5,8 @@
  *
  * Failure: the stream stores the status and message of the first failing command. Later commands
  * are skipped, except those that hold references, and sync returns the failure. A host function
- * that peers wait for has a second function that is called then.
+ * that peers wait for has a second function that is called then. The argument of a function of the
+ * program is released in its turn, whether the function was called or not.
  */
 #include "device/stream_queue.h"
 
@@ -148,6 +149,20 @@ srt_status_t srt_queue_check_caller(void)
 		"one; it uses the native queue");
 }
 
+/* Calls the program's release(), which leaves the last error as it was. */
+static void release_argument(const srt_command_t *command)
+{
+	srt_error_text_t before;
+
+	if (command->native.release == NULL)
+		return;
+	srt_error_save(&before);
+	in_function = true;
+	command->native.release(command->native.arg);
+	in_function = false;
+	srt_error_restore(&before);
+}
+
 /* A function of the program sets the last error if it fails, or does not. */
 static srt_status_t submit_function(srt_stream_t *stream, const srt_command_t *command)
 {
@@ -164,6 +179,7 @@ static srt_status_t submit_function(srt_stream_t *stream, const srt_command_t *c
 	else if (!srt_last_error()[0])
 		srt_fail(status, "stream \"%s\": a function of srt_stream_enqueue() failed: %s",
 			 stream->name, srt_status_string(status));
+	release_argument(command);
 	return status;
 }
 
@@ -176,6 +192,8 @@ static srt_status_t run_command(srt_stream_t *stream, const srt_command_t *comma
 		if (command->kind == SRT_COMMAND_HOST_FN && command->host.failed != NULL)
 			command->host.failed(command->host.arg, (int)failure->status,
 					     failure->message);
+		else if (command->kind == SRT_COMMAND_NATIVE)
+			release_argument(command);
 		return SRT_OK;
 	}
 	if (!is_submitted(stream, command))
@@ -324,7 +342,7 @@ srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 	SRT_TRY(srt_queue_check_caller());
 	pthread_mutex_lock(&stream->lock);
 	if (command->kind == SRT_COMMAND_NATIVE && stream->failure.status != SRT_OK) {
-		/* It would never be called, and the program would not know. */
+		/* The function would never be called, and the program would not know. */
 		status = srt_fail(stream->failure.status, "stream \"%s\" has failed: %s",
 				  stream->name, stream->failure.message);
 		atomic_store(&stream->failure_known, true);

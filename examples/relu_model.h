@@ -39,7 +39,7 @@ static void activate(srt_stream_t *stream, int is_backward, srt_enqueue_fn *fn)
 				   tensor[DH],  tensor[DA], (unsigned)nelem[A] };
 
 	if (fn)
-		check(srt_stream_enqueue(stream, fn, &call, sizeof(call)));
+		check(srt_stream_enqueue(stream, fn, &call, sizeof(call), NULL));
 	else if (is_backward)
 		check(srt_op_relu_backward(stream, tensor[DH], tensor[DA], tensor[A], nelem[A]));
 	else

@@ -94,6 +94,7 @@ typedef struct srt_command {
 		} bytes;
 		struct {
 			srt_enqueue_fn *fn;
+			srt_release_fn *release; /* NULL: none. Called by the stream queue */
 			_Alignas(16) unsigned char arg[SRT_ENQUEUE_MAX_NBYTES];
 		} native;
 		struct {

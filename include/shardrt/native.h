@@ -34,6 +34,12 @@ extern "C" {
 typedef srt_status_t srt_enqueue_fn(void *queue, const void *arg);
 
 /**
+ * Frees what the argument of an enqueued function refers to, for srt_stream_enqueue().
+ * @param arg the copy of the argument that the function gets.
+ */
+typedef void srt_release_fn(const void *arg);
+
+/**
  * Calls fn(queue, a copy of arg) in stream order, once, where the stream's work is handed to the
  * driver: all earlier commands of the stream are in the queue, no later one is. The function
  * submits its own work to the queue and returns. It must not wait for the device, another stream or
@@ -44,17 +50,23 @@ typedef srt_status_t srt_enqueue_fn(void *queue, const void *arg);
  * call the driver, the getters of this header, of <shardrt/opencl.h> and <shardrt/cuda.h>,
  * srt_buffer_host(), srt_view_host() and srt_error_set(). A call that submits to a stream or waits
  * for one fails with SRT_ERR_STATE. Its failure is the stream's: later commands are skipped, and
- * srt_stream_sync() returns it. If the stream has failed, this call returns its failure, and the
- * function is not called. It is not called either if the stream fails between this call and the
- * function's turn: a program keeps a list of arguments that must be freed until srt_stream_sync().
+ * srt_stream_sync() returns it. If the stream has failed, this call returns its failure. If the stream
+ * fails between this call and the function's turn, the function is not called.
+ *
+ * If this call returns SRT_OK, release(arg) is called once: after the function has returned, or in
+ * its turn if the stream has failed, at the latest in srt_stream_destroy(). The argument then
+ * belongs to release(), also where it is called during this call. If this call fails, neither
+ * function is called, and the argument remains the caller's. release() runs where the function
+ * runs, with the same limits. What work in the driver's queue still reads must not be freed in it.
  *
  * Buffers that the function uses may be destroyed after this call: destroying any buffer of the
  * device waits for the streams that functions were enqueued on.
  * @param arg NULL if arg_nbytes is 0. Pointers in it must stay valid until the function has run.
  * @param arg_nbytes at most SRT_ENQUEUE_MAX_NBYTES.
+ * @param release may be NULL.
  */
 SRT_API srt_status_t srt_stream_enqueue(srt_stream_t *stream, srt_enqueue_fn *fn, const void *arg,
-					size_t arg_nbytes);
+					size_t arg_nbytes, srt_release_fn *release);
 
 /**
  * The context and the device of the driver that a device of the library uses.

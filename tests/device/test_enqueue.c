@@ -2,8 +2,9 @@
 /*
  * srt_stream_enqueue() on any device, on the cpu with both kinds of streams: the order with the
  * library's commands, with events between two streams and while the stream is blocked; failures;
- * calls that a function must not make; destruction with work in flight. Run under ThreadSanitizer
- * too: functions run on threads of streams, so they report by their status and count no checks.
+ * releases of arguments; calls that a function must not make; destruction with work in flight. Run
+ * under ThreadSanitizer too: functions run on threads of streams, so they report by their status
+ * and count no checks.
  */
 #include <pthread.h>
 #include <time.h>
@@ -125,7 +126,7 @@ static void test_blocked(srt_device_t *device)
 		CHECK_OK(srt_op_scale(s, f32(x), f32(x), 2, N));
 		native_work_add(work, s, x, 0, N, 1);
 		CHECK_OK(srt_stream_enqueue(s, count_call, &(call_t){ &ncalls, SRT_OK, NULL },
-					    sizeof(call_t)));
+					    sizeof(call_t), NULL));
 		CHECK_INT(atomic_load(&ncalls), 0);
 		atomic_store(&gate, true);
 		check_values(s, x, 0, 3);
@@ -163,14 +164,14 @@ static void test_arguments(srt_device_t *device)
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (unsigned char)i;
-	CHECK_OK(srt_stream_enqueue(s, check_argument, bytes, SRT_ENQUEUE_MAX_NBYTES));
+	CHECK_OK(srt_stream_enqueue(s, check_argument, bytes, SRT_ENQUEUE_MAX_NBYTES, NULL));
 	memset(bytes, 0, sizeof(bytes));
-	CHECK_OK(srt_stream_enqueue(s, do_nothing, NULL, 0));
-	CHECK_STATUS(srt_stream_enqueue(s, do_nothing, bytes, sizeof(bytes)),
+	CHECK_OK(srt_stream_enqueue(s, do_nothing, NULL, 0, NULL));
+	CHECK_STATUS(srt_stream_enqueue(s, do_nothing, bytes, sizeof(bytes), NULL),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("241 bytes for stream \"s\", at most 240");
-	CHECK_STATUS(srt_stream_enqueue(s, do_nothing, NULL, 1), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_stream_enqueue(s, NULL, bytes, 1), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_stream_enqueue(s, do_nothing, NULL, 1, NULL), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_stream_enqueue(s, NULL, bytes, 1, NULL), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_OK(srt_stream_sync(s));
 	srt_stream_destroy(s);
 }
@@ -189,7 +190,7 @@ static srt_status_t leave_error(void *queue, const void *arg)
  * its argument leaked | the call returns the stream's failure */
 static void check_refused(srt_stream_t *failed, srt_enqueue_fn *fn, const call_t *arg)
 {
-	CHECK_STATUS(srt_stream_enqueue(failed, fn, arg, sizeof(*arg)), SRT_ERR_IO);
+	CHECK_STATUS(srt_stream_enqueue(failed, fn, arg, sizeof(*arg), NULL), SRT_ERR_IO);
 	CHECK_ERROR_HAS("stream \"bad\" has failed: ");
 }
 
@@ -204,16 +205,16 @@ static void test_failure(srt_device_t *device, const char *sentence, const char 
 
 	CHECK_OK_OR_DIE(srt_event_create(device, &event));
 	srt_error_set(SRT_OK, "before");
-	CHECK_OK(srt_stream_enqueue(bad, leave_error, NULL, 0));
+	CHECK_OK(srt_stream_enqueue(bad, leave_error, NULL, 0, NULL));
 	CHECK_STR(srt_last_error(), "before");
-	CHECK_OK(srt_stream_enqueue(bad, count_call, &good, sizeof(good)));
-	CHECK_OK(srt_stream_enqueue(bad, count_call, &fails, sizeof(fails)));
+	CHECK_OK(srt_stream_enqueue(bad, count_call, &good, sizeof(good), NULL));
+	CHECK_OK(srt_stream_enqueue(bad, count_call, &fails, sizeof(fails), NULL));
 	CHECK_OK(srt_op_fill(bad, f32(x), 1, N)); /* skipped */
 	if (bad->mode == SRT_STREAM_INLINE)
 		check_refused(bad, count_call, &good);
 	CHECK_OK(srt_event_record(event, bad));
 	CHECK_OK(srt_stream_wait_event(next, event));
-	status = srt_stream_enqueue(next, count_call, &good, sizeof(good));
+	status = srt_stream_enqueue(next, count_call, &good, sizeof(good), NULL);
 	CHECK_MSG(status == SRT_OK || status == SRT_ERR_IO, "%s", srt_last_error());
 	CHECK_STATUS(srt_stream_sync(next), SRT_ERR_IO);
 	CHECK_STR(srt_last_error(), expected);
@@ -228,6 +229,88 @@ static void test_failure(srt_device_t *device, const char *sentence, const char 
 	srt_stream_destroy(next);
 	srt_event_destroy(event);
 	srt_buffer_destroy(x);
+}
+
+/* ---- release of arguments ---------------------------------------------------------------- */
+
+typedef struct owner {
+	call_t call; /* first: count_call() reads it */
+	atomic_int *nreleased, *nwrong;
+	int min_calls; /* before the release */
+} owner_t;
+
+static void count_release(const void *arg)
+{
+	const owner_t *owner = arg;
+
+	atomic_fetch_add(owner->nreleased, 1);
+	if (atomic_load(owner->call.ncalls) < owner->min_calls)
+		atomic_fetch_add(owner->nwrong, 1);
+	srt_error_set(SRT_ERR_SYSTEM, "an error in release()");
+}
+
+/* Reliability: a function that a stream has accepted before the stream fails | never called: its
+ * argument leaked | its argument is released in its turn */
+static void test_release(srt_device_t *device)
+{
+	srt_stream_t *bad = test_stream(device, "bad"), *good = test_stream(device, "good");
+	const bool is_inline = bad->mode == SRT_STREAM_INLINE;
+	atomic_bool gate = is_inline;
+	atomic_int ncalls = 0, nreleased = 0, nwrong = 0;
+	owner_t owner = { { &ncalls, SRT_OK, NULL }, &nreleased, &nwrong, 1 };
+	owner_t fails = { { &ncalls, SRT_ERR_IO, "it burst" }, &nreleased, &nwrong, 2 };
+
+	CHECK_OK(srt_stream_host_fn(bad, await_gate, &gate)); /* inline: the gate is open */
+	CHECK_OK(srt_stream_enqueue(bad, count_call, &owner, sizeof(owner), count_release));
+	CHECK_OK(srt_stream_enqueue(bad, count_call, &fails, sizeof(fails), count_release));
+	CHECK_INT(atomic_load(&nreleased), is_inline ? 2 : 0);
+	if (!is_inline)
+		CHECK_OK(srt_stream_enqueue(bad, count_call, &fails, sizeof(fails), count_release));
+	atomic_store(&gate, true);
+	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_IO);
+	CHECK_STR(srt_last_error(), "it burst");
+	CHECK_INT(atomic_load(&ncalls), 2);
+	CHECK_INT(atomic_load(&nreleased), is_inline ? 2 : 3);
+
+	/* The caller keeps the argument of a call that fails. */
+	atomic_store(&nreleased, 0);
+	CHECK_STATUS(srt_stream_enqueue(bad, count_call, &owner, sizeof(owner), count_release),
+		     SRT_ERR_IO);
+	CHECK_STATUS(srt_stream_enqueue(good, NULL, &owner, sizeof(owner), count_release),
+		     SRT_ERR_INVALID_ARGUMENT);
+	srt_stream_destroy(bad);
+	CHECK_INT(atomic_load(&nreleased), 0);
+
+	/* The destruction of a stream waits for the function and its release. */
+	srt_error_set(SRT_OK, "before");
+	CHECK_OK(srt_stream_enqueue(good, count_call, &owner, sizeof(owner), count_release));
+	CHECK_STR(srt_last_error(), "before");
+	srt_stream_destroy(good);
+	CHECK_INT(atomic_load(&ncalls), 3);
+	CHECK_INT(atomic_load(&nreleased), 1);
+	CHECK_INT(atomic_load(&nwrong), 0);
+}
+
+/* A stream fails before the turns of its functions, and nobody waits for it. */
+static void test_release_at_destruction(srt_device_t *device)
+{
+	srt_stream_t *s = test_stream(device, "s");
+	atomic_bool gate = false;
+	atomic_int ncalls = 0, nreleased = 0, nwrong = 0;
+	const owner_t fails = { { &ncalls, SRT_ERR_IO, "it burst" }, &nreleased, &nwrong, 1 };
+	pthread_t thread;
+
+	if (s->mode != SRT_STREAM_INLINE) {
+		CHECK_OR_DIE(!pthread_create(&thread, NULL, open_later, &gate));
+		CHECK_OK(srt_stream_host_fn(s, await_gate, &gate));
+		for (int i = 0; i < 10; i++)
+			CHECK_OK(srt_stream_enqueue(s, count_call, &fails, sizeof(fails),
+						    count_release));
+		pthread_join(thread, NULL);
+	}
+	srt_stream_destroy(s);
+	CHECK_INT(atomic_load(&nreleased), 10 * atomic_load(&ncalls)); /* inline: no calls */
+	CHECK_INT(atomic_load(&nwrong), 0);
 }
 
 /* ---- calls in a function ----------------------------------------------------------------- */
@@ -253,7 +336,7 @@ static srt_status_t call_library(void *queue, const void *arg)
 	(void)queue;
 	for (int i = 0; i < 2; i++) {
 		nrefused += is_refused(srt_zero(streams[i], in->x, 0, 4));
-		nrefused += is_refused(srt_stream_enqueue(streams[i], do_nothing, NULL, 0));
+		nrefused += is_refused(srt_stream_enqueue(streams[i], do_nothing, NULL, 0, NULL));
 		nrefused += is_refused(srt_stream_sync(streams[i]));
 		nrefused += is_refused(srt_event_record(in->event, streams[i]));
 	}
@@ -271,7 +354,7 @@ static void test_inside(srt_device_t *device)
 	in.x = test_buffer(device, 4, "x");
 	CHECK_OK_OR_DIE(srt_event_create(device, &in.event));
 	CHECK_OK(srt_event_record(in.event, in.other));
-	CHECK_OK(srt_stream_enqueue(in.own, call_library, &in, sizeof(in)));
+	CHECK_OK(srt_stream_enqueue(in.own, call_library, &in, sizeof(in), NULL));
 	CHECK_OK(srt_stream_sync(in.own));
 	CHECK_OK(srt_zero(in.own, in.x, 0, 4));
 	CHECK_OK(srt_stream_sync(in.own));
@@ -312,12 +395,12 @@ static void test_destroy(srt_device_t *device)
 	CHECK_OR_DIE(!pthread_create(&thread, NULL, open_later, &gate));
 	CHECK_OK(srt_stream_host_fn(s, await_gate, &gate));
 	CHECK_OK(srt_stream_enqueue(s, use_buffer, &(late_call_t){ x, &ncalls },
-				    sizeof(late_call_t)));
+				    sizeof(late_call_t), NULL));
 	srt_buffer_destroy(x);
 	CHECK_INT(atomic_load(&ncalls), 1);
 	pthread_join(thread, NULL);
 	CHECK_OK(srt_stream_enqueue(s, count_call, &(call_t){ &ncalls, SRT_OK, NULL },
-				    sizeof(call_t)));
+				    sizeof(call_t), NULL));
 	srt_stream_destroy(s); /* waits too */
 	CHECK_INT(atomic_load(&ncalls), 2);
 }
@@ -337,6 +420,8 @@ int main(void)
 		test_failure(device, NULL,
 			     "stream \"bad\": a function of srt_stream_enqueue() failed: "
 			     "input/output error");
+		test_release(device);
+		test_release_at_destruction(device);
 		test_inside(device);
 		test_destroy(device);
 		srt_device_close(device);

@@ -50,8 +50,8 @@ typedef void srt_release_fn(const void *arg);
  * call the driver, the getters of this header, of <shardrt/opencl.h> and <shardrt/cuda.h>,
  * srt_buffer_host(), srt_view_host() and srt_error_set(). A call that submits to a stream or waits
  * for one fails with SRT_ERR_STATE. Its failure is the stream's: later commands are skipped, and
- * srt_stream_sync() returns it. If the stream has failed, this call returns its failure. If the stream
- * fails between this call and the function's turn, the function is not called.
+ * srt_stream_sync() returns it. If the stream has failed, this call returns its failure. If the
+ * stream fails between this call and the function's turn, the function is not called.
  *
  * If this call returns SRT_OK, release(arg) is called once: after the function has returned, or in
  * its turn if the stream has failed, at the latest in srt_stream_destroy(). The argument then

@@ -3,10 +3,12 @@
  * Engine -> folder (sharded.h). Every rank makes the list of all boxes of all ranks, writes its
  * files, and shares their hashes; rank 0 writes the manifest and renames the folder.
  */
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <shardrt/engine_optimizer.h>
 #include <shardrt/version.h>
@@ -236,11 +238,24 @@ static srt_status_t begin(srt_engine_t *engine, const char *call, const char *pa
 	return status;
 }
 
+/* The status of all ranks after this one has written its files. Rank 0 removes the folder when it
+ * gives up because another rank has failed; then the cause is that rank, not the missing folder.
+ * Collective. */
+static srt_status_t end_writing(srt_checkpoint_write_t *s, srt_status_t mine)
+{
+	const srt_status_t status = srt_long_work_end(&s->work, mine);
+
+	if (mine == SRT_OK || s->temporary == NULL || !srt_comm_poisoned(s->engine->comm) ||
+	    access(s->temporary, F_OK) == 0 || errno != ENOENT)
+		return status;
+	return srt_comm_status_consensus(s->engine->comm, s->work.doing.text, SRT_OK);
+}
+
 /* Writes the files of this rank, now. Collective. */
 static srt_status_t write_now(srt_checkpoint_write_t *s)
 {
 	begin_work(s, "writing checkpoint");
-	return srt_long_work_end(&s->work, srt_checkpoint_write_files(s));
+	return end_writing(s, srt_checkpoint_write_files(s));
 }
 
 /* After the files of all ranks were written, or not. Collective. */
@@ -417,6 +432,6 @@ srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write)
 	join_thread(write);
 	if (write->status != SRT_OK)
 		srt_error_restore(&write->why);
-	status = srt_long_work_end(&write->work, write->status);
+	status = end_writing(write, write->status);
 	return complete(write, status);
 }

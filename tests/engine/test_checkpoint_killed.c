@@ -11,6 +11,7 @@
  *                                                      kill, fail or short: what call N does
  *     test_checkpoint_killed slow PARENT               saves and loads for longer than a time limit
  *     test_checkpoint_killed slow-kill PARENT          the last rank writes as long, and is killed
+ *     test_checkpoint_killed abort PARENT              rank 0 aborts while rank 1 writes its file
  *     test_checkpoint_killed loop FOLDER SEED          saves 20 times, while another job does
  *
  * SRT_TEST_EXCHANGE=no: no file system can exchange two folders, and `kill` counts from that on.
@@ -22,6 +23,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/engine/engine_case.h"
@@ -34,6 +36,7 @@ static _Thread_local bool is_snapshot_refused;
 static size_t snapshot_nbytes;
 static unsigned slow_s; /* the next write and the next read take this long */
 static bool slow_dies;
+static const char *removal_marker; /* made when a new file waits until its folder is removed */
 
 static pthread_t caller; /* whose calls are counted */
 static event_t event;
@@ -137,6 +140,12 @@ ssize_t __wrap_pread(int fd, void *p, size_t n, off_t at)
 WRAP_WRITE(write, (int fd, const void *p, size_t n), (fd, p, n))
 WRAP_WRITE(pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at))
 
+static void nap_while(const char *path, bool exists)
+{
+	while ((access(path, F_OK) == 0) == exists)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...)
@@ -148,6 +157,13 @@ int __wrap_open(const char *path, int flags, ...)
 	if (flags & O_CREAT)
 		mode = va_arg(args, mode_t);
 	va_end(args);
+	if ((flags & O_CREAT) != 0 && removal_marker != NULL) {
+		char folder[512];
+
+		close(__real_open(removal_marker, O_CREAT | O_WRONLY, 0600));
+		snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(path, '/') - path), path);
+		nap_while(folder, true);
+	}
 	if ((flags & O_CREAT) != 0 && fails(ENOSPC))
 		return -1;
 	return __real_open(path, flags, mode);
@@ -356,6 +372,37 @@ static void test_slow(const char *parent, bool dies)
 	CHECK_INT(slow_s, 0);
 }
 
+static void *abort_at_marker(void *marker)
+{
+	nap_while(marker, false);
+	srt_comm_abort(srt_context_world(context), "a fault of the test");
+	return NULL;
+}
+
+/* Reliability: a rank that fails while another one writes its file of a checkpoint | the other rank
+ * says that its file cannot be opened | it names the rank that failed */
+static void test_abort(const char *parent)
+{
+	const bool aborts = srt_context_rank(context) == 0;
+	pthread_t thread;
+	srt_status_t status;
+	char folder[256], marker[256];
+
+	snprintf(folder, sizeof(folder), "%s/aborted", parent);
+	snprintf(marker, sizeof(marker), "%s/marker", parent);
+	if (aborts)
+		CHECK_OR_DIE(pthread_create(&thread, NULL, abort_at_marker, marker) == 0);
+	else
+		removal_marker = marker;
+	fill(7);
+	status = srt_checkpoint_save(engine, folder, NULL, stream); /* rank 0 removes the folder */
+	CHECK_MSG(status != SRT_OK && strstr(srt_last_error(), "rank 0 aborted communicator"),
+		  "status %d: %s", (int)status, srt_last_error());
+	removal_marker = NULL;
+	if (aborts)
+		pthread_join(thread, NULL);
+}
+
 static void test_loop(const char *folder, uint64_t seed)
 {
 	for (int i = 0; i < 20; i++) {
@@ -382,6 +429,8 @@ int main(int argc, char **argv)
 		test_failures(argv[2]);
 	} else if (strncmp(argv[1], "slow", 4) == 0) {
 		test_slow(argv[2], strcmp(argv[1], "slow-kill") == 0);
+	} else if (strcmp(argv[1], "abort") == 0) {
+		test_abort(argv[2]);
 	} else if (strcmp(argv[1], "loop") == 0) {
 		CHECK_OR_DIE(argc == 4);
 		test_loop(argv[2], strtoull(argv[3], NULL, 10));

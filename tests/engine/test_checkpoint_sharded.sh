@@ -165,6 +165,7 @@ cpu)
 	SHARDRT_TIMEOUT=$slow_s ./shardrun -k -n 3 tests/engine/test_checkpoint_killed slow-kill $dir/slow/killed \
 		> $dir/dead.out 2>&1 &
 	dead=$!
+	run_ranks "2" tests/engine/test_checkpoint_killed abort $dir/plain
 	run_ranks "2" tests/engine/test_checkpoint_killed fail $dir/failing
 	export SRT_TEST_EXCHANGE=no
 	run_ranks "2" tests/engine/test_checkpoint_killed fail $dir/plain

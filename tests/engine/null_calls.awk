@@ -21,7 +21,7 @@ BEGIN {
 		"srt_checkpoint_save.options srt_checkpoint_load.options srt_checkpoint_get_entry.nbytes " \
 		"srt_checkpoint_save_begin.options srt_checkpoint_save_done.write " \
 		"srt_checkpoint_verify.report srt_checkpoint_verify.arg srt_checkpoint_verify.verified " \
-		"srt_file_get_entry.data srt_file_get_entry.nbytes", list, " ")
+		"srt_file_get_entry.data srt_file_get_entry.nbytes srt_stream_enqueue.release", list, " ")
 	for (i = 1; i <= n; i++)
 		allowed[list[i]] = 1
 	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler module sharded_tensor sharded_optim sharded_layer "

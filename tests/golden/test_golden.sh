@@ -7,10 +7,6 @@
 # First, on the cpu, it injects faults into copies of a case, which must fail, and unknown features, which must
 # be skipped.
 #
-#     test_golden.sh               all of this
-#     test_golden.sh staged-FORM   in this form, collectives through host memory, the cases of several
-#                                  ranks alone (tools/gpu-check/gpu-check)
-#
 # Parity: 000 TestFullyShardGradientScaler.test_gradient_scaler | 1 to 4, 2 x 2 | all | passes
 # Parity: 001 TestPureFP16.test_pure_fp16_training, `cpu_offload` False | 2, 4 | all | passes
 # Parity: 001 TestPureFP16.test_pure_fp16_training, `cpu_offload` True | 2, 4 | all | passes
@@ -36,8 +32,7 @@
 [ -x tests/golden/replay_golden ] || skip "tests/golden/replay_golden needs jansson"
 [ -x ./shardrun ] || skip "shardrun was not built"
 
-forms=${1:-$forms}
-work=tests/golden/test_golden.${1:-all}.dir
+work=tests/golden/test_golden.dir
 rm -rf $work
 mkdir -p $work || exit 1
 trap 'rm -rf $work' EXIT
@@ -97,7 +92,7 @@ fault()
 	echo "not injected: $3"
 }
 sample=$(cases 'clip_p2_w[2-9]' | head -n 1)
-if [ -n "$sample" ] && [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
+if [ -n "$sample" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
 	# the last parameter by less than 1 %
 	copy "$sample" fault0
 	file=$work/fault0/expect.safetensors
@@ -308,11 +303,9 @@ meta()
 	echo $work/meta_w$1 >> $work/derived
 }
 : > $work/derived
-if [ -z "$1" ]; then
-	wider offload 'fsdp2_offload_fp32_w[2-9]*' Nx3
-	tensor tp 'tp_clip_p2_f32_1x*' TP
-fi
-if [ -z "$1" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
+wider offload 'fsdp2_offload_fp32_w[2-9]*' Nx3
+tensor tp 'tp_clip_p2_f32_1x*' TP
+if [ "$SHARDRT_BACKEND" = cpu ]; then
 	wider offload 'fsdp2_offload_fp32_w[2-9]*' 3xN
 	wider clip 'clip_p2_w[2-9]*' Nx3
 	wider clip 'clip_p2_w[2-9]*' 3xN
@@ -343,11 +336,7 @@ case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}.$SRT_TEST_LONG.$SRT_TEST_WORLDS in
 *..largest) ;;
 cpu.* | cuda.* | *.1.*) few= ;;
 esac
-worlds $(list_cases) $(cat $work/derived) > $work/all
-case $forms in
-staged-*) grep -v '^1 ' $work/all ;;
-*) cat $work/all ;;
-esac > $work/cases
+worlds $(list_cases) $(cat $work/derived) > $work/cases
 failed=0
 # The cpu's first form with all strategies, on up to 3 ranks unless the test is long; all else with one of them by turns:
 # the same bits. The tables of other sizes in the first form alone, and all cases of a family if the test is long.

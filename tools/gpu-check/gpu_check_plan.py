@@ -405,14 +405,14 @@ PROFILES = {
                     "launches": 35, "host": 30}),
     "rest": (420, {"device": 8, "nccl": 30, "tests": 120, "golden": 60, "timed": 30, "opencl": 30, "sanitizer": 60,
                    "hash-matrix": 60}),
-    "data": (330, {"device": 8, "torch-compiled": 40, "compiled": 60, "memory": 10, "launches": 40, "profiler": 60, "compiled-fp32": 60,
+    "data": (330, {"device": 8, "torch-compiled": 40, "compiled": 60, "bf16-50304": 30, "memory": 10, "launches": 40, "profiler": 60, "compiled-fp32": 60,
                    "tf32": 40, "speed": 60}),
     "variants": (240, {"device": 6, "variants-exact": 120, "variants-bf16": 100}),
     "regress": (90, {"device": 6, "kernels": 30, "hash": 10, "fast": 10, "bf16": 30}),
     "all": (900, {"machine": 2, "device": 10, "kernels": 40, "hash": 20, "golden": 100, "tests": 120, "hash-matrix": 60,
                   "torch-compiled": 20, "timed": 30, "fast": 20, "nccl": 40, "sanitizer": 65, "opencl": 25,
-                  "opencl-kernels": 13, "start": 8, "host": 40, "exact": 45, "compiled": 60, "compiled-fp32": 60, "tf32": 40, "speed": 60,
-                  "memory": 10, "launches": 60, "profiler": 60}),
+                  "opencl-kernels": 13, "start": 8, "host": 40, "exact": 45, "bf16-50304": 30, "compiled": 60, "compiled-fp32": 60, "tf32": 40, "speed": 60,
+                  "memory": 10, "launches": 60, "variants-exact": 90, "variants-bf16": 90, "profiler": 60}),
 }
 
 

@@ -35,10 +35,11 @@ typedef struct srt_backend_info {
 SRT_API size_t srt_backend_count(void);
 
 /**
- * Looks for a backend's module and its devices; nothing is opened. A backend that is not installed,
- * does not load or has no device is no error: `why_none` has the reason. A driver that this process
- * has not loaded is asked once, in another process, so that one that crashes or hangs does not harm
- * the program (SHARDRT_PROBE_TIMEOUT); with SHARDRT_BACKEND=cpu none is asked.
+ * Looks for a backend's module and its devices; nothing is opened. The call also succeeds if the
+ * backend is not installed, does not load or has no device; the reason is then in `why_none`. A
+ * driver that this process has not loaded is asked once, in another process, so that one that
+ * crashes or hangs does not harm the program (SHARDRT_PROBE_TIMEOUT); with SHARDRT_BACKEND=cpu none
+ * is asked.
  * @param i 0 .. srt_backend_count() - 1.
  * @param[out] info set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an `i` that is too large. Thread-safe.

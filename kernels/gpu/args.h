@@ -11,9 +11,10 @@
 
 /*
  * The shapes of the tiled matrix product, X(rows, columns, rows of a work-item, columns of one,
- * warps upright, work-items): a work-group has rows * columns elements of C, and a work-item for
- * each of its rows * columns. So many work-items of floats a multiprocessor of CUDA has at a time:
- * 65536 registers, of which an element takes one. The last shape is for matrices of few rows.
+ * warps upright, resident). A work-group computes rows * columns elements of C. One of its
+ * work-items computes as many as its own rows and columns give. resident: the number of work-items
+ * that a multiprocessor runs at a time in CUDA kernels of floats. Its 65536 registers limit it, of
+ * which each element takes one. The last shape is for matrices of few rows.
  */
 #define SRT_GPU_TILES(X)                                                                           \
 	X(128, 128, 16, 8, 1, 256)                                                                 \

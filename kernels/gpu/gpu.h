@@ -5,10 +5,11 @@
  * templates, and of the instructions of warps only asynchronous copies (GPU_COPY).
  *
  *   GPU_KERNEL(nplaces, name, args, nitems, resident)
- *                                            entry of a work-group of so many work-items; ITEM is
- *                                            a work-item's number, GROUP the group's; resident:
- *                                            work-items that a multiprocessor of CUDA shall have
- *                                            registers for, at least
+ *                                            entry of a kernel. nitems: work-items of a
+ *                                            work-group; resident: work-items that a multiprocessor
+ *                                            of CUDA must have registers for. In the kernel, ITEM
+ *                                            is the number of the work-item, GROUP of the
+ *                                            work-group
  *   GPU_LANES_KERNEL(nplaces, name, args)    a kernel of the dialect, which is in no table
  *   GPU_SHARED(v, n)                         n floats of the group; LOCAL float *v points into them
  *   GPU_SYNC                                 barrier for these

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls that set the mode of files, make them durable and allocate their space. Some file systems,
- * for example NFS, FUSE and FAT, do not have all of these calls. A call that the file system does
- * not have is no failure: the file is as safe as it can be there. An error of the disk is a
- * failure.
+ * for example NFS, FUSE and FAT, refuse some of these calls. A refused call succeeds here, because
+ * such a file system cannot make the file safer. An error of the disk is a failure.
  *
  * Used by replacement.c and folder.c for every file that the library writes.
  */

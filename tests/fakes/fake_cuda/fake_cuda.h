@@ -79,8 +79,8 @@ typedef struct fake_cuda_api {
 
 	/* "seed", "delay_us", "queue", "kernels" (0 text, 1 cpu), "devices", "driver_version",
 	 * "capability", "multiprocessors", "mem_bytes", "mig", "pageable" (1 refuse); "fault": all
-	 * contexts fail, with that code; "block_threads": a block of any kernel may have so many
-	 * threads at most, as where registers do not suffice for more (0: what its launch bounds
+	 * contexts fail, with that code; "block_threads": the most threads of a block, for all
+	 * kernels, as on a device with few registers (0: what the launch bounds of each kernel
 	 * say). */
 	void (*set)(const char *what, long value);
 } fake_cuda_api_t;

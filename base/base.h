@@ -52,6 +52,22 @@ srt_status_t srt_check_not_null(const void *pointer, const char *call, const cha
 /* SRT_ERR_INVALID_ARGUMENT, with a sentence that names struct and field, unless all are zero. */
 srt_status_t srt_check_reserved(const uint64_t *reserved, const char *type);
 
+/*
+ * Public structs grow: `size_t size`, their first field, is sizeof() in the header that the program
+ * was compiled with. SRT_..._INIT sets it, and the defaults of the fields.
+ *
+ * srt_struct_read() copies a program's struct over `full`, which is SRT_..._INIT of this library:
+ * fields that the program's header does not have keep their defaults. NULL is the defaults. A
+ * newer header's additional fields must be zero.
+ * Errors: SRT_ERR_INVALID_ARGUMENT if size is not set, SRT_ERR_UNSUPPORTED for a newer field.
+ */
+srt_status_t srt_struct_read(void *full, size_t full_nbytes, const void *given, const char *type);
+/* Copies `full` to a program's struct, as far as that reaches; the rest of a larger one becomes
+ * zero. Errors: SRT_ERR_INVALID_ARGUMENT if size is not set. */
+srt_status_t srt_struct_write(void *given, const void *full, size_t full_nbytes, const char *type);
+/* Element i of a program's array of such structs, all of which have the size of the first. */
+const void *srt_struct_at(const void *array, size_t i);
+
 void srt_log(srt_log_level_t level, const char *format, ...) SRT_PRINTF(2, 3);
 bool srt_log_enabled(srt_log_level_t level);
 

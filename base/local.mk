@@ -15,5 +15,6 @@ libshardrt_core_la_SOURCES += \
 	base/bytes.h \
 	base/memfd.h \
 	base/status.c \
+	base/struct.c \
 	base/util.c \
 	base/version.c

@@ -7,5 +7,6 @@ PROGRAM_TESTS += \
 	tests/base/test_cores \
 	tests/base/test_dtype \
 	tests/base/test_memory \
-	tests/base/test_status
+	tests/base/test_status \
+	tests/base/test_struct
 THREAD_TESTS += $(base_thread_tests)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libshardrt_core_la_SOURCES += \
 	base/base.h \
+	base/bytes.h \
 	base/cgroup.h \
 	base/clock.c \
 	base/clock.h \
@@ -12,8 +13,11 @@ libshardrt_core_la_SOURCES += \
 	base/hash128.c \
 	base/hash128.h \
 	base/log.c \
-	base/bytes.h \
 	base/memfd.h \
+	base/names.c \
+	base/names.h \
+	base/projection.c \
+	base/projection.h \
 	base/status.c \
 	base/struct.c \
 	base/util.c \

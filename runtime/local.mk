@@ -44,8 +44,6 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/lookup.c \
 	runtime/engine/memory.h \
 	runtime/engine/memory_check.c \
-	runtime/engine/names.c \
-	runtime/engine/names.h \
 	runtime/engine/offload.c \
 	runtime/engine/optim.c \
 	runtime/engine/optim_state.c \
@@ -56,8 +54,6 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/plan.c \
 	runtime/engine/precision.c \
 	runtime/engine/print.c \
-	runtime/engine/projection.c \
-	runtime/engine/projection.h \
 	runtime/engine/reduce.c \
 	runtime/engine/replicas.c \
 	runtime/engine/reproducible_sum.c \

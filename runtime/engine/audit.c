@@ -22,7 +22,7 @@
 #include "base/fpenv.h"
 #include "collectives/comm.h"
 #include "runtime/engine/audit.h"
-#include "runtime/engine/projection.h"
+#include "base/projection.h"
 #include "runtime/engine/shard.h"
 
 static const char doing[] = "auditing the gradients";

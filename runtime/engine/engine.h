@@ -3,7 +3,7 @@
  * Internals of the engine, shared by the files of this folder:
  *
  *     options.c, engine.c        options checked; engine created, reset, destroyed
- *     unit.c, param.c, names.c   declared: units; parameters with name, shape, group, ties
+ *     unit.c, param.c            declared: units; parameters with name, shape, group, ties
  *     buffers.c                  buffers of units: declared, broadcast, read and written
  *     precision.c, roles.c       which tensors there are of a parameter: dtype, spread, lifetime
  *     cell.c                     cut for tensor parallelism: which part each rank computes with
@@ -28,7 +28,7 @@
  *     replicas.c                 values that all ranks have, compared across ranks
  *     hash.c, print.c, check.c   hashed, printed, checked
  *     check_step.c               mistakes of the program, found by SHARDRT_CHECK=1
- *     audit.c, projection.c      wrong sums of gradients, found by SHARDRT_AUDIT=1
+ *     audit.c                    wrong sums of gradients, found by SHARDRT_AUDIT=1
  *
  * memory.h describes the memory that holds the tensors.
  */
@@ -44,7 +44,7 @@
 #include "base/base.h"
 #include "collectives/mesh.h"
 #include "runtime/engine/memory.h"
-#include "runtime/engine/names.h"
+#include "base/names.h"
 #include "runtime/engine/reproducible_sum.h"
 #include "runtime/optimizer/optimizer.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "runtime/engine/names.h"
+#include "base/names.h"
 
 /* The entry of this name, or the free one where it belongs. */
 static srt_name_t *find_entry(const srt_names_t *names, const char *name)

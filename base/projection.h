@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random projections of gradients, computed on the host: with them audit.c compares a sum over
- * ranks with its parts, without the parts themselves. All functions are pure.
+ * Random projections of tensors, computed on the host: with them a sum over ranks is compared with
+ * its parts, without the parts themselves. All functions are pure.
  *
  * A tensor is cut into blocks. The projection of a block is the sum of weight * element; a weight
  * has a random sign and a random magnitude in [1, 2). So a wrong element changes the projection by
  * at least its error, and two wrong ones (two elements that are exchanged) do not cancel.
  */
-#ifndef SRT_RUNTIME_ENGINE_PROJECTION_H
-#define SRT_RUNTIME_ENGINE_PROJECTION_H
+#ifndef SRT_BASE_PROJECTION_H
+#define SRT_BASE_PROJECTION_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Names of declared objects. */
-#ifndef SRT_RUNTIME_ENGINE_NAMES_H
-#define SRT_RUNTIME_ENGINE_NAMES_H
+#ifndef SRT_BASE_NAMES_H
+#define SRT_BASE_NAMES_H
 
 #include <stddef.h>
 

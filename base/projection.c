@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "runtime/engine/projection.h"
+#include "base/projection.h"
 
 #define NDEVIATIONS 10.0 /* t */
 

@@ -9,7 +9,6 @@ libshardrt_core_la_SOURCES += \
 	collectives/algorithms/steps.c \
 	collectives/algorithms/table.c \
 	collectives/algorithms/tree_sum.c \
-	collectives/average.c \
 	collectives/call_log.h \
 	collectives/bootstrap/address.c \
 	collectives/bootstrap/address.h \

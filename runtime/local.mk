@@ -21,11 +21,11 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/transposed.c \
 	runtime/checkpoint/transposed.h \
 	runtime/context.c \
-	runtime/features.c \
 	runtime/engine/access.c \
 	runtime/engine/allocate.c \
 	runtime/engine/audit.c \
 	runtime/engine/audit.h \
+	runtime/engine/average.c \
 	runtime/engine/buffers.c \
 	runtime/engine/build.c \
 	runtime/engine/cell.c \
@@ -39,7 +39,6 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/gather_full.h \
 	runtime/engine/grad_norm.c \
 	runtime/engine/hash.c \
-	runtime/engine/init.c \
 	runtime/engine/local.c \
 	runtime/engine/lookup.c \
 	runtime/engine/memory.h \
@@ -70,6 +69,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/verify.h \
 	runtime/engine/verify_declaration.c \
 	runtime/engine/verify_order.c \
+	runtime/features.c \
+	runtime/modules/init.c \
 	runtime/modules/lookup.c \
 	runtime/modules/materialize.c \
 	runtime/modules/module.c \
@@ -114,8 +115,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/tensors/sharded_optim_load.c \
 	runtime/tensors/sharded_tensor.c \
 	runtime/tensors/spec.c \
-	runtime/tensors/transfer.c \
-	runtime/tensors/tensors.h
+	runtime/tensors/tensors.h \
+	runtime/tensors/transfer.c
 if HAVE_CHECKPOINTS
 libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/box_reader.c \
@@ -123,8 +124,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/boxes.c \
 	runtime/checkpoint/boxes.h \
 	runtime/checkpoint/folder.c \
-	runtime/checkpoint/latest.c \
 	runtime/checkpoint/folder.h \
+	runtime/checkpoint/latest.c \
 	runtime/checkpoint/manifest.c \
 	runtime/checkpoint/manifest.h \
 	runtime/checkpoint/manifest_file.c \

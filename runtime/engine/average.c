@@ -4,8 +4,10 @@
  * small, its gradients are also divided before the sum (PyTorch's _get_gradient_divide_factors).
  * Called where epilogues of reductions are made.
  */
+#include <shardrt/coll.h>
+
+#include "base/base.h"
 #include "base/fpenv.h"
-#include "collectives/collective.h"
 
 /* The largest power of two p such that f / q is an integer and f / q > q for all smaller ones q. */
 static float compute_predivisor(float f)

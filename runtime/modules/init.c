@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The distributions of <shardrt/init.h> from shapes, and the defaults of PyTorch's modules. Pure
- * functions; values.c fills parameters.
+ * functions; srt_param_init() fills parameters.
  *
  * One table has the names of all modules. A name is a parameter, or a module inside with the rest
  * of the name; after the inner module's draw, the outer one may draw again, as the constructors

@@ -29,7 +29,7 @@
 #define SRT_COLLECTIVES_COLLECTIVE_H
 
 #include "collectives/comm.h"
-#include "collectives/flight.h"
+#include "collectives/flight/flight.h"
 #include "collectives/shm/control.h"
 #include "collectives/transports/staged/bounce.h"
 #include "collectives/transports/hierarchy/hierarchy.h"

@@ -41,7 +41,7 @@ typedef struct srt_import {
 
 typedef struct srt_shm srt_shm_t;       /* collectives/shm/control.h */
 typedef struct srt_bounce srt_bounce_t; /* collectives/transports/staged/bounce.h */
-typedef struct srt_flight srt_flight_t; /* collectives/flight.h */
+typedef struct srt_flight srt_flight_t; /* collectives/flight/flight.h */
 
 typedef struct srt_nccl srt_nccl_t;           /* collectives/transports/nccl/nccl.h */
 typedef struct srt_transport srt_transport_t; /* collectives/collective.h */

@@ -9,7 +9,6 @@ libshardrt_core_la_SOURCES += \
 	collectives/algorithms/steps.c \
 	collectives/algorithms/table.c \
 	collectives/algorithms/tree_sum.c \
-	collectives/call_log.h \
 	collectives/bootstrap/address.c \
 	collectives/bootstrap/address.h \
 	collectives/bootstrap/bootstrap.c \
@@ -51,9 +50,9 @@ libshardrt_core_la_SOURCES += \
 	collectives/comm.c \
 	collectives/comm.h \
 	collectives/extents.c \
-	collectives/flight.c \
-	collectives/flight.h \
-	collectives/flight_file.c \
+	collectives/flight/flight.c \
+	collectives/flight/flight.h \
+	collectives/flight/flight_file.c \
 	collectives/groups.c \
 	collectives/host_step.c \
 	collectives/import_cache.c \
@@ -62,7 +61,6 @@ libshardrt_core_la_SOURCES += \
 	collectives/messages.c \
 	collectives/plan.c \
 	collectives/poison.c \
-	collectives/shm/call_log.c \
 	collectives/shm/control.c \
 	collectives/shm/control.h \
 	collectives/shm/flag_actions.c \
@@ -88,6 +86,8 @@ libshardrt_core_la_SOURCES += \
 	collectives/transports/staged/bounce.h \
 	collectives/transports/staged/transport.c \
 	collectives/transports/ucx/ucx.h \
+	collectives/verify/call_log.c \
+	collectives/verify/call_log.h \
 	collectives/wait.c \
 	collectives/wait.h
 

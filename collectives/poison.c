@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "collectives/comm.h"
-#include "collectives/flight.h"
+#include "collectives/flight/flight.h"
 
 static void set_own_poison(srt_comm_t *comm, srt_status_t status, const char *text)
 {

@@ -19,7 +19,7 @@
 #include "collectives/bootstrap/node.h"
 #include "collectives/bootstrap/root.h"
 #include "collectives/bootstrap/wire.h"
-#include "collectives/flight.h"
+#include "collectives/flight/flight.h"
 #include "collectives/transports/ucx/ucx.h"
 
 /* How long a collective that this rank destroys may still wait for other ranks. */

@@ -21,7 +21,7 @@ typedef struct srt_wait {
 /* Longest text of a wait, with its 0. */
 #define SRT_WAIT_TEXT (SRT_WAIT_NWORDS * sizeof(uint64_t) + 1)
 
-typedef struct srt_flight_file srt_flight_file_t; /* collectives/flight_file.c */
+typedef struct srt_flight_file srt_flight_file_t; /* collectives/flight/flight_file.c */
 
 struct srt_bootstrap {
 	srt_bootstrap_t *next; /* in the process's list of those with sockets */

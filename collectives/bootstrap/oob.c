@@ -12,7 +12,7 @@
 
 #include "collectives/bootstrap/exchange.h"
 #include "collectives/comm.h"
-#include "collectives/flight.h"
+#include "collectives/flight/flight.h"
 
 /* Bytes of all ranks together in one exchange: well below what a rank queues. */
 #define MAX_EXCHANGE ((size_t)4 << 20)

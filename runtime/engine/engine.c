@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "collectives/comm.h"
-#include "collectives/call_log.h"
+#include "collectives/verify/call_log.h"
 #include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 #include "runtime/modules/module.h"

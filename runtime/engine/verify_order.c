@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "collectives/call_log.h"
+#include "collectives/verify/call_log.h"
 #include "runtime/engine/shard.h"
 #include "runtime/engine/verify.h"
 

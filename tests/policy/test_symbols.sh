@@ -48,7 +48,7 @@ if [ -s $tmp.libm ]; then
 fi
 
 # Writable, process-wide data. receiver: the log's callback; last_error and in_function: of each thread; registry:
-# the backends; probes: what drivers answered; awake_clock: srt_awake_s(); recorder: the thread that handles SIGUSR1, of collectives/flight_file.c;
+# the backends; probes: what drivers answered; awake_clock: srt_awake_s(); recorder: the thread that handles SIGUSR1, of collectives/flight/flight_file.c;
 # ngenerations: joins of the process; pmix: the functions and the connection of libpmix;
 # ucx_library: UCX once loaded; srt_ucx_nlocks: whether this thread calls UCX; __cpu_*: libgcc's
 # knowledge of the processor.

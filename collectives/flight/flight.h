@@ -9,8 +9,8 @@
  * sequence number that is odd during a write, and a reader that sees it change calls the record
  * torn.
  */
-#ifndef SRT_COLLECTIVES_FLIGHT_H
-#define SRT_COLLECTIVES_FLIGHT_H
+#ifndef SRT_COLLECTIVES_FLIGHT_FLIGHT_H
+#define SRT_COLLECTIVES_FLIGHT_FLIGHT_H
 
 #include <stdatomic.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The records of a communicator: see collectives/flight.h. */
-#include "collectives/flight.h"
+/* The records of a communicator: see collectives/flight/flight.h. */
+#include "collectives/flight/flight.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The files of the flight recorder (collectives/flight.h), as docs/errors.md describes them.
+ * The files of the flight recorder (collectives/flight/flight.h), as docs/errors.md describes them.
  *
  * A failure is written by the thread that finds it, before it is returned: the program may exit
  * after that. SIGUSR1 is written by a thread that waits on an eventfd: nearly nothing that writing
  * a file needs is allowed in a handler, and a single rank has no progress thread. A file is
  * written under a temporary name and renamed, so that readers see all of it.
  */
-#include "collectives/flight.h"
+#include "collectives/flight/flight.h"
 
 #include <errno.h>
 #include <fcntl.h>

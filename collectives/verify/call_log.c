@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The log of calls (collectives/call_log.h): for each rank a ring of calls and a ring of ends of
+ * The log of calls (call_log.h): for each rank a ring of calls and a ring of ends of
  * sections, written by that rank only.
  *
  * Calls are numbered by section and place in it. An entry has a hash of all calls up to it, so a
  * difference is found later too if the entry itself was overwritten. The calls of a section that
  * was dropped are not in the hash.
  */
-#include "collectives/call_log.h"
+#include "collectives/verify/call_log.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * the ranks share. A rank that logs its n-th call compares it with the n-th calls of the other
  * ranks that are logged already, so the last of them always compares. Nobody waits.
  */
-#ifndef SRT_COLLECTIVES_CALL_LOG_H
-#define SRT_COLLECTIVES_CALL_LOG_H
+#ifndef SRT_COLLECTIVES_VERIFY_CALL_LOG_H
+#define SRT_COLLECTIVES_VERIFY_CALL_LOG_H
 
 #include "collectives/comm.h"
 

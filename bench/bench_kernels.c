@@ -8,7 +8,7 @@
  *     bench/bench_kernels [--threads N] [--rounds N] [--scale N] [--dtypes f32,f16,bf16]
  *                         [--json FILE] [--peer COMMAND] [CASE...]
  *
- * Cases are those of kernels/cases.def at their family's bench size, times the scale (for
+ * Cases are those of kernels/cases/cases.def at their family's bench size, times the scale (for
  * devices with large caches); by default the first of each kernel. On a device other than the cpu
  * many launches are submitted and timed together, so that none waits for the host. In a round the
  * types, the copy, ours and the peer's alternate, so that a change of the machine's load affects

@@ -4,7 +4,7 @@
 
     peer_kernels.py [DEVICE]     a device of PyTorch; default cpu
 
-Reads lines "THREADS CASE DTYPE R N K B" (kernels/cases.def defines the sizes) and answers each with
+Reads lines "THREADS CASE DTYPE R N K B" (kernels/cases/cases.def defines the sizes) and answers each with
 the best of a few runs in seconds (on another device than the cpu, of runs put on its stream together), or "-" where PyTorch has nothing of the kind. Results go to tensors made
 before the clock starts wherever PyTorch lets them. Ends at the end of its input; exit status 77 with the
 reason without PyTorch.

@@ -50,15 +50,15 @@ libshardrt_core_la_SOURCES += \
 # What launches kernels needs this of them; a backend's module has its own copy.
 noinst_LTLIBRARIES += libkernels_table.la
 libkernels_table_la_SOURCES = \
-	kernels/case_places.c \
-	kernels/cases.c \
-	kernels/cases.def \
-	kernels/cases.h \
-	kernels/digests.def \
-	kernels/kernels.def \
+	kernels/cases/case_places.c \
+	kernels/cases/cases.c \
+	kernels/cases/cases.def \
+	kernels/cases/cases.h \
+	kernels/cases/digests.def \
+	kernels/cases/selftest.c \
+	kernels/cases/selftest.h \
 	kernels/command.h \
-	kernels/selftest.c \
-	kernels/selftest.h \
+	kernels/kernels.def \
 	kernels/table.c \
 	kernels/table.h
 nodist_libkernels_table_la_SOURCES = kernels/digest.c

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "kernels/selftest.h"
+#include "kernels/cases/selftest.h"
 
 typedef struct run {
 	const srt_selftest_t *t;

@@ -3,7 +3,7 @@
  * The self-test of a device, through its backend's own tables:
  *
  *   selftest.c        the portable kernels on fixed inputs against compiled-in digests
- *                     (kernels/selftest.h)
+ *                     (kernels/cases/selftest.h)
  *   selftest_tuned.c  the tuned matrix product and attention against the portable kernels
  *
  * Both run for SRT_F32 when a device is opened, and for 16-bit types, whose code may not be loaded
@@ -18,7 +18,7 @@
 
 #include "device/backend.h"
 #include "base/fpenv.h"
-#include "kernels/cases.h"
+#include "kernels/cases/cases.h"
 
 typedef struct srt_selftest {
 	/* Set by the backend before srt_selftest_init(). */

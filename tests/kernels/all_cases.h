@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every case of kernels/cases.def in every dtype, and the operations that have tuned versions,
- * one after the other on one stream without a wait, each on its own places in one buffer whose
- * bytes are the result. For tests of things that must not change it: threads, kinds of streams,
- * instruction sets, the floating-point environment, a backend that fails.
+ * Every case of kernels/cases/cases.def in every dtype, and the operations that have tuned
+ * versions, one after the other on one stream without a wait, each on its own places in one buffer
+ * whose bytes are the result. For tests of things that must not change it: threads, kinds of
+ * streams, instruction sets, the floating-point environment, a backend that fails.
  */
 #ifndef SRT_TESTS_ALL_CASES_H
 #define SRT_TESTS_ALL_CASES_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernel cases (kernels/cases.h) by the operations of <shardrt/ops.h> that have tuned versions.
+ * Cases (kernels/cases/cases.h) by the operations of <shardrt/ops.h> that have tuned versions.
  */
 #include "tests/kernels/kernel_operations.h"
 

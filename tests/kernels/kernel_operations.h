@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernel cases (kernels/cases.h) by the operations of <shardrt/ops.h> that have tuned versions.
+ * Cases (kernels/cases/cases.h) by the operations of <shardrt/ops.h> that have tuned versions.
  * Read by tests/kernels/test_conformance, tests/kernels/all_cases.h and bench/bench_kernels.
  */
 #ifndef SRT_TESTS_KERNEL_OPERATIONS_H
 #define SRT_TESTS_KERNEL_OPERATIONS_H
 
 #include "device/device.h"
-#include "kernels/cases.h"
+#include "kernels/cases/cases.h"
 
 /* A kernel's arguments and places by the operation that has tuned versions; SRT_ERR_UNSUPPORTED
  * (no last error) for a kernel that is launched as it is. */

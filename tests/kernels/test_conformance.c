@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Conformance: every case of kernels/cases.def, in every dtype that its kernel has, at all
+ * Conformance: every case of kernels/cases/cases.def, in every dtype that its kernel has, at all
  * sizes of its family, with three kinds of values, gives the same bits in every way of running it,
- * and the digests committed in kernels/digests.def, whatever compiler built this.
+ * and the digests committed in kernels/cases/digests.def, whatever compiler built this.
  *
  *     test_conformance [CASE...]      on the device of SHARDRT_BACKEND; on the cpu, all
  *                                     instruction sets, threads and kinds of streams
- *     test_conformance print > kernels/digests.def    after a change that is meant
+ *     test_conformance print > kernels/cases/digests.def    after a change that is meant
  *
  * The bits to be met are those of the baseline instruction set on this thread, which
  * tests/kernels/test_kernels_* hold to plain references; the digests hold them in turn. All
@@ -17,7 +17,7 @@
  * loop and bf16 with lanes as work-items alone.
  */
 #include "kernels/cpu.h"
-#include "kernels/selftest.h"
+#include "kernels/cases/selftest.h"
 #include "tests/harness/device.h"
 #include "tests/kernels/kernel_operations.h"
 
@@ -49,7 +49,7 @@ static const digest_t digests[SRT_CASE_COUNT][SRT_KERNEL_NDTYPES] = {
 #define f16 SRT_F16
 #define bf16 SRT_BF16
 #define DIGEST(name, dtype, ...) [SRT_CASE_##name][dtype] = { __VA_ARGS__ },
-#include "kernels/digests.def"
+#include "kernels/cases/digests.def"
 #undef f32
 #undef f16
 #undef bf16
@@ -219,7 +219,7 @@ static void check_digest(const srt_kernel_case_t *c, srt_dtype_t dtype, uint64_t
 {
 	CHECK_MSG(got == want,
 		  "%s %s has other bits: a kernel, its case or its values have changed; if that is "
-		  "meant: tests/kernels/test_conformance print > kernels/digests.def",
+		  "meant: tests/kernels/test_conformance print > kernels/cases/digests.def",
 		  c->name, srt_dtype_name(dtype));
 }
 
@@ -395,7 +395,7 @@ static void test_all_kernels_have_a_case(void)
 	for (int k = 0; k < SRT_CASE_COUNT; k++)
 		seen[srt_kernel_cases[k].kernel] = true;
 	for (int k = 0; k < SRT_K_COUNT; k++)
-		CHECK_MSG(seen[k], "kernel %s has no row in kernels/cases.def",
+		CHECK_MSG(seen[k], "kernel %s has no row in kernels/cases/cases.def",
 			  srt_kernel_info((srt_kernel_id_t)k)->name);
 }
 

@@ -8,7 +8,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/gemm_tile.h"
-#include "kernels/selftest.h"
+#include "kernels/cases/selftest.h"
 #include "tests/harness/device.h"
 
 static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };

@@ -133,14 +133,15 @@ short()
 {
 	build=$PWD
 	folder=$dir/folder
-	mkdir -p "$folder/tree/tests/harness" "$folder/tree/tests/device" "$folder/tree/bench" "$folder/tree/kernels"
+	mkdir -p "$folder/tree/tests/harness" "$folder/tree/tests/device" "$folder/tree/bench" \
+		"$folder/tree/kernels/cases"
 	cp "$check" "$srcdir/tools/gpu-check/gpu_check_plan.py" "$srcdir/tools/gpu-check/gpu_check_machine.py" "$folder/"
 	for file in tests/harness/list_backends tests/device/test_buffers shardrun shardrt-info; do
 		ln -s "$build/$file" "$folder/tree/$file"
 	done
 	cp "$srcdir"/tests/harness/run_test.sh "$srcdir"/tests/harness/run_ranks.sh "$folder/tree/tests/harness/"
 	echo "nothing, version 0" > "$folder/tree/VERSION"
-	printf 'CASE(scale, SCALE)\n' > "$folder/tree/kernels/cases.def"
+	printf 'CASE(scale, SCALE)\n' > "$folder/tree/kernels/cases/cases.def"
 	printf 'tests/device/test_%s\n' buffers injected_group.sh injected_fail.sh injected_skip.sh injected_hang.sh \
 		> "$folder/tree/tests/device_tests"
 	injected=$folder/tree/tests/device/test_injected

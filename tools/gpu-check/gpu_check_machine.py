@@ -119,7 +119,7 @@ class Machine:
         self.cores = len(os.sched_getaffinity(0))
         with open(os.path.join(tree, "tests", "device_tests"), encoding="utf-8") as f:
             self.device_tests = f.read().split()
-        with open(os.path.join(tree, "kernels", "cases.def"), encoding="utf-8") as f:
+        with open(os.path.join(tree, "kernels", "cases", "cases.def"), encoding="utf-8") as f:
             kernels = dict(re.findall(r"^CASE\((\w+), (\w+)", f.read(), re.M))
         self.cases = list(kernels)
         groups = kernels_of_groups(tree)

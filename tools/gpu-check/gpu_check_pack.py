@@ -94,8 +94,8 @@ def stage_files(build, v, stage, variants):
     put(os.path.join(build, "config.h"), "config.h")
     text = b""
     for folder, ends in (("tests/*", (".sh", ".awk", ".def", ".py")), ("bench", (".sh", ".py", "kernels")),
-                         ("include/shardrt", (".h",)), ("kernels", (".md", ".def", ".k")), ("docs", (".md",)),
-                         (".", ("README.md", "NEWS"))):
+                         ("include/shardrt", (".h",)), ("kernels", (".md", ".def", ".k")),
+                         ("kernels/cases", (".def",)), ("docs", (".md",)), (".", ("README.md", "NEWS"))):
         for path in sorted(glob.glob(os.path.join(top, folder, "*"))):
             if path.endswith(ends) and os.path.isfile(path):
                 put(path, os.path.relpath(path, top))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Self-test of the kernels: every case of kernels/cases.def at the small sizes of its family with
+ * Self-test of the kernels: every case of cases.def at the small sizes of its family with
  * ordinary values, at the last of them with special ones too, and the digest of all memory against
  * the one compiled in (digests.def). Backends run it on a device by backends/common/selftest.h.
  */
-#ifndef SRT_KERNELS_SELFTEST_H
-#define SRT_KERNELS_SELFTEST_H
+#ifndef SRT_KERNELS_CASES_SELFTEST_H
+#define SRT_KERNELS_CASES_SELFTEST_H
 
-#include "kernels/cases.h"
+#include "kernels/cases/cases.h"
 
 /* Runs one launch synchronously on a memory object of nbytes bytes, filled from `bytes` before and
  * copied back after. launch->places have their offsets in it; mem is NULL where a place is absent,

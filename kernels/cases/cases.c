@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of kernels/cases.def, the sizes of its families, the digests of the self-test, and how
+ * The table of cases.def, the sizes of its families, the digests of the self-test, and how
  * the places of a launch lie in memory. What places hold is in case_places.c.
  */
-#include "kernels/cases.h"
+#include "kernels/cases/cases.h"
 
 #include <string.h>
 
@@ -108,12 +108,12 @@ FAMILY(COO, 5, OF(0, 1 << 20), (OF(0, 131)),
 		memcpy(args, &(const type){ UNWRAP init }, sizeof(type));                          \
 		memcpy(places, all, sizeof(all));                                                  \
 	}
-#include "kernels/cases.def"
+#include "kernels/cases/cases.def"
 
 const srt_kernel_case_t srt_kernel_cases[SRT_CASE_COUNT] = {
 #define CASE(name, NAME, FAMILY, type, init, ...)                                                  \
 	{ #name, SRT_K_##NAME, &family_##FAMILY, make_##name },
-#include "kernels/cases.def"
+#include "kernels/cases/cases.def"
 };
 
 #undef R
@@ -126,7 +126,7 @@ const uint64_t srt_kernel_selftest_digests[SRT_CASE_COUNT][SRT_KERNEL_NDTYPES] =
 #define f16 SRT_F16
 #define bf16 SRT_BF16
 #define DIGEST(name, dtype, selftest, quick, more) [SRT_CASE_##name][dtype] = selftest,
-#include "kernels/digests.def"
+#include "kernels/cases/digests.def"
 #undef f32
 #undef f16
 #undef bf16

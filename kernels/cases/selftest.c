@@ -2,7 +2,7 @@
 /*
  * Runs the cases of the self-test: fills their memory, launches, and takes the digest of all of it.
  */
-#include "kernels/selftest.h"
+#include "kernels/cases/selftest.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * their families (cases.c) and reproducible contents of the places (case_places.c). Read by the
  * self-test, tests/kernels/test_conformance, tests/kernels/all_cases.h and bench/bench_kernels.
  */
-#ifndef SRT_KERNELS_CASES_H
-#define SRT_KERNELS_CASES_H
+#ifndef SRT_KERNELS_CASES_CASES_H
+#define SRT_KERNELS_CASES_CASES_H
 
 #include <stdbool.h>
 
@@ -16,7 +16,7 @@
 
 typedef enum srt_kernel_case_id {
 #define CASE(name, ...) SRT_CASE_##name,
-#include "kernels/cases.def"
+#include "kernels/cases/cases.def"
 	SRT_CASE_COUNT
 } srt_kernel_case_id_t;
 

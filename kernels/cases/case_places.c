@@ -3,7 +3,7 @@
  * The contents of kernel cases' places: a hash of an element's position, in integers and exact
  * float operations, so that all compilers and machines fill in the same bits.
  */
-#include "kernels/cases.h"
+#include "kernels/cases/cases.h"
 
 #include <string.h>
 

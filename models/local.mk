@@ -3,6 +3,10 @@
 # Not installed: tools and tests link it. Includes nothing but <shardrt/...> and models/.
 noinst_LTLIBRARIES += libmodels.la
 libmodels_la_SOURCES = \
+	models/data/text.c \
+	models/data/text.h \
+	models/data/tokens.c \
+	models/data/tokens.h \
 	models/generate.c \
 	models/generate.h \
 	models/gpt.c \
@@ -38,10 +42,6 @@ libmodels_la_SOURCES = \
 	models/tape_run.c \
 	models/tape_sums.c \
 	models/tape_units.c \
-	models/text.c \
-	models/text.h \
-	models/tokens.c \
-	models/tokens.h \
 	models/transformer.c \
 	models/transformer.h \
 	models/try.h

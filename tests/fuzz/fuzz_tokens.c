@@ -3,7 +3,7 @@
  * Input: the first bytes of a file of tokens. The file has as many bytes as the input, or a header
  * and the tokens that the input claims.
  */
-#include "models/tokens.h"
+#include "models/data/tokens.h"
 #include "tests/fuzz/fuzz.h"
 
 static void parse(const uint8_t *header, uint64_t file_nbytes)

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "models/text.h"
+#include "models/data/text.h"
 #include "tests/harness/check.h"
 
 enum { CONTEXT = 7, BATCH = 60 };

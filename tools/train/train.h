@@ -30,7 +30,7 @@
 
 #include "models/generate.h"
 #include "models/gpt.h"
-#include "models/text.h"
+#include "models/data/text.h"
 #include "tools/train/options.h"
 
 /** All ranks check the losses once in so many steps; no rank waits for them in between. */

@@ -7,8 +7,8 @@
  * a counter-based hash of (seed, step, index). Rank r takes the contiguous slice r of the indices
  * and its micro-batches in order, so that the data do not depend on the number of ranks.
  */
-#ifndef SRT_MODELS_TEXT_H
-#define SRT_MODELS_TEXT_H
+#ifndef SRT_MODELS_DATA_TEXT_H
+#define SRT_MODELS_DATA_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>

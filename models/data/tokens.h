@@ -3,8 +3,8 @@
  * The header of a file of tokens, as llm.c writes it: 256 32-bit integers, little-endian, of which
  * the first three are 20240520, 1 and the number of tokens; then the tokens, 16 bits each.
  */
-#ifndef SRT_MODELS_TOKENS_H
-#define SRT_MODELS_TOKENS_H
+#ifndef SRT_MODELS_DATA_TOKENS_H
+#define SRT_MODELS_DATA_TOKENS_H
 
 #include <stddef.h>
 #include <stdint.h>

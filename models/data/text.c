@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Loads a text or a file of tokens; copies batches and validation windows from it. */
-#include "models/text.h"
+#include "models/data/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 #include "models/hash.h"
 #include "models/model.h"
-#include "models/tokens.h"
+#include "models/data/tokens.h"
 #include "models/try.h"
 
 /* The blocks that are hashed of a file of tokens which is longer than they are together. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See tokens.h. */
-#include "models/tokens.h"
+#include "models/data/tokens.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 #include "collectives/comm.h"
-#include "runtime/engine/gather_full.h"
+#include "runtime/engine/values/gather_full.h"
 #include "runtime/checkpoint/doing.h"
 #include "runtime/checkpoint/long_work.h"
 #include "runtime/checkpoint/safetensors.h"

@@ -15,7 +15,7 @@
 
 #include "collectives/comm.h"
 #include "runtime/checkpoint/sharded_files.h"
-#include "runtime/engine/shard.h"
+#include "runtime/engine/layout/shard.h"
 
 static void begin_work(srt_checkpoint_write_t *s, const char *verb)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "runtime/engine/shard.h"
+#include "runtime/engine/layout/shard.h"
 
 /* Rows and columns of the matrix, ends excluded. */
 typedef struct box {

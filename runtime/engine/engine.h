@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Internals of the engine, shared by the files of this folder:
+ * Internals of the engine, shared by its folders. Each folder calls those above it:
  *
- *     options.c, engine.c        options checked; engine created, reset, destroyed
- *     unit.c, param.c            declared: units; parameters with name, shape, group, ties
- *     buffers.c                  buffers of units: declared, broadcast, read and written
- *     precision.c, roles.c       which tensors there are of a parameter: dtype, spread, lifetime
- *     cell.c                     cut for tensor parallelism: which part each rank computes with
- *     shard.c, part.c            sharded: which elements each rank owns, where its arenas have them
- *     plan.c, slots.c, staging.c all memory laid out, from the declaration alone
- *     verify_declaration.c,      built: compared across ranks, compared with free memory,
- *     memory_check.c,            allocated, collectives created
- *     allocate.c, build.c
- *     values.c, gather_full.c    values set, initialised; unsharded tensors read
- *     local.c                    shards as views that the program reads and writes
- *     full_params.c              full tensors of a unit, for the program to read and write
- *     pass.c, access.c           the calls around the program's compute
- *     verify_order.c             calls and their arguments compared across ranks
- *     unshard.c                  gathered before use, prefetched, released, kept in groups
- *     reduce.c                   gradients zeroed where missing, summed over ranks, accumulated
- *     offload.c                  copied between the device and the host
- *     reproducible_sum.c,        sums and the norm, independent of the sharding
- *     grad_norm.c
- *     optim.c, optim_state.c     the owned shards stepped (runtime/optimizer); groups, and what a
- *                                step changes, read and set
- *     step.c                     the order of a step, on one page
- *     replicas.c                 values that all ranks have, compared across ranks
- *     hash.c, print.c, check.c   hashed, printed, checked
- *     check_step.c               mistakes of the program, found by SHARDRT_CHECK=1
- *     audit.c                    wrong sums of gradients, found by SHARDRT_AUDIT=1
- *
- * memory.h describes the memory that holds the tensors.
+ *   declare/  options.c, unit.c,     options; units; parameters with name, shape, group, ties
+ *             param.c, buffers.c     buffers of units: declared, broadcast, read and written
+ *             precision.c, lookup.c  the policy of dtypes of a unit; parameters by name
+ *   layout/   roles.c                which tensors a parameter has: dtype, spread, lifetime
+ *             cell.c                 tensor parallelism: which part each rank computes with
+ *             shard.c, part.c        which elements each rank owns, where its arenas have them
+ *             plan.c, slots.c, staging.c  all memory, from the declaration alone
+ *   checks/   verify_declaration.c   declarations compared across ranks
+ *             verify_order.c         calls and their arguments compared across ranks
+ *             check.c                the invariants of an engine
+ *             check_step.c           mistakes of the program, found by SHARDRT_CHECK=1
+ *             audit.c                wrong sums of gradients, found by SHARDRT_AUDIT=1
+ *   step/     pass.c                 the calls around the program's compute
+ *             unshard.c              parameters gathered, prefetched, released, kept in groups
+ *             reduce.c, average.c    gradients zeroed where missing, summed over ranks, accumulated
+ *             finish.c               reduced gradients unscaled, clipped, read
+ *             offload.c              copies between the device and the host
+ *             reproducible_sum.c, grad_norm.c  sums and the norm, independent of the sharding
+ *             optim.c                the owned shards stepped (runtime/optimizer); groups
+ *             step.c                 the order of a step, on one page
+ *   values/   values.c               values set, initialised
+ *             access.c, gather_full.c  views inside a pass; unsharded tensors read
+ *             local.c                shards as views that the program reads and writes
+ *             full_params.c          full tensors of a unit, for the program to read and write
+ *             optim_state.c          what a step changes, read and set
+ *             replicas.c             values that all ranks have, compared across ranks
+ *             hash.c, print.c        the hash of all values; an engine printed
+ *   build/    engine.c               engines created, reset, destroyed
+ *             memory_check.c         the plan compared with free memory
+ *             allocate.c, build.c    memory allocated, collectives created
  */
 #ifndef SRT_RUNTIME_ENGINE_ENGINE_H
 #define SRT_RUNTIME_ENGINE_ENGINE_H
@@ -43,9 +44,9 @@
 
 #include "base/base.h"
 #include "collectives/mesh.h"
-#include "runtime/engine/memory.h"
+#include "runtime/engine/layout/memory.h"
 #include "base/names.h"
-#include "runtime/engine/reproducible_sum.h"
+#include "runtime/engine/step/reproducible_sum.h"
 #include "runtime/optimizer/optimizer.h"
 
 struct srt_param {

@@ -5,14 +5,14 @@
  *     gradients -> this rank's finding -> all ranks' (all-gather, maximum) -> found_inf of the
  *     optimizer's step state, added to the scaler's -> the scale
  *
- * An engine does the first three steps itself (engine/finish.c). Errors of order depend on calls
+ * An engine does the first three steps itself (step/finish.c). Errors of order depend on calls
  * alone, never on what was found, so they are the same on all ranks.
  */
 #include <stdlib.h>
 
 #include "base/base.h"
 #include "collectives/comm.h"
-#include "runtime/engine/verify.h"
+#include "runtime/engine/checks/verify.h"
 #include "runtime/scaler/scaler.h"
 
 /* ---- order of calls -------------------------------------------------------------------------- */

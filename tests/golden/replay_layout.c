@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "runtime/engine/shard.h"
+#include "runtime/engine/layout/shard.h"
 #include "tests/golden/replay.h"
 
 #define FLAT_ALIGN_NBYTES 16

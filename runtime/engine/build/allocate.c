@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Allocation of the memory plan on this rank: buffers, slots, events, and the views of parameters
+ * and gradients. Local; the ranks compare their results afterwards (build.c).
+ */
+#include <stdlib.h>
+
+#include "collectives/comm.h"
+#include "runtime/engine/layout/shard.h"
+
+/* Some unit has tensors of the role there, perhaps without elements. */
+static bool has_arena(const srt_engine_t *engine, int arena)
+{
+	if (arena >= SRT_ROLE_STATE)
+		return arena - SRT_ROLE_STATE < engine->memory.nstates;
+	if (arena > SRT_ROLE_COMPUTE && arena < SRT_ROLE_PARTIAL) /* in slots */
+		return false;
+	for (size_t u = 0; u < engine->nunits; u++) {
+		if (srt_role(engine->units[u], (srt_role_kind_t)arena, engine->world).spread !=
+		    SRT_SPREAD_NONE)
+			return true;
+	}
+	return false;
+}
+
+/* Of memory that other ranks read: one of the communicators may map it where another stages.
+ * kind_of: the kind for one of them. */
+static srt_mem_kind_t shared_kind(const srt_engine_t *engine,
+				  srt_mem_kind_t (*kind_of)(const srt_comm_t *comm))
+{
+	const srt_comm_t *const comms[] = { engine->comm,         engine->shard_comm,
+					    engine->replica_comm, engine->copy_comm,
+					    engine->data_comm,    engine->group_comm };
+
+	for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
+		if (kind_of(comms[i]) == SRT_MEM_PEER)
+			return SRT_MEM_PEER;
+	}
+	return SRT_MEM_DEVICE;
+}
+
+/* Memory of the host device, and the same for copies of the device. */
+static srt_status_t create_host(const srt_engine_t *engine, size_t nbytes, const char *name,
+				srt_buffer_t **buffer, srt_buffer_t **alias)
+{
+	SRT_TRY(srt_buffer_create(engine->home, SRT_MEM_PINNED, nbytes, name, buffer));
+	return srt_buffer_alias(engine->device, *buffer, alias);
+}
+
+static srt_status_t create_arenas(srt_engine_t *engine)
+{
+	static const char *const names[SRT_NARENAS] = {
+		[SRT_ROLE_MASTER] = "parameter shards",
+		[SRT_ROLE_COMPUTE] = "parameter shards to compute with",
+		[SRT_ROLE_PARTIAL] = "gradients summed within a replica",
+		[SRT_ROLE_REDUCED] = "reduced gradients of a unit",
+		[SRT_ROLE_GRAD] = "gradient shards",
+		[SRT_ROLE_DOWNLOADED] = "gradient shards on the host",
+	};
+	const size_t *nbytes = engine->memory.layout.nbytes;
+
+	for (int a = 0; a < SRT_NARENAS; a++) {
+		const bool shared = srt_role_is_shared((srt_role_kind_t)a);
+		const char *name = names[a] != NULL ? names[a] : "optimizer state";
+
+		if (!has_arena(engine, a))
+			continue;
+		if (engine->home_stream != NULL && srt_role_is_home((srt_role_kind_t)a))
+			SRT_TRY(create_host(engine, nbytes[a], name, &engine->arena[a],
+					    &engine->arena_alias[a]));
+		else
+			SRT_TRY(srt_buffer_create(engine->device,
+						  shared ? shared_kind(engine, srt_comm_mem_kind) :
+							   SRT_MEM_DEVICE,
+						  nbytes[a], name, &engine->arena[a]));
+	}
+	return SRT_OK;
+}
+
+static srt_status_t create_buffers(srt_engine_t *engine)
+{
+	static const char *const names[SRT_NSLOT_KINDS] = {
+		[SRT_SLOT_PARAMS] = "unsharded parameters",
+		[SRT_SLOT_GRADS] = "unsharded gradients",
+		[SRT_SLOT_SUMS] = "sums of unsharded gradients",
+		[SRT_SLOT_UPLOADS] = "uploaded parameter shards",
+		[SRT_SLOT_PARTS] = "parameters kept for a group of ranks",
+	};
+	const srt_memory_t *m = &engine->memory;
+	const srt_mem_kind_t shared = shared_kind(engine, srt_comm_mem_kind);
+	const srt_mem_kind_t gathered = shared_kind(engine, srt_comm_gathered_kind);
+
+	SRT_TRY(create_arenas(engine));
+	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
+		SRT_TRY(srt_buffer_create(engine->device, k == SRT_SLOT_PARAMS ? gathered : shared,
+					  m->slots[k].total, names[k], &engine->slot_buffer[k]));
+	if (engine->buffers_nbytes > 0)
+		SRT_TRY(srt_buffer_create(engine->device, shared, engine->buffers_nbytes,
+					  "buffers of units", &engine->buffers_memory));
+	SRT_TRY(srt_buffer_create(engine->device, shared, m->staging.total, "engine tables",
+				  &engine->exchange));
+	if (engine->home_stream == NULL) {
+		srt_buffer_hold(engine->exchange);
+		engine->staging = engine->exchange;
+		return SRT_OK;
+	}
+	SRT_TRY(create_host(engine, m->staging.total, "engine tables on the host", &engine->staging,
+			    &engine->staging_alias));
+	return create_host(engine, m->landing, "gradients that arrive on the host",
+			   &engine->landing, &engine->landing_alias);
+}
+
+/* Streams and events between the device and the host device. */
+static srt_status_t create_home(srt_engine_t *engine)
+{
+	if (!srt_roles_offload(engine))
+		return SRT_OK;
+	SRT_TRY(srt_stream_create(engine->device, -1, "copies", &engine->copy_stream));
+	SRT_TRY(srt_event_create(engine->device, &engine->downloaded));
+	SRT_TRY(srt_event_create(engine->home, &engine->landed));
+	SRT_TRY(srt_event_create(engine->home, &engine->home_edge));
+	for (size_t u = 0; u < engine->nunits; u++)
+		SRT_TRY(srt_event_create(engine->device, &engine->units[u]->uploaded));
+	return srt_stream_create(engine->home, 0, "host", &engine->home_stream);
+}
+
+static srt_status_t create_events(srt_engine_t *engine)
+{
+	srt_device_t *device = engine->device;
+
+	SRT_TRY(srt_stream_create(device, -1, "communication", &engine->comm_stream));
+	SRT_TRY(srt_event_create(device, &engine->edge));
+	SRT_TRY(srt_event_create(engine->home, &engine->stepped));
+	SRT_TRY(srt_event_create(device, &engine->summed));
+	SRT_TRY(srt_event_create(device, &engine->used));
+	for (size_t s = 0; s < engine->nslots[SRT_SLOT_PARAMS]; s++)
+		SRT_TRY(srt_event_create(device, &engine->slots[SRT_SLOT_PARAMS][s].released));
+	for (size_t u = 0; u < engine->nunits; u++) {
+		SRT_TRY(srt_event_create(device, &engine->units[u]->gathered));
+		SRT_TRY(srt_event_create(device, &engine->units[u]->reduced));
+	}
+	return SRT_OK;
+}
+
+/* The slots of a kind. Without memory for gradients or sums, which are then in an arena: one slot a
+ * unit, which orders its uses. */
+static srt_status_t create_slots_of(srt_engine_t *engine, srt_slot_kind_t kind)
+{
+	const srt_slot_map_t *map = &engine->memory.slots[kind];
+	const bool of_grads = kind == SRT_SLOT_GRADS || kind == SRT_SLOT_SUMS;
+	size_t extra = of_grads ? engine->nunits : 0;
+	size_t nslots = (size_t)map->nslots;
+	srt_slot_t *slots = srt_calloc(nslots + extra, sizeof(*slots), "slots");
+
+	if (slots == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	engine->slots[kind] = slots;
+	engine->nslots[kind] = nslots;
+	for (size_t s = 0; s < nslots; s++) {
+		slots[s].offset = map->offset[s];
+		slots[s].nbytes = map->nbytes[s];
+	}
+	for (size_t u = 0; u < engine->nunits; u++) {
+		srt_unit_t *unit = engine->units[u];
+		if (map->slot_of[u] >= 0)
+			unit->slot[kind] = &slots[map->slot_of[u]];
+		else if (kind == SRT_SLOT_GRADS ||
+			 (kind == SRT_SLOT_SUMS && srt_roles_sums_apart(unit)))
+			unit->slot[kind] = unit->trainable_nelem > 0 ? &slots[nslots + u] : NULL;
+	}
+	return SRT_OK;
+}
+
+static srt_status_t create_slots(srt_engine_t *engine)
+{
+	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
+		SRT_TRY(create_slots_of(engine, (srt_slot_kind_t)k));
+	engine->flags = srt_calloc(SRT_FLAG_NELEM * engine->ntrainable, sizeof(*engine->flags),
+				   "gradient flags");
+	return engine->flags != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+}
+
+/* This rank's shard of the parameter in the arena of a role. */
+srt_view_t srt_param_shard_view(const srt_param_t *param, int arena)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	const srt_layout_t *layout = &engine->memory.layout;
+	const srt_dtype_t dtype = srt_role(param->unit, (srt_role_kind_t)arena, 1).dtype;
+	const size_t part = layout->offset[arena][srt_shard_part(param->unit)];
+
+	return srt_view(engine->arena[arena], part + param->shard_offset * srt_dtype_size(dtype),
+			dtype);
+}
+
+srt_view_t srt_param_device_view(const srt_param_t *param, int arena)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	srt_view_t view = srt_param_shard_view(param, arena);
+
+	if (engine->arena_alias[arena] != NULL)
+		view.buffer = engine->arena_alias[arena];
+	return view;
+}
+
+/* The unsharded tensor in the unit's slot of a kind. */
+static srt_view_t slot_view(const srt_param_t *param, srt_slot_kind_t kind, srt_dtype_t dtype)
+{
+	const srt_engine_t *engine = param->unit->engine;
+
+	return srt_view(engine->slot_buffer[kind],
+			param->unit->slot[kind]->offset +
+				param->unsharded_offset * srt_dtype_size(dtype),
+			dtype);
+}
+
+/* packed: the shard among those of the unit alone. */
+static void create_grad_views(srt_param_t *param, size_t packed)
+{
+	const srt_unit_t *unit = param->unit;
+	const srt_unit_types_t *t = &unit->types;
+	const srt_engine_t *engine = unit->engine;
+	const int world = engine->world;
+
+	param->local_grad = srt_param_shard_view(param, (int)srt_role_stepped(engine));
+	param->device_grad = (srt_view_t){ 0 };
+	if (engine->arena[SRT_ROLE_GRAD] != NULL)
+		param->device_grad = srt_param_shard_view(param, SRT_ROLE_GRAD);
+	param->unsharded_grad = param->device_grad;
+	if (srt_role(unit, SRT_ROLE_UNSHARDED_GRAD, world).spread != SRT_SPREAD_NONE)
+		param->unsharded_grad = slot_view(param, SRT_SLOT_GRADS, t->compute);
+	switch (srt_role_summed(unit, world)) {
+	case SRT_ROLE_SUM_GRAD:
+		param->summed_grad = slot_view(param, SRT_SLOT_SUMS, t->reduce);
+		break;
+	case SRT_ROLE_UNSHARDED_GRAD:
+		param->summed_grad = param->unsharded_grad;
+		break;
+	default:
+		param->summed_grad = param->device_grad;
+	}
+	param->reduced_grad = param->device_grad;
+	if (unit->partial_sums.buffer != NULL)
+		param->reduced_grad = unit->partial_sums;
+	if (unit->reduced_sums.buffer != NULL)
+		param->reduced_grad = unit->reduced_sums;
+	if (param->reduced_grad.buffer != param->device_grad.buffer)
+		param->reduced_grad.offset += packed * srt_dtype_size(param->reduced_grad.dtype);
+}
+
+/* Where sums over ranks of the unit are made, if not in the gradient shards. *at: bytes of the
+ * units before it. */
+static srt_view_t sums_view(const srt_unit_t *unit, srt_role_kind_t arena, size_t *at)
+{
+	const srt_engine_t *engine = unit->engine;
+	const srt_role_t role = srt_role(unit, arena, engine->world);
+	const size_t offset = role.lifetime == SRT_LIFETIME_STEP ? *at : 0;
+
+	if (role.spread == SRT_SPREAD_NONE || unit->trainable_nelem == 0)
+		return (srt_view_t){ 0 };
+	*at += unit->shard_nelem * srt_dtype_size(role.dtype);
+	return srt_view(engine->arena[arena], offset, role.dtype);
+}
+
+static void create_sums_views(srt_engine_t *engine)
+{
+	size_t partial = 0, reduced = 0;
+
+	for (size_t u = 0; u < engine->nunits; u++) {
+		srt_unit_t *unit = engine->units[u];
+
+		unit->shard_nelem = srt_shard_layout_unit(unit, engine->rank, engine->world, NULL);
+		unit->partial_sums = sums_view(unit, SRT_ROLE_PARTIAL, &partial);
+		unit->reduced_sums = sums_view(unit, SRT_ROLE_REDUCED, &reduced);
+	}
+}
+
+static void create_param_views(srt_param_t *param, const size_t *offsets, const size_t *packed)
+{
+	const srt_unit_t *unit = param->unit;
+	const srt_engine_t *engine = unit->engine;
+
+	param->shard_nelem =
+		srt_shard_range(param, engine->rank, engine->world, &param->shard_first);
+	param->shard_nbytes = (size_t)param->shard_nelem * srt_dtype_size(param->dtype);
+	param->shard_offset = offsets[param->index];
+	param->upload_offset = packed[param->index];
+	param->local = srt_param_shard_view(param, SRT_ROLE_MASTER);
+	param->unsharded = param->local;
+	if (srt_role_gathered(unit) == SRT_ROLE_COMPUTE) {
+		param->local_compute = srt_param_shard_view(param, SRT_ROLE_COMPUTE);
+		param->unsharded = param->local_compute;
+	}
+	if (unit->slot[SRT_SLOT_PARAMS] != NULL)
+		param->unsharded = slot_view(param, SRT_SLOT_PARAMS, unit->types.compute);
+	if (!param->frozen)
+		create_grad_views(param, packed[param->index]);
+}
+
+static srt_status_t create_views(srt_engine_t *engine)
+{
+	const size_t n = engine->nparams;
+	size_t *offsets = srt_calloc(2 * n, sizeof(*offsets), "shard offsets");
+	srt_layout_t layout;
+
+	if (offsets == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	srt_shard_layout(engine, engine->rank, engine->world, offsets, &layout);
+	for (size_t u = 0; u < engine->nunits; u++)
+		srt_shard_layout_unit_all(engine->units[u], engine->rank, engine->world,
+					  offsets + n);
+	create_sums_views(engine);
+	for (size_t i = 0; i < n; i++)
+		create_param_views(engine->params[i], offsets, offsets + n);
+	free(offsets);
+	return SRT_OK;
+}
+
+srt_status_t srt_engine_allocate(srt_engine_t *engine)
+{
+	SRT_TRY(create_home(engine));
+	SRT_TRY(create_buffers(engine));
+	SRT_TRY(create_slots(engine));
+	SRT_TRY(create_events(engine));
+	return create_views(engine);
+}

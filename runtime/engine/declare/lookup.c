@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What was declared: parameters by position, name or alias, and their properties; whether it is
+ * built.
+ */
+#include <string.h>
+
+#include "runtime/engine/layout/shard.h"
+
+srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call)
+{
+	if (!engine->built)
+		return srt_fail(SRT_ERR_STATE, "%s before srt_engine_build()", call);
+	return SRT_OK;
+}
+
+srt_param_t *srt_engine_find(srt_engine_t *engine, const char *name)
+{
+	if (engine == NULL || name == NULL)
+		return NULL;
+	return srt_names_find(&engine->param_names, name);
+}
+
+srt_param_t *srt_engine_param(srt_engine_t *engine, size_t i)
+{
+	return engine != NULL && i < engine->nparams ? engine->params[i] : NULL;
+}
+
+const char *srt_param_name(const srt_param_t *param)
+{
+	return param != NULL ? param->name : "";
+}
+
+int srt_param_shape(const srt_param_t *param, int64_t *shape)
+{
+	if (param == NULL || shape == NULL)
+		return 0;
+	memcpy(shape, param->shape, (size_t)param->ndim * sizeof(*shape));
+	return param->ndim;
+}
+
+int srt_param_cell(const srt_param_t *param, int64_t *shape)
+{
+	const srt_engine_t *engine;
+
+	if (param == NULL || shape == NULL)
+		return 0;
+	engine = param->unit->engine;
+	srt_cell_shape(param, srt_cell_index(engine, engine->rank), shape);
+	return param->ndim;
+}
+
+int64_t srt_param_nelem(const srt_param_t *param)
+{
+	return param != NULL ? param->whole_nelem : 0;
+}
+
+int srt_param_requires_grad(const srt_param_t *param)
+{
+	return param != NULL && !param->frozen;
+}
+
+srt_status_t srt_full_check(const srt_engine_t *engine, const char *call)
+{
+	for (size_t u = 0; u < engine->nunits; u++) {
+		if (engine->units[u]->full != NULL)
+			return srt_fail(SRT_ERR_STATE,
+					"%s while the full parameters of unit '%s' are summoned: "
+					"call srt_full_params_end() of unit '%s' first",
+					call, engine->units[u]->name,
+					engine->units[u]->full->unit->name);
+	}
+	return SRT_OK;
+}

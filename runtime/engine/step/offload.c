@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Offload: what an engine owns is in host memory (roles.c), and the device has copies.
+ *
+ *     values          host -> copy stream -> slot of the unit on the device -> all-gather
+ *     gradients       reduction -> SRT_ROLE_REDUCED -> copy stream -> landing -> added on the host;
+ *                     or -> SRT_ROLE_GRAD, copied to the host after the last backward pass
+ *     norm, found_inf host -> exchange -> all-gather -> exchange -> host
+ *
+ * Everything on the host is done on the home stream. Copies run on the copy stream of the device,
+ * concurrently with compute and with other collectives. One edge between the two devices orders a
+ * unit's copy, not one for each parameter. The host thread waits for none of it.
+ *
+ * The host device is the device itself if that one computes in host memory; then these are edges
+ * between its streams, and the copies are real all the same.
+ */
+#include "device/device.h"
+#include "runtime/engine/layout/shard.h"
+
+srt_status_t srt_order_streams(srt_engine_t *engine, srt_stream_t *from, srt_stream_t *to)
+{
+	srt_event_t *edge = from == engine->home_stream ? engine->home_edge : engine->edge;
+
+	SRT_TRY(srt_event_record(edge, from));
+	return srt_stream_wait_event(to, edge);
+}
+
+srt_status_t srt_home_enter(srt_engine_t *engine, srt_stream_t *stream, srt_stream_t **home)
+{
+	*home = stream;
+	if (engine->home_stream == NULL)
+		return SRT_OK;
+	*home = engine->home_stream;
+	/* Edge: the caller's work -> work on the host. */
+	return srt_order_streams(engine, stream, engine->home_stream);
+}
+
+srt_status_t srt_home_leave(srt_engine_t *engine, srt_stream_t *stream)
+{
+	if (engine->home_stream == NULL)
+		return SRT_OK;
+	/* Edge: work on the host -> the caller's later work. */
+	return srt_order_streams(engine, engine->home_stream, stream);
+}
+
+/* ---- tables ------------------------------------------------------------------------------ */
+
+srt_buffer_t *srt_tables_device(const srt_engine_t *engine)
+{
+	return engine->staging_alias != NULL ? engine->staging_alias : engine->staging;
+}
+
+srt_status_t srt_exchange_wait_readers(srt_engine_t *engine, srt_coll_t *coll, srt_stream_t *home)
+{
+	/* Offload: srt_exchange_start() waits, as it writes what they read. */
+	return engine->home_stream == NULL ? srt_coll_wait_readers(coll, home) : SRT_OK;
+}
+
+srt_status_t srt_exchange_start(srt_engine_t *engine, srt_coll_t *coll, srt_table_range_t mine,
+				srt_table_range_t all, srt_stream_t *home)
+{
+	srt_stream_t *stream = engine->copy_stream;
+
+	if (engine->home_stream == NULL)
+		return srt_coll_start(coll, NULL, home);
+	/* Edge: what the host wrote -> its copy. */
+	SRT_TRY(srt_order_streams(engine, home, stream));
+	/* Edge: the peers' last reading -> the new bytes. */
+	SRT_TRY(srt_coll_wait_readers(coll, stream));
+	SRT_TRY(srt_copy(stream, engine->exchange, mine.offset, engine->staging_alias, mine.offset,
+			 mine.nbytes));
+	SRT_TRY(srt_coll_start(coll, NULL, stream));
+	SRT_TRY(srt_copy(stream, engine->staging_alias, all.offset, engine->exchange, all.offset,
+			 all.nbytes));
+	/* Edge: the copies -> the host's use of them. */
+	return srt_order_streams(engine, stream, home);
+}
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+/* Before the copy stream overwrites an uploaded shard. */
+static srt_status_t wait_shard_read(srt_unit_t *unit, srt_stream_t *stream)
+{
+	if (!unit->is_exposed)
+		return SRT_OK;
+	/* Edge: this rank's gather of what was uploaded -> the new upload. */
+	SRT_TRY(srt_stream_wait_event(stream, unit->gathered));
+	/* Edge: the peers' gathers -> the new upload. */
+	SRT_TRY(srt_coll_wait_readers(unit->gather, stream));
+	unit->is_exposed = false;
+	return SRT_OK;
+}
+
+/* The unit's shards, or without shards its unsharded parameters. */
+static srt_status_t copy_values(const srt_unit_t *unit, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = unit->engine;
+	const int role = (int)srt_role_gathered(unit);
+	const size_t elem = srt_dtype_size(unit->types.compute);
+
+	for (size_t i = 0; i < unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i];
+		const srt_view_t from = srt_param_device_view(param, role);
+		srt_view_t to = param->unsharded;
+
+		if (unit->slot[SRT_SLOT_UPLOADS] != NULL)
+			to = srt_view(engine->slot_buffer[SRT_SLOT_UPLOADS],
+				      unit->slot[SRT_SLOT_UPLOADS]->offset +
+					      param->upload_offset * elem,
+				      unit->types.compute);
+		SRT_TRY(srt_copy(stream, to.buffer, to.offset, from.buffer, from.offset,
+				 (size_t)param->shard_nelem * elem));
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_upload(srt_unit_t *unit)
+{
+	srt_engine_t *engine = unit->engine;
+	srt_slot_t *slot = unit->slot[SRT_SLOT_UPLOADS];
+
+	if (engine->home_stream == NULL || (slot != NULL && unit->is_uploaded))
+		return SRT_OK;
+	if (slot != NULL && slot->holder != NULL) {
+		SRT_TRY(wait_shard_read(slot->holder, engine->copy_stream));
+		slot->holder->is_uploaded = false;
+	}
+	SRT_TRY(copy_values(unit, engine->copy_stream));
+	SRT_TRY(srt_event_record(unit->uploaded, engine->copy_stream));
+	if (slot == NULL)
+		return SRT_OK;
+	slot->holder = unit;
+	unit->is_uploaded = true;
+	/* Edge: the upload -> the gather. */
+	return srt_stream_wait_event(engine->comm_stream, unit->uploaded);
+}
+
+/* ---- gradients --------------------------------------------------------------------------- */
+
+srt_status_t srt_download_prepare(const srt_unit_t *unit)
+{
+	srt_engine_t *engine = unit->engine;
+
+	if (!engine->options.offload.grads)
+		return SRT_OK;
+	/* Edge: the copy of the last reduced gradients -> the new ones. */
+	return srt_stream_wait_event(engine->comm_stream, engine->downloaded);
+}
+
+srt_status_t srt_download(srt_unit_t *unit)
+{
+	srt_engine_t *engine = unit->engine;
+	const srt_view_t from = unit->reduced_sums;
+
+	if (!engine->options.offload.grads)
+		return SRT_OK;
+	/* Edge: the reduction -> the copy. */
+	SRT_TRY(srt_order_streams(engine, engine->comm_stream, engine->copy_stream));
+	/* Edge: the addition of what landed last -> the copy. */
+	SRT_TRY(srt_stream_wait_event(engine->copy_stream, engine->landed));
+	SRT_TRY(srt_copy(engine->copy_stream, engine->landing_alias, 0, from.buffer, from.offset,
+			 unit->shard_nelem * srt_dtype_size(from.dtype)));
+	SRT_TRY(srt_event_record(engine->downloaded, engine->copy_stream));
+	/* Edge: the copy -> the addition. */
+	SRT_TRY(srt_stream_wait_event(engine->home_stream, engine->downloaded));
+	for (size_t i = 0; i < unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i];
+
+		if (!param->frozen)
+			SRT_TRY(srt_reduce_store(param->local_grad,
+						 srt_view(engine->landing,
+							  param->reduced_grad.offset - from.offset,
+							  from.dtype),
+						 param->shard_nelem, unit->has_reduced,
+						 engine->home_stream));
+	}
+	return srt_event_record(engine->landed, engine->home_stream);
+}
+
+srt_status_t srt_download_arena(srt_engine_t *engine, srt_stream_t *stream)
+{
+	if (engine->home_stream == NULL || engine->options.offload.grads)
+		return SRT_OK;
+	/* Edge: the last step, which read the old ones -> the copy. */
+	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	return srt_copy(stream, engine->arena_alias[SRT_ROLE_DOWNLOADED], 0,
+			engine->arena[SRT_ROLE_GRAD], 0,
+			engine->memory.layout.nbytes[SRT_ROLE_GRAD]);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The calls around a unit's compute, with the rules of the table in <shardrt/engine.h>.
+ *
+ * A unit may run forward several times in a pass; its gradients are reduced when as many backward
+ * runs have ended. Forward calls in the backward pass recompute (activation checkpointing): they
+ * gather, and do not change the expected order or the counts.
+ */
+#include "runtime/engine/checks/verify.h"
+
+static bool is_recomputation(const srt_unit_t *unit)
+{
+	const srt_unit_t *root = unit->engine->units[0];
+
+	return root->in_backward && !root->in_forward;
+}
+
+/* No pass begins while the program changes values, or after the gradients are complete. */
+static srt_status_t check_phase(const srt_unit_t *unit, const char *pass, const char *call)
+{
+	const srt_engine_t *engine = unit->engine;
+
+	SRT_TRY(srt_full_check(engine, call));
+	if (!engine->writing && !engine->finished)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_STATE, "the %s pass of unit '%s' begins after %s: call %s first",
+			pass, unit->name,
+			engine->writing ? "srt_engine_write_begin()" :
+					  "srt_engine_finish_backward()",
+			engine->writing ? "srt_engine_write_end()" : "srt_engine_step()");
+}
+
+static srt_status_t check_forward(const srt_unit_t *unit)
+{
+	if (unit->in_forward)
+		return srt_fail(SRT_ERR_STATE,
+				"the forward pass of unit '%s' begins, but the one before has not "
+				"ended",
+				unit->name);
+	SRT_TRY(check_phase(unit, "forward", "srt_unit_forward_begin"));
+	if (unit->parent == NULL && unit->in_backward)
+		return srt_fail(
+			SRT_ERR_STATE,
+			"the forward pass of root '%s' begins inside its backward pass: end "
+			"that first",
+			unit->name);
+	if (unit->parent == NULL || unit->parent->in_forward)
+		return SRT_OK;
+	if (is_recomputation(unit)) {
+		if (unit->parent->in_backward || unit->parent->recompute > 0)
+			return SRT_OK;
+		return srt_fail(SRT_ERR_STATE,
+				"unit '%s' is recomputed outside the backward pass of its parent "
+				"'%s'",
+				unit->name, unit->parent->name);
+	}
+	return srt_fail(
+		SRT_ERR_STATE,
+		"the forward pass of unit '%s' begins outside that of its parent '%s': begin "
+		"the root '%s' first, then its units inside it",
+		unit->name, unit->parent->name, unit->engine->units[0]->name);
+}
+
+/* Begins a pass; ends the micro-batch before if the next one was announced. */
+static srt_status_t begin_pass(srt_engine_t *engine, srt_stream_t *stream)
+{
+	if (engine->microbatch_over) {
+		SRT_TRY(srt_reduce_end_microbatch(engine, stream));
+		engine->microbatch++;
+		engine->microbatch_over = false;
+	}
+	for (size_t u = 0; u < engine->nunits; u++)
+		engine->units[u]->uses = 0;
+	engine->last_forward = NULL;
+	SRT_TRY(srt_local_take_changes(engine, stream));
+	if (engine->microbatch > 0 && srt_roles_defer(engine))
+		return SRT_OK;
+	return srt_buffers_broadcast(engine, stream);
+}
+
+static void record_forward(srt_unit_t *unit)
+{
+	srt_engine_t *engine = unit->engine;
+
+	if (engine->last_forward != NULL)
+		engine->last_forward->next_forward = unit;
+	engine->last_forward = unit;
+}
+
+static void record_backward(srt_unit_t *unit)
+{
+	srt_engine_t *engine = unit->engine;
+
+	if (engine->last_backward != NULL)
+		engine->last_backward->next_backward = unit;
+	engine->last_backward = unit;
+}
+
+srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream)
+{
+	srt_engine_t *engine;
+
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_forward_begin"));
+	SRT_TRY(check_forward(unit));
+	engine = unit->engine;
+	if (is_recomputation(unit)) {
+		SRT_TRY(srt_unshard_begin(unit, stream));
+		unit->recompute++;
+		return SRT_OK;
+	}
+	SRT_TRY(srt_values_check(engine));
+	SRT_TRY(srt_verify_order(engine, SRT_ACTION_FORWARD, unit));
+	if (unit->parent == NULL)
+		SRT_TRY(begin_pass(engine, stream));
+	record_forward(unit);
+	SRT_TRY(srt_unshard_begin(unit, stream));
+	unit->in_forward = true;
+	unit->uses++;
+	return srt_unshard_prefetch(unit, false);
+}
+
+static const srt_unit_t *find_open_child(const srt_unit_t *unit, bool backward)
+{
+	const srt_engine_t *engine = unit->engine;
+
+	for (size_t u = 0; u < engine->nunits; u++) {
+		const srt_unit_t *child = engine->units[u];
+
+		if (child->parent == unit && (backward ? child->in_backward : child->in_forward))
+			return child;
+	}
+	return NULL;
+}
+
+srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream)
+{
+	const srt_unit_t *child;
+
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_forward_end"));
+	if (unit->recompute > 0) {
+		unit->recompute--;
+		SRT_TRY(srt_unshard_end(unit, stream));
+		return srt_check_release(unit, stream);
+	}
+	if (!unit->in_forward)
+		return srt_fail(SRT_ERR_STATE,
+				"the forward pass of unit '%s' ends but did not begin", unit->name);
+	child = find_open_child(unit, false);
+	if (child != NULL)
+		return srt_fail(SRT_ERR_STATE,
+				"the forward pass of unit '%s' ends before that of its unit '%s'",
+				unit->name, child->name);
+	SRT_TRY(srt_unshard_end(unit, stream));
+	unit->in_forward = false;
+	SRT_TRY(srt_check_release(unit, stream));
+	if (unit->parent != NULL)
+		return SRT_OK;
+	unit->engine->last_forward->next_forward = NULL;
+	return srt_local_end_pass(unit->engine, stream);
+}
+
+static srt_status_t check_backward(const srt_unit_t *unit)
+{
+	if (unit->in_backward)
+		return srt_fail(SRT_ERR_STATE,
+				"the backward pass of unit '%s' begins, but the one before has not "
+				"ended",
+				unit->name);
+	if (unit->in_forward)
+		return srt_fail(
+			SRT_ERR_STATE,
+			"the backward pass of unit '%s' begins inside its forward pass: end "
+			"that first",
+			unit->name);
+	SRT_TRY(check_phase(unit, "backward", "srt_unit_backward_begin"));
+	if (unit->uses == 0)
+		return srt_fail(SRT_ERR_STATE,
+				"the backward pass of unit '%s' begins without a forward pass of "
+				"the current values in this micro-batch",
+				unit->name);
+	if (unit->parent == NULL && unit->backward_done)
+		return srt_fail(SRT_ERR_STATE,
+				"a second backward pass begins in micro-batch %d of %d, but its "
+				"gradients are complete: announce the next micro-batch with "
+				"srt_engine_microbatch() before its forward pass",
+				unit->engine->microbatch + 1, unit->engine->nmicrobatches);
+	if (unit->parent != NULL && !unit->parent->in_backward)
+		return srt_fail(SRT_ERR_STATE,
+				"the backward pass of unit '%s' begins outside that of its parent "
+				"'%s'",
+				unit->name, unit->parent->name);
+	return SRT_OK;
+}
+
+srt_status_t srt_unit_backward_begin(srt_unit_t *unit, srt_stream_t *stream)
+{
+	srt_engine_t *engine;
+
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_backward_begin"));
+	SRT_TRY(check_backward(unit));
+	engine = unit->engine;
+	SRT_TRY(srt_verify_order(engine, SRT_ACTION_BACKWARD, unit));
+	if (unit->parent == NULL)
+		engine->last_backward = NULL;
+	record_backward(unit);
+	engine->backward_begun = true;
+	engine->any_backward = true;
+	SRT_TRY(srt_unshard_begin(unit, stream));
+	SRT_TRY(srt_reduce_prepare(unit, stream));
+	for (size_t i = 0; i < unit->nparams; i++)
+		unit->params[i]->requested = unit->params[i]->ready = false;
+	SRT_TRY(srt_check_begin_grads(unit, stream));
+	unit->in_backward = true;
+	return srt_unshard_prefetch(unit, true);
+}
+
+/* A gradient that was written but not marked ready is lost: the program most likely forgot it. */
+static void warn_not_ready(srt_unit_t *unit)
+{
+	for (size_t i = 0; i < unit->nparams; i++) {
+		srt_param_t *param = unit->params[i];
+
+		if (!param->requested || param->ready || param->warned)
+			continue;
+		param->warned = true;
+		srt_log(SRT_LOG_WARN,
+			"rank %d: the memory of the gradient of parameter '%s' was requested, but "
+			"srt_param_grad_ready() was not called before the backward pass of unit "
+			"'%s' ended: what was written there is not used",
+			unit->engine->rank, param->name, unit->name);
+	}
+}
+
+srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream)
+{
+	const srt_unit_t *child;
+
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_backward_end"));
+	if (!unit->in_backward)
+		return srt_fail(SRT_ERR_STATE,
+				"the backward pass of unit '%s' ends but did not begin",
+				unit->name);
+	child = find_open_child(unit, true);
+	if (child != NULL)
+		return srt_fail(SRT_ERR_STATE,
+				"the backward pass of unit '%s' ends before that of its unit '%s'",
+				unit->name, child->name);
+	SRT_TRY(srt_unshard_end(unit, stream));
+	warn_not_ready(unit);
+	SRT_TRY(srt_check_end_grads(unit, stream));
+	unit->in_backward = false;
+	SRT_TRY(srt_check_release(unit, stream));
+	unit->uses--;
+	if (unit->parent == NULL)
+		unit->engine->last_backward->next_backward = NULL;
+	if (unit->uses == 0)
+		SRT_TRY(srt_reduce_begin(unit, stream));
+	return unit->parent == NULL ? srt_local_end_pass(unit->engine, stream) : SRT_OK;
+}

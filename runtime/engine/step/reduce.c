@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reduction: the unsharded gradients of a unit, written by the program -> the owners' shards.
+ *
+ *     unsharded_grad, compute dtype   as the program wrote it
+ *     summed_grad, reduce dtype       the same memory if the dtypes are equal, else converted
+ *     summed over ranks               sharded: reduce-scatter; ddp: all-reduce in place; hybrid:
+ *                                     reduce-scatter within a replica, then all-reduce of the
+ *                                     shards over the replicas; one rank: nothing
+ *     device_grad, stored dtype       the shard; the sum is converted if the dtypes differ; with
+ *                                     offload it goes to the host: offload.c
+ *
+ * The sum is the tree of docs/numerics.md with the divisions of srt_average_t. With several
+ * micro-batches either each one is reduced and the reduced shards are added, or unreduced gradients
+ * are added, in the dtype that srt_unit_types_t names, and reduced at the last one. In each mode
+ * all strategies do the same additions in the same order. roles.c says which of these tensors share
+ * memory.
+ *
+ * A gradient that this rank does not have counts as +0. Units that did not run backward are
+ * reduced at the end of the micro-batch, in order of declaration.
+ */
+#include "device/device.h"
+#include "runtime/engine/checks/audit.h"
+#include "runtime/engine/layout/shard.h"
+
+static bool is_last_microbatch(const srt_engine_t *engine)
+{
+	return engine->microbatch == engine->nmicrobatches - 1;
+}
+
+/* Gradients are added up until the last micro-batch: by the mode, or, on one rank, because the
+ * shard is what they are added to. */
+static bool is_deferred(const srt_unit_t *unit)
+{
+	const srt_engine_t *engine = unit->engine;
+
+	if (is_last_microbatch(engine))
+		return false;
+	return srt_roles_defer(engine) || srt_roles_add_unreduced(unit, engine->world);
+}
+
+/* Makes the memory of the unit's unsharded gradients writable for `stream`. */
+srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream)
+{
+	srt_engine_t *engine = unit->engine;
+	srt_slot_t *slot = unit->slot[SRT_SLOT_GRADS];
+
+	if (slot == NULL)
+		return SRT_OK;
+	if (slot->writer != NULL && slot->writer != unit)
+		return srt_fail(
+			SRT_ERR_STATE,
+			"unit '%s' needs the gradient memory of unit '%s', whose backward pass has "
+			"not ended: end it first, or declare them as parent and child",
+			unit->name, slot->writer->name);
+	/* Edge: norm and optimizer of the last step, which read the arena -> new gradients. */
+	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	if (slot->holder != NULL) {
+		/* Edge: this rank's reading of the slot's last gradients -> new gradients. */
+		SRT_TRY(srt_stream_wait_event(stream, slot->holder->reduced));
+		/* Edge: the peers' reductions, which read the slot -> new gradients. */
+		if (!srt_roles_sums_apart(slot->holder) && slot->holder->reduce != NULL)
+			SRT_TRY(srt_coll_wait_readers(slot->holder->reduce, stream));
+		slot->holder = NULL;
+	}
+	if (unit->keeps_grads) /* Edge: additions of earlier micro-batches -> this one's. */
+		SRT_TRY(srt_stream_wait_event(stream, unit->reduced));
+	slot->writer = unit;
+	return SRT_OK;
+}
+
+/* What no micro-batch wrote takes part in the sum as +0. */
+static srt_status_t zero_missing(srt_unit_t *unit, srt_stream_t *stream)
+{
+	size_t elem = srt_dtype_size(unit->types.reduce);
+
+	for (size_t i = 0; i < unit->nparams; i++) {
+		srt_param_t *param = unit->params[i];
+		bool missing = srt_roles_sums_apart(unit) ? !param->summed : !param->written;
+
+		if (!param->frozen && missing && param->nelem > 0)
+			SRT_TRY(srt_zero(stream, param->summed_grad.buffer,
+					 param->summed_grad.offset, (size_t)param->nelem * elem));
+		param->written = param->summed = false;
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_reduce_store(srt_view_t y, srt_view_t x, int64_t nelem, bool add,
+			      srt_stream_t *stream)
+{
+	if (nelem == 0)
+		return SRT_OK;
+	if (add)
+		return srt_op_accumulate(stream, y, x, nelem);
+	if (y.dtype != x.dtype)
+		return srt_op_cast(stream, y, x, nelem);
+	return srt_copy(stream, y.buffer, y.offset, x.buffer, x.offset,
+			(size_t)nelem * srt_dtype_size(y.dtype));
+}
+
+/* The sum of 2^level micro-batches; 2^level of them follow before it is added to another one. */
+static srt_view_t partial_sum(const srt_param_t *param, int level)
+{
+	srt_view_t view = param->summed_grad;
+
+	view.offset +=
+		(size_t)(1 + level) * param->unit->trainable_nelem * srt_dtype_size(view.dtype);
+	return view;
+}
+
+/*
+ * A micro-batch in the tree of all micro-batches of the step (docs/numerics.md, Accumulation). The
+ * levels are a binary counter: the sum of this micro-batch and those before it that are complete
+ * with it goes to the level that the counter's carry reaches, after the last one to summed_grad.
+ */
+static srt_status_t add_leaf(srt_param_t *param, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	srt_view_t sum = param->summed_grad;
+	int ncarries = 0;
+
+	while ((engine->microbatch >> ncarries & 1) != 0)
+		ncarries++;
+	if (!is_last_microbatch(engine))
+		sum = partial_sum(param, ncarries);
+	if (param->written)
+		SRT_TRY(srt_reduce_store(sum, param->unsharded_grad, param->nelem, false, stream));
+	else if (param->nelem > 0)
+		SRT_TRY(srt_zero(stream, sum.buffer, sum.offset,
+				 (size_t)param->nelem * srt_dtype_size(sum.dtype)));
+	for (int level = 0; level < ncarries; level++)
+		SRT_TRY(srt_reduce_store(sum, partial_sum(param, level), param->nelem, true,
+					 stream));
+	return SRT_OK;
+}
+
+/* The gradients of this micro-batch -> summed_grad, in the reduce dtype. */
+static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
+{
+	srt_stream_t *comm_stream = unit->engine->comm_stream;
+	srt_slot_t *slot = unit->slot[SRT_SLOT_SUMS];
+
+	/* Edge: the program's gradients -> their conversion. */
+	SRT_TRY(srt_order_streams(unit->engine, stream, comm_stream));
+	if (slot->holder != NULL) {
+		/* Edge: the peers' reductions, which read the sums -> the new ones. */
+		SRT_TRY(srt_coll_wait_readers(slot->holder->reduce, comm_stream));
+		slot->holder = NULL;
+	}
+	for (size_t i = 0; i < unit->nparams; i++) {
+		srt_param_t *param = unit->params[i];
+
+		if (param->frozen)
+			continue;
+		if (srt_roles_tree(unit->engine))
+			SRT_TRY(add_leaf(param, comm_stream));
+		else if (param->written)
+			SRT_TRY(srt_reduce_store(param->summed_grad, param->unsharded_grad,
+						 param->nelem, param->summed, comm_stream));
+		param->summed |= param->written || srt_roles_tree(unit->engine);
+		param->written = false;
+	}
+	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
+	unit->slot[SRT_SLOT_GRADS]->holder = unit;
+	unit->keeps_grads = false;
+	return srt_event_record(unit->reduced, comm_stream);
+}
+
+/* The sums over ranks -> the shards in the stored dtype, where they are not there yet. */
+static srt_status_t store_reduced(srt_unit_t *unit, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = unit->engine;
+	const bool sharded = srt_roles_sharded(engine, engine->world);
+	const bool downloads = engine->options.offload.grads;
+
+	if ((unit->partial_sums.buffer == NULL && unit->reduced_sums.buffer == NULL &&
+	     (sharded || srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD)) ||
+	    (sharded && downloads))
+		return srt_download(unit);
+	for (size_t i = 0; i < unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i];
+
+		if (!param->frozen)
+			SRT_TRY(srt_reduce_store(downloads ? param->reduced_grad :
+							     param->device_grad,
+						 sharded ? param->reduced_grad : param->summed_grad,
+						 param->shard_nelem,
+						 !downloads && unit->has_reduced, stream));
+	}
+	return srt_download(unit);
+}
+
+/* The divisions of the unit's sum. */
+static srt_status_t make_epilogue(const srt_unit_t *unit, srt_coll_epilogue_t *epilogue)
+{
+	const srt_engine_t *engine = unit->engine;
+	const float given = engine->options.divide_factor;
+	const int nranks = srt_shard_dp_size(engine, engine->world);
+	const float factor = given != 0.0f ? given : (float)nranks;
+	srt_average_t average = engine->options.average;
+
+	*epilogue = (srt_coll_epilogue_t){ 0 };
+	if (average == SRT_AVERAGE_DEFAULT)
+		average = unit->types.reduce == SRT_F16 ? SRT_AVERAGE_FACTORS : SRT_AVERAGE_ONCE;
+	switch (average) {
+	case SRT_AVERAGE_FACTORS: /* those of fp16, for every dtype */
+		return srt_coll_divide_factors(SRT_F16, nranks, factor, &epilogue->predivisor,
+					       &epilogue->divisor);
+	case SRT_AVERAGE_FIRST:
+		epilogue->predivisor = factor;
+		break;
+	case SRT_AVERAGE_ONCE:
+		epilogue->divisor = factor;
+		break;
+	default:
+		break;
+	}
+	return SRT_OK;
+}
+
+/* One rank: what a reduction over ranks would do besides adding. */
+static srt_status_t divide_sums(srt_unit_t *unit, const srt_coll_epilogue_t *epilogue,
+				srt_stream_t *stream)
+{
+	const float divisors[] = { epilogue->predivisor, epilogue->divisor };
+
+	for (size_t i = 0; i < 2 * unit->nparams; i++) {
+		const srt_param_t *param = unit->params[i / 2];
+		const float divisor = divisors[i % 2];
+
+		if (!param->frozen && param->nelem > 0 && divisor != 0.0f && divisor != 1.0f)
+			SRT_TRY(srt_op_divide(stream, param->summed_grad, param->summed_grad,
+					      divisor, param->nelem));
+	}
+	return SRT_OK;
+}
+
+/* The sums within the replicas -> the sum over the replicas, divided, in the reduce dtype. */
+static srt_status_t sum_replicas(srt_unit_t *unit, float divisor, srt_stream_t *stream)
+{
+	const bool rounds = unit->reduced_sums.buffer != NULL;
+	const int64_t nelem = (int64_t)unit->shard_nelem;
+	const srt_coll_epilogue_t epilogue = { .divisor = rounds ? 0.0f : divisor };
+
+	SRT_TRY(srt_coll_start(unit->all_reduce, &epilogue, stream));
+	unit->engine->partial_user = unit;
+	unit->has_partial = false;
+	if (!rounds || nelem == 0)
+		return SRT_OK;
+	SRT_TRY(srt_reduce_store(unit->reduced_sums, unit->partial_sums, nelem, false, stream));
+	if (divisor == 0.0f || divisor == 1.0f)
+		return SRT_OK;
+	return srt_op_divide(stream, unit->reduced_sums, unit->reduced_sums, divisor, nelem);
+}
+
+/* As start_reduction(), for shards that have replicas. */
+static srt_status_t start_hybrid(srt_unit_t *unit, const srt_coll_epilogue_t *epilogue,
+				 srt_stream_t *stream)
+{
+	srt_engine_t *engine = unit->engine;
+	const bool defers = engine->options.accumulation == SRT_ACCUMULATE_LAST_ALL_REDUCE;
+	const srt_coll_epilogue_t first = { .predivisor = epilogue->predivisor,
+					    .accumulate = unit->has_partial };
+	/* Whose sums the memory had last: its own, or those of a unit that shares it. */
+	const srt_unit_t *last = defers ? unit : engine->partial_user;
+
+	if (last != NULL && !unit->has_partial)
+		/* Edge: the peers' reading of the last sums -> the new ones. */
+		SRT_TRY(srt_coll_wait_readers(last->all_reduce, stream));
+	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_PARTIAL));
+	SRT_TRY(srt_coll_start(unit->reduce, &first, stream));
+	unit->slot[srt_roles_sums_apart(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder = unit;
+	unit->has_partial = true;
+	SRT_TRY(srt_audit_end(unit, SRT_AUDIT_PARTIAL, epilogue));
+	if (defers && !is_last_microbatch(engine))
+		return srt_event_record(unit->reduced, stream);
+	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_REDUCED));
+	SRT_TRY(sum_replicas(unit, epilogue->divisor, stream));
+	SRT_TRY(store_reduced(unit, stream));
+	unit->has_reduced = true;
+	SRT_TRY(srt_event_record(unit->reduced, stream));
+	return srt_audit_end(unit, SRT_AUDIT_REDUCED, epilogue);
+}
+
+/* Sums over ranks on the communication stream; the unit's sums are complete there. */
+static srt_status_t start_reduction(srt_unit_t *unit)
+{
+	srt_engine_t *engine = unit->engine;
+	srt_stream_t *stream = engine->comm_stream;
+	srt_coll_epilogue_t epilogue;
+
+	SRT_TRY(make_epilogue(unit, &epilogue));
+	SRT_TRY(srt_download_prepare(unit));
+	if (unit->all_reduce != NULL)
+		return start_hybrid(unit, &epilogue, stream);
+	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_REDUCED));
+	epilogue.accumulate = srt_roles_sharded(engine, engine->world) &&
+			      unit->reduced_sums.buffer == NULL && unit->has_reduced;
+	if (unit->reduce != NULL) {
+		SRT_TRY(srt_coll_start(unit->reduce, &epilogue, stream));
+		unit->slot[srt_roles_sums_apart(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder =
+			unit;
+	} else if (srt_role_summed(unit, engine->world) != SRT_ROLE_GRAD) {
+		SRT_TRY(divide_sums(unit, &epilogue, stream));
+		unit->slot[SRT_SLOT_GRADS]->holder = unit;
+	}
+	SRT_TRY(store_reduced(unit, stream));
+	unit->has_reduced = true;
+	SRT_TRY(srt_event_record(unit->reduced, stream));
+	return srt_audit_end(unit, SRT_AUDIT_REDUCED, &epilogue);
+}
+
+/* The unit's gradients of this micro-batch are final on this rank. */
+srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream)
+{
+	srt_engine_t *engine = unit->engine;
+	bool deferred = is_deferred(unit);
+
+	unit->backward_done = true;
+	if (unit->slot[SRT_SLOT_GRADS] == NULL)
+		return SRT_OK;
+	if (deferred && (!srt_roles_sums_apart(unit) || srt_roles_keep_grads(unit))) {
+		/* Stays unsharded; the next micro-batch adds to it, perhaps on another stream. */
+		unit->keeps_grads = true;
+		return srt_event_record(unit->reduced, stream);
+	}
+	SRT_TRY(srt_audit_record(unit, stream));
+	if (srt_roles_sums_apart(unit))
+		SRT_TRY(add_to_sums(unit, stream));
+	if (deferred)
+		return SRT_OK;
+	unit->keeps_grads = false;
+	SRT_TRY(zero_missing(unit, srt_roles_sums_apart(unit) ? engine->comm_stream : stream));
+	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
+	if (!srt_roles_sums_apart(
+		    unit)) /* Edge: the program's gradients -> the reduction that reads them. */
+		SRT_TRY(srt_order_streams(engine, stream, engine->comm_stream));
+	return start_reduction(unit);
+}
+
+/* Ends a micro-batch: reduces the units whose backward did not run in it. */
+srt_status_t srt_reduce_end_microbatch(srt_engine_t *engine, srt_stream_t *stream)
+{
+	for (size_t u = 0; u < engine->nunits; u++) {
+		srt_unit_t *unit = engine->units[u];
+
+		if (unit->in_backward)
+			return srt_fail(
+				SRT_ERR_STATE,
+				"the micro-batch ends inside the backward pass of unit '%s': "
+				"call srt_unit_backward_end() first",
+				unit->name);
+		if (!unit->backward_done) {
+			SRT_TRY(srt_reduce_prepare(unit, stream));
+			SRT_TRY(srt_reduce_begin(unit, stream));
+		}
+		unit->backward_done = false;
+	}
+	engine->backward_begun = false;
+	return SRT_OK;
+}
+
+/* Later work on `stream` comes after all reductions of the step. */
+srt_status_t srt_reduce_join(srt_engine_t *engine, srt_stream_t *stream)
+{
+	/* Edge: all reductions of the step -> norm and optimizer. */
+	return srt_order_streams(engine, engine->comm_stream, stream);
+}
+
+/* This rank's flags -> staging.flags, unless it has the same flags from the last step. */
+static srt_status_t upload_flags(srt_engine_t *engine, srt_stream_t *stream)
+{
+	bool changed = !engine->flags_uploaded;
+
+	for (size_t i = 0; i < engine->nparams; i++) {
+		const srt_param_t *param = engine->params[i];
+		const float flag = param->used ? 1.0f : 0.0f;
+		float *old;
+
+		if (param->frozen)
+			continue;
+		old = &engine->flags[SRT_FLAG_NELEM * (size_t)param->trainable];
+		changed |= *old != flag;
+		*old = flag;
+	}
+	if (!changed)
+		return SRT_OK;
+	engine->flags_uploaded = false;
+	/* Edge: the peers' reading of the last step's flags -> the new ones. */
+	SRT_TRY(srt_coll_wait_readers(engine->reduce_flags, stream));
+	SRT_TRY(srt_copy_from_host(stream, engine->exchange, engine->memory.staging.flags,
+				   engine->flags, engine->ntrainable * sizeof(srt_param_state_t)));
+	engine->flags_uploaded = true;
+	return SRT_OK;
+}
+
+/*
+ * Sets srt_param_state_t.used: whether any rank has a gradient for the parameter. The host does not
+ * wait: each rank's flags (1.0f or 0.0f) are summed on the device, and the bits of the sums are
+ * copied to the fields. The bits are zero exactly if all flags are zero.
+ */
+srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream)
+{
+	const srt_staging_t *staging = &engine->memory.staging;
+	size_t pitch = sizeof(srt_param_state_t), n = engine->ntrainable;
+	const srt_copy_rows_t rows = {
+		.dst_offset = staging->params + offsetof(srt_param_state_t, used),
+		.src_offset = staging->used,
+		.dst_pitch = pitch,
+		.src_pitch = pitch,
+		.width = sizeof(float),
+		.nrows = n,
+	};
+
+	srt_stream_t *home;
+
+	if (n == 0)
+		return SRT_OK;
+	SRT_TRY(upload_flags(engine, stream));
+	SRT_TRY(srt_coll_start(engine->reduce_flags, NULL, stream));
+	if (engine->home_stream != NULL) {
+		/* Edge: the last step, which read the old ones -> the copy. */
+		SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+		SRT_TRY(srt_copy(stream, engine->staging_alias, staging->used, engine->exchange,
+				 staging->used, n * pitch));
+	}
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	return srt_copy_rows(home, engine->staging, engine->staging, &rows);
+}
+
+/* Ends the step: no gradient of it is left, and the next micro-batch is the first. */
+void srt_reduce_clear(srt_engine_t *engine)
+{
+	for (size_t i = 0; i < engine->nparams; i++) {
+		engine->params[i]->written = engine->params[i]->summed = false;
+		engine->params[i]->used = false;
+	}
+	for (size_t u = 0; u < engine->nunits; u++) {
+		srt_unit_t *unit = engine->units[u];
+
+		unit->backward_done = false;
+		unit->has_reduced = false;
+		unit->has_partial = false;
+		unit->keeps_grads = false;
+		srt_audit_drop(unit);
+		if (unit->slot[SRT_SLOT_GRADS] != NULL)
+			unit->slot[SRT_SLOT_GRADS]->writer = NULL;
+	}
+	engine->nonfinite = NULL;
+	engine->microbatch = 0;
+	engine->nmicrobatches = 1;
+	engine->microbatch_over = false;
+	engine->backward_begun = false;
+	engine->any_backward = false;
+	engine->finished = engine->clipped = false;
+}

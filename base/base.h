@@ -144,6 +144,10 @@ bool srt_cache_folder(const char *name, char *path, size_t path_nbytes);
 uint64_t srt_mix64(uint64_t a, uint64_t b);
 uint64_t srt_hash64(uint64_t h, const void *data, size_t nbytes);
 
+/* Rows [*offset, *offset + *size) of nrows belong to `rank` of nranks: chunks of ceil(nrows /
+ * nranks), as torch.chunk() cuts. The last ranks may have fewer rows or none. */
+void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size);
+
 /* pthread_create() of a thread that handles no signals: they are for the program's own threads.
  * Returns an errno, or 0. */
 int srt_thread_create(pthread_t *thread, void *(*run)(void *arg), void *arg);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cache folder, threads, host memory, distances of words, and UTF-8. Memory is freed with
- * free(); an error names its use. Called by all layers.
+ * The cache folder, threads, host memory, distances of words, UTF-8, and rows cut for ranks. Memory
+ * is freed with free(); an error names its use. Called by all layers.
  */
 #include "base/base.h"
 #include "base/bytes.h"
@@ -226,4 +226,14 @@ size_t srt_utf8_length(const char *text)
 	if (n == 0 || code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
 		return 0;
 	return n;
+}
+
+void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size)
+{
+	int64_t chunk = nrows / nranks + (nrows % nranks != 0);
+	/* Compare by division: chunk * rank may pass INT64_MAX for ranks without rows. */
+	int64_t first = chunk > 0 && rank > nrows / chunk ? nrows : chunk * rank;
+
+	*offset = first;
+	*size = nrows - first < chunk ? nrows - first : chunk;
 }

@@ -23,23 +23,28 @@ libshardrt_core_la_SOURCES += \
 	runtime/context.c \
 	runtime/engine/build/allocate.c \
 	runtime/engine/build/build.c \
+	runtime/engine/build/build.h \
 	runtime/engine/build/engine.c \
 	runtime/engine/build/memory_check.c \
 	runtime/engine/checks/audit.c \
 	runtime/engine/checks/audit.h \
 	runtime/engine/checks/check.c \
 	runtime/engine/checks/check_step.c \
+	runtime/engine/checks/checks.h \
 	runtime/engine/checks/verify.h \
 	runtime/engine/checks/verify_declaration.c \
 	runtime/engine/checks/verify_order.c \
 	runtime/engine/declare/buffers.c \
+	runtime/engine/declare/cell.c \
+	runtime/engine/declare/declare.h \
 	runtime/engine/declare/lookup.c \
 	runtime/engine/declare/options.c \
 	runtime/engine/declare/param.c \
 	runtime/engine/declare/precision.c \
 	runtime/engine/declare/unit.c \
 	runtime/engine/engine.h \
-	runtime/engine/layout/cell.c \
+	runtime/engine/layout/home.c \
+	runtime/engine/layout/layout.h \
 	runtime/engine/layout/memory.h \
 	runtime/engine/layout/part.c \
 	runtime/engine/layout/plan.c \
@@ -55,10 +60,13 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/step/optim.c \
 	runtime/engine/step/pass.c \
 	runtime/engine/step/reduce.c \
+	runtime/engine/step/replicas.c \
 	runtime/engine/step/reproducible_sum.c \
 	runtime/engine/step/reproducible_sum.h \
 	runtime/engine/step/step.c \
+	runtime/engine/step/step.h \
 	runtime/engine/step/unshard.c \
+	runtime/engine/step/writes.c \
 	runtime/engine/values/access.c \
 	runtime/engine/values/full_params.c \
 	runtime/engine/values/gather_full.c \
@@ -67,8 +75,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/values/local.c \
 	runtime/engine/values/optim_state.c \
 	runtime/engine/values/print.c \
-	runtime/engine/values/replicas.c \
 	runtime/engine/values/values.c \
+	runtime/engine/values/values.h \
 	runtime/features.c \
 	runtime/modules/init.c \
 	runtime/modules/lookup.c \

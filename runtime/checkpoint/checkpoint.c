@@ -13,6 +13,8 @@
 
 #include "base/base.h"
 #include "collectives/comm.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/step/step.h"
 #include "runtime/engine/values/gather_full.h"
 #include "runtime/checkpoint/doing.h"
 #include "runtime/checkpoint/long_work.h"
@@ -199,7 +201,7 @@ srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 	status = srt_share_status(engine, srt_describe_doing("beginning to save", path, NULL),
 				  status);
 	if (status == SRT_OK)
-		status = srt_local_take_changes(engine, stream);
+		status = srt_writes_before_read(engine, stream);
 	for (size_t i = 0; i < engine->nparams && status == SRT_OK; i++) {
 		saver.entry = i;
 		status = srt_param_gather(engine->params[i], SRT_PARAM_VALUE, &saver.sink, stream);

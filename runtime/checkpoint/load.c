@@ -16,8 +16,8 @@
 #include "runtime/checkpoint/doing.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/checkpoint/transposed.h"
-#include "runtime/engine/values/gather_full.h"
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/values/values.h"
 
 /* Most unused tensors of a file that are named in the log. */
 #define MAX_EXTRA 8

@@ -13,7 +13,7 @@
 #include "runtime/checkpoint/box_reader.h"
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/rank_file.h"
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/engine.h"
 
 typedef struct resharding {
 	srt_box_reader_t reader;

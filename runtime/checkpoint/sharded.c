@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/checkpoint/rank_file.h"
+#include "runtime/engine/declare/declare.h"
 #include "runtime/engine/layout/shard.h"
 
 srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes_t *shard)

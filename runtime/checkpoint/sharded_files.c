@@ -7,7 +7,7 @@
 
 #include "collectives/comm.h"
 #include "runtime/checkpoint/rank_file.h"
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/engine.h"
 
 /* ---- files ------------------------------------------------------------------------------ */
 

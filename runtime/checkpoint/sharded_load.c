@@ -15,7 +15,8 @@
 #include "runtime/checkpoint/folder.h"
 #include "runtime/checkpoint/long_work.h"
 #include "runtime/checkpoint/sharded.h"
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 
 #define MAX_UNREAD 5 /* by name in the log */
 

@@ -15,7 +15,8 @@
 
 #include "collectives/comm.h"
 #include "runtime/checkpoint/sharded_files.h"
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 
 static void begin_work(srt_checkpoint_write_t *s, const char *verb)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/declare/declare.h"
 
 /* Rows and columns of the matrix, ends excluded. */
 typedef struct box {

@@ -5,9 +5,10 @@
  *   declare/  options.c, unit.c,     options; units; parameters with name, shape, group, ties
  *             param.c, buffers.c     buffers of units: declared, broadcast, read and written
  *             precision.c, lookup.c  the policy of dtypes of a unit; parameters by name
- *   layout/   roles.c                which tensors a parameter has: dtype, spread, lifetime
  *             cell.c                 tensor parallelism: which part each rank computes with
+ *   layout/   roles.c                which tensors a parameter has: dtype, spread, lifetime
  *             shard.c, part.c        which elements each rank owns, where its arenas have them
+ *             home.c                 the stream of the owned values
  *             plan.c, slots.c, staging.c  all memory, from the declaration alone
  *   checks/   verify_declaration.c   declarations compared across ranks
  *             verify_order.c         calls and their arguments compared across ranks
@@ -17,6 +18,8 @@
  *   step/     pass.c                 the calls around the program's compute
  *             unshard.c              parameters gathered, prefetched, released, kept in groups
  *             reduce.c, average.c    gradients zeroed where missing, summed over ranks, accumulated
+ *             writes.c               changes of values by the program, seen by the next pass
+ *             replicas.c             values that several ranks have, compared
  *             finish.c               reduced gradients unscaled, clipped, read
  *             offload.c              copies between the device and the host
  *             reproducible_sum.c, grad_norm.c  sums and the norm, independent of the sharding
@@ -27,7 +30,6 @@
  *             local.c                shards as views that the program reads and writes
  *             full_params.c          full tensors of a unit, for the program to read and write
  *             optim_state.c          what a step changes, read and set
- *             replicas.c             values that all ranks have, compared across ranks
  *             hash.c, print.c        the hash of all values; an engine printed
  *   build/    engine.c               engines created, reset, destroyed
  *             memory_check.c         the plan compared with free memory
@@ -43,9 +45,9 @@
 #include <shardrt/unit_buffer.h>
 
 #include "base/base.h"
+#include "base/names.h"
 #include "collectives/mesh.h"
 #include "runtime/engine/layout/memory.h"
-#include "base/names.h"
 #include "runtime/engine/step/reproducible_sum.h"
 #include "runtime/optimizer/optimizer.h"
 
@@ -179,6 +181,12 @@ struct srt_unit {
 	srt_unit_t *next_backward;
 };
 
+/* Between begin and end of a pass: the program may be reading the unsharded values. */
+static inline bool srt_unit_in_use(const srt_unit_t *unit)
+{
+	return unit->in_forward || unit->in_backward || unit->recompute > 0;
+}
+
 /* A save that was begun and not ended (runtime/checkpoint). */
 typedef struct srt_open_save {
 	struct srt_open_save *next;
@@ -277,224 +285,5 @@ struct srt_engine {
 	struct srt_call_log *calls; /* what the ranks compare; NULL: one rank */
 	srt_unit_t *last_forward, *last_backward;
 };
-
-/* ---- options.c */
-const char *srt_strategy_name(srt_strategy_t strategy);
-srt_status_t srt_options_check(const srt_engine_options_t *options);
-/* The dimensions of the options' mesh to shard over, to replicate over and for tensor parallelism;
- * -1: none. */
-void srt_options_dims(const srt_engine_options_t *options, int *shard_dim, int *replicate_dim,
-		      int *tensor_dim);
-/* Replaces zeros that stand for a default. */
-void srt_options_complete(srt_engine_options_t *options);
-/* The group of parameters without one, completed. */
-srt_group_options_t srt_options_group(const srt_engine_options_t *options);
-/* Optimizer states of a parameter. */
-int srt_engine_count_states(const srt_engine_t *engine);
-
-/* ---- unit.c, param.c */
-void srt_unit_free(srt_unit_t *unit);
-void srt_param_free(srt_param_t *param);
-
-/* ---- buffers.c */
-void srt_unit_buffer_free(srt_unit_buffer_t *buffer);
-srt_unit_buffer_t *srt_buffers_find(const srt_engine_t *engine, const char *name);
-srt_status_t srt_buffers_create_broadcast(srt_engine_t *engine);
-srt_status_t srt_buffers_broadcast(srt_engine_t *engine, srt_stream_t *stream);
-
-/* ---- precision.c */
-/* Resolves the unit's policy with the dtype of its parameters. */
-srt_status_t srt_unit_resolve(srt_unit_t *unit, srt_dtype_t stored);
-
-/* ---- values.c */
-/* Rounds the shards of the unit's parameters to the compute dtype, where there is a copy in it. */
-srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream);
-/* The parameter needs values before a forward pass; it has got them. */
-void srt_param_expect_values(srt_param_t *param);
-void srt_param_has_values(srt_param_t *param);
-/* SRT_ERR_STATE, with the names, if parameters need values. */
-srt_status_t srt_values_check(const srt_engine_t *engine);
-/* Sets this rank's shard from its own elements in host memory. */
-srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const void *elements,
-				 srt_stream_t *stream);
-/* The same from the unsharded tensor, on the device or on_host; of values or reduced gradients. */
-srt_status_t srt_param_set_full(srt_param_t *param, srt_param_what_t what, srt_view_t full,
-				bool on_host, srt_stream_t *stream);
-
-/* ---- local.c: changes of values that the program makes itself */
-/* Before a forward pass or a read: later gathers have what work on `stream` wrote until now. */
-srt_status_t srt_local_take_changes(srt_engine_t *engine, srt_stream_t *stream);
-/* At the end of a pass: later work on `stream` may write. */
-srt_status_t srt_local_end_pass(srt_engine_t *engine, srt_stream_t *stream);
-
-/* ---- full_params.c */
-/* Frees the memory of all that are summoned. */
-void srt_full_drop(srt_engine_t *engine);
-
-/* ---- roles.c */
-bool srt_roles_sharded(const srt_engine_t *engine, int world);
-/* The sums over ranks are made within a replica first, then over the replicas. */
-bool srt_roles_hybrid(const srt_engine_t *engine, int world);
-bool srt_roles_defer(const srt_engine_t *engine);
-/* So are the unit's, because one rank has nothing to reduce: in GRAD unless that is offloaded. */
-bool srt_roles_add_unreduced(const srt_unit_t *unit, int world);
-/* And they are added pairwise. */
-bool srt_roles_tree(const srt_engine_t *engine);
-bool srt_roles_sums_apart(const srt_unit_t *unit);
-size_t srt_roles_count_sums(const srt_engine_t *engine);
-/* Ranks of the groups that the unit is resharded to; 0: none. Of all units that are. */
-int srt_roles_group(const srt_unit_t *unit, int world);
-int srt_roles_groups(const srt_engine_t *engine, int world);
-bool srt_roles_keep_grads(const srt_unit_t *unit);
-bool srt_role_is_shared(srt_role_kind_t kind);
-/* Some tensors are in host memory. */
-bool srt_roles_offload(const srt_engine_t *engine);
-/* With offload they are there. */
-bool srt_role_is_home(srt_role_kind_t kind);
-/* The gradients that are stepped. */
-srt_role_kind_t srt_role_stepped(const srt_engine_t *engine);
-srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world);
-srt_role_kind_t srt_role_summed(const srt_unit_t *unit, int world);
-srt_role_kind_t srt_role_gathered(const srt_unit_t *unit);
-
-/* ---- slots.c */
-/* ring: slots of a size class at one depth; 0: one slot a unit. To be freed. */
-srt_status_t srt_slot_map_plan(const srt_engine_t *engine, srt_slot_kind_t kind, int rank,
-			       int world, int ring, srt_slot_map_t *map);
-void srt_slot_map_free(srt_slot_map_t *map);
-
-/* ---- staging.c */
-void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *staging);
-
-/* ---- plan.c */
-srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, srt_memory_t *memory);
-void srt_memory_free(srt_memory_t *memory);
-
-/* ---- allocate.c */
-/* Local: buffers, slots, events and views, as engine->memory says. */
-srt_status_t srt_engine_allocate(srt_engine_t *engine);
-/* This rank's shard of the parameter in the arena of a role (STATE + k: of a state). */
-srt_view_t srt_param_shard_view(const srt_param_t *param, int arena);
-
-/* The same for copies of the device. */
-srt_view_t srt_param_device_view(const srt_param_t *param, int arena);
-
-/* ---- offload.c. Without offload the home stream is the caller's, and nothing is copied. */
-/* Edge: the work on `from` until now -> the work on `to` from now on. */
-srt_status_t srt_order_streams(srt_engine_t *engine, srt_stream_t *from, srt_stream_t *to);
-/* The stream for work on the owned values, which comes after the present work of `stream` ... */
-srt_status_t srt_home_enter(srt_engine_t *engine, srt_stream_t *stream, srt_stream_t **home);
-/* ... and before its later work. */
-srt_status_t srt_home_leave(srt_engine_t *engine, srt_stream_t *stream);
-/* The tables, for copies of the device. */
-srt_buffer_t *srt_tables_device(const srt_engine_t *engine);
-/* Bytes of a table. */
-typedef struct srt_table_range {
-	size_t offset, nbytes; /* in staging and in engine->exchange */
-} srt_table_range_t;
-/* Before `home` writes what peers read in a collective of engine->exchange. */
-srt_status_t srt_exchange_wait_readers(srt_engine_t *engine, srt_coll_t *coll, srt_stream_t *home);
-/* Starts it with the bytes that `home` wrote; what it writes is for later work on `home`. */
-srt_status_t srt_exchange_start(srt_engine_t *engine, srt_coll_t *coll, srt_table_range_t mine,
-				srt_table_range_t all, srt_stream_t *home);
-/* The unit's values -> its slot of uploaded shards, for later gathers or, without shards, of
- * unsharded parameters. */
-srt_status_t srt_upload(srt_unit_t *unit);
-/* Before the communication stream writes SRT_ROLE_REDUCED; after it wrote the unit's. */
-srt_status_t srt_download_prepare(const srt_unit_t *unit);
-srt_status_t srt_download(srt_unit_t *unit);
-/* All reduced gradients that are on the device, after the work on `stream`. */
-srt_status_t srt_download_arena(srt_engine_t *engine, srt_stream_t *stream);
-
-/* ---- unshard.c */
-bool srt_unit_in_use(const srt_unit_t *unit);
-srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream);
-srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream);
-srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward);
-/* Before the slot of the unit's values is overwritten on the communication stream. */
-srt_status_t srt_unshard_keep_part(srt_unit_t *unit);
-/* Before the shard changes: waits for all readers. */
-srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream);
-/* And no slot counts as gathered afterwards. */
-srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream);
-/* After the shards or tables changed on `stream`: later gathers and steps read the new ones. */
-srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream);
-
-/* ---- check_step.c: nothing unless engine->checks, except srt_check_begin_grads() */
-/* At the beginning of a backward pass: fills gradients that are not added to, with NaN or, by the
- * option clear_grads, with 0. */
-srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream);
-/* At its end: remembers the first gradient that is not finite. */
-srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream);
-/* After a unit's use: no view of its parameters has values any more. */
-srt_status_t srt_check_release(srt_unit_t *unit, srt_stream_t *stream);
-/* At begin and end of a use: the gathered values are those that were gathered. */
-srt_status_t srt_check_unsharded(srt_unit_t *unit, srt_stream_t *stream);
-/* Limits a view that the program gets to the parameter, and to the use of its unit. */
-srt_status_t srt_check_view(srt_param_t *param, bool is_grad, srt_view_t *view);
-/* After the values of a parameter, or of all, changed on `stream`: remembers their hash. */
-srt_status_t srt_check_record(srt_param_t *param, srt_stream_t *stream);
-srt_status_t srt_check_record_all(srt_engine_t *engine, srt_stream_t *stream);
-/* Before the unit's values are read: SRT_ERR_STATE if they are not those that were remembered. */
-srt_status_t srt_check_unchanged(const srt_unit_t *unit, srt_stream_t *stream);
-/* Collective, blocking: before and after the optimizer. The same error on all ranks. */
-srt_status_t srt_check_before_step(srt_engine_t *engine, srt_stream_t *stream);
-srt_status_t srt_check_after_step(srt_engine_t *engine, srt_stream_t *stream);
-
-/* ---- reduce.c */
-srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream);
-srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream);
-srt_status_t srt_reduce_end_microbatch(srt_engine_t *engine, srt_stream_t *stream);
-srt_status_t srt_reduce_join(srt_engine_t *engine, srt_stream_t *stream);
-/* y = x, or y += x, in y's dtype. */
-srt_status_t srt_reduce_store(srt_view_t y, srt_view_t x, int64_t nelem, bool add,
-			      srt_stream_t *stream);
-srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream);
-void srt_reduce_clear(srt_engine_t *engine);
-
-/* ---- grad_norm.c */
-/* The norm -> staging.norm; norm_sum.max is the maximum. */
-srt_status_t srt_grad_norm_compute(srt_engine_t *engine, int p, srt_stream_t *stream);
-/* found_inf of the step state becomes 1 if a gradient is not finite. */
-srt_status_t srt_grad_norm_check_finite(srt_engine_t *engine, srt_stream_t *stream);
-/* The elements between this rank's gradient shards become 0 again. Called after
- * whole parts are multiplied in place: 0 times infinity or NaN would stay there for ever, and in
- * the norm. */
-srt_status_t srt_grads_clear_padding(const srt_engine_t *engine, srt_stream_t *stream);
-/* This rank's gradient shards of a part. */
-srt_view_t srt_part_grads(const srt_engine_t *engine, int part);
-
-/* ---- optim.c */
-srt_status_t srt_engine_optim_create(srt_engine_t *engine, srt_stream_t *stream);
-srt_status_t srt_engine_optim_advance(srt_engine_t *engine, srt_stream_t *stream);
-srt_status_t srt_engine_optim_step(srt_engine_t *engine, srt_stream_t *stream);
-
-/* ---- finish.c */
-/* SRT_ERR_STATE with the name of the public call unless the backward passes of a step are done. */
-srt_status_t srt_finish_check(const srt_engine_t *engine, const char *call);
-/* An error unless the parameter has a reduced gradient, or none yet, that can be read. */
-srt_status_t srt_finish_check_grad(const srt_param_t *param);
-/* An error unless srt_engine_finish_backward() was called, with this stream. */
-srt_status_t srt_finish_check_stream(const srt_engine_t *engine, const char *call,
-				     const srt_stream_t *stream);
-/* found_inf (1) of the step state, and where the device reads it. */
-srt_view_t srt_found_inf(const srt_engine_t *engine);
-srt_view_t srt_found_inf_device(const srt_engine_t *engine);
-/* Unscales and checks all gradient shards by the scale of a step state (scaler.h). found_inf of the
- * engine's own step state becomes 1 if any rank found an infinity or NaN, else 0. */
-srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, srt_stream_t *stream);
-/* The gradients of the step are reduced, and work on `stream` comes after. */
-srt_status_t srt_finish_reductions(srt_engine_t *engine, srt_stream_t *stream);
-
-/* ---- engine.c, lookup.c */
-void srt_engine_expect_declared(srt_engine_t *engine);
-/* SRT_ERR_STATE with the name of the public call unless the engine is built. */
-srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call);
-/* SRT_ERR_STATE with the name of the public call if full parameters of a unit are summoned. */
-srt_status_t srt_full_check(const srt_engine_t *engine, const char *call);
-
-/* ---- check.c */
-/* The invariants of a built engine, for tests; SRT_ERR_STATE with the first violated one. */
-srt_status_t srt_engine_check(const srt_engine_t *engine);
 
 #endif

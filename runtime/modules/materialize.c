@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/declare/declare.h"
 
 typedef struct walk {
 	const srt_materialize_options_t *options;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/declare/declare.h"
 
 /* Forgets what a wrap that failed has left. */
 static void clear(const srt_module_tree_t *tree)

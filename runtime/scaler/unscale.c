@@ -13,6 +13,8 @@
 #include "base/base.h"
 #include "collectives/comm.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/step/step.h"
 #include "runtime/scaler/scaler.h"
 
 /* ---- order of calls -------------------------------------------------------------------------- */

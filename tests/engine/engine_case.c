@@ -2,6 +2,7 @@
 #include "tests/engine/engine_case.h"
 
 #include "collectives/comm.h"
+#include "runtime/engine/checks/checks.h"
 
 #include <unistd.h>
 

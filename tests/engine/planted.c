@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/layout/layout.h"
 #include "tests/engine/planted.h"
 #include "tests/harness/half.h"
 

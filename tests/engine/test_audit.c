@@ -10,6 +10,7 @@
  * Run with SHARDRT_AUDIT=1 by test_audit.sh; "short": some cases, "clean": prints the hashes of the
  * cases without planting.
  */
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 #include "tests/engine/planted.h"
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "runtime/engine/declare/declare.h"
 #include "tests/engine/engine_case.h"
 
 #define STEPS 2

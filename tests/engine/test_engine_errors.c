@@ -7,6 +7,7 @@
 #include <math.h>
 #include <signal.h>
 
+#include "runtime/engine/checks/checks.h"
 #include "tests/engine/engine_case.h"
 
 static srt_context_t *context;

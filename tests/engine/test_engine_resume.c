@@ -8,6 +8,7 @@
  */
 #include <math.h>
 
+#include "runtime/engine/declare/declare.h"
 #include "tests/engine/engine_case.h"
 
 #define BEFORE 3 /* steps before the break */

@@ -5,6 +5,7 @@
  * the same on all ranks, and must have tried every call in every state.
  * Run by test_engine_errors.sh.
  */
+#include "runtime/engine/checks/checks.h"
 #include "tests/engine/engine_case.h"
 
 enum { NSTEPS = 40000, NMICRO = 2 };

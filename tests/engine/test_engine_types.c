@@ -5,6 +5,7 @@
  * the rule says, and values of one's own are computed with.
  * Run by test_engine_types.sh.
  */
+#include "runtime/engine/declare/declare.h"
 #include "tests/engine/engine_case.h"
 #include "tests/harness/half.h"
 

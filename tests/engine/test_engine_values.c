@@ -6,6 +6,7 @@
  */
 #include <unistd.h>
 
+#include "runtime/engine/checks/checks.h"
 #include "tests/engine/engine_case.h"
 
 static srt_context_t *context;

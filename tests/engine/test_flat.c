@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "runtime/engine/declare/declare.h"
 #include "tests/engine/engine_case.h"
 
 static srt_context_t *context;

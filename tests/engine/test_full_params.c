@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/engine/declare/declare.h"
 #include "tests/engine/engine_case.h"
 #include "tests/harness/half.h"
 

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "runtime/engine/declare/declare.h"
 #include "tests/engine/engine_case.h"
 
 static srt_context_t *context;

@@ -10,7 +10,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/declare/declare.h"
 #include "tests/harness/check.h"
 #include "tests/harness/half.h"
 

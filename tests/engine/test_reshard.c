@@ -5,7 +5,7 @@
  * Run by test_reshard.sh; "short": some cases.
  */
 #include "collectives/comm.h"
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/engine.h"
 #include "tests/engine/engine_case.h"
 
 #define H 5 /* rows: over 4 ranks 2, 2, 1, 0 */

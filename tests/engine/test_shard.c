@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shard tables: chunks of ceil(d/W), empty shards after the end, and PyTorch's own table. */
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
 
 static void check_table(int64_t d, int world, const int64_t *sizes)

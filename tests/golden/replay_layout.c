@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
 
 #define FLAT_ALIGN_NBYTES 16

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
 
 /* ---- rows ------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/checks/checks.h"
 #include "tests/golden/replay.h"
 #include "tests/harness/half.h"
 

@@ -14,7 +14,7 @@
 #include "models/generate.h"
 #include "models/gpt.h"
 #include "models/hash.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/checks/checks.h"
 #include "tests/harness/check.h"
 
 enum { CONTEXT = 12, BATCH = 12, STEPS = 5 };

@@ -17,7 +17,7 @@
 
 #include "models/gpt.h"
 #include "models/hash.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/declare/declare.h"
 #include "tests/harness/check.h"
 
 enum { BATCH = 30, STEPS = 6, IN_LOSS = 3, IN_GRADIENT = 5 };

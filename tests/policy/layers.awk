@@ -9,6 +9,9 @@ BEGIN {
 	level["bench"] = level["examples"] = level["tests"] = level["tools"]
 	level["backends"] = level["device"] + 0.5 # they implement the contract of device; none includes them
 	last_library = level["runtime"]
+	split("declare layout checks step values build", order, " ") # of runtime/engine
+	for (i in order)
+		room_level[order[i]] = i
 	max_lines = 500
 }
 
@@ -40,6 +43,15 @@ function code_of(s,   out, c) {
 	return out
 }
 
+# The level of "runtime/engine/ROOM/...", or 0.
+function room_of(path) {
+	if (path !~ /^runtime\/engine\/[a-z]+\//)
+		return 0
+	sub(/^runtime\/engine\//, "", path)
+	sub(/\/.*/, "", path)
+	return room_level[path] + 0
+}
+
 function check_include(path, quoted,   to, dir) {
 	if (folder == "include/shardrt" && FILENAME ~ /\/(opencl|cuda)\.h$/ && path ~ /^(CL\/cl|cuda)\.h$/)
 		return # for programs
@@ -67,6 +79,8 @@ function check_include(path, quoted,   to, dir) {
 	if (top == "runtime" && (path == "collectives/collective.h" || path ~ /^collectives\/.*\//) &&
 	    path !~ /^collectives\/(bootstrap\/bootstrap|verify\/call_log)\.h$/)
 		complain("the runtime does not include the inside of collectives: " path)
+	if (room_of(FILENAME) && room_of(path) > room_of(FILENAME))
+		complain(folder " is below " path)
 	if (top == "include")
 		complain("a public header includes an internal one: " path)
 	# The launcher is the other end of the bootstrap's protocol, with the same clock; what is tested is timed.

@@ -20,6 +20,7 @@ EXTRA_DIST += \
 	tests/policy/functions.awk \
 	tests/policy/layers.awk \
 	tests/policy/opencl_names.awk \
+	tests/policy/rooms.awk \
 	tests/policy/rows.awk \
 	tests/policy/slots.awk \
 	tests/policy/test_dialect.sh \

@@ -5,6 +5,9 @@
 # device -> kernels -> base; backends -> device), the headers of drivers and libraries stay in their
 # folder, the library neither prints, exits nor reads the environment; licence lines, lengths of files,
 # leftovers. The rules are in layers.awk; each is proven by an injected violation first.
+#
+# The folders of runtime/engine have an order too: declare < layout < checks < step < values < build. It holds for
+# includes and, by rooms.awk, for the calls of the objects in the build tree.
 rules=$(cd "$srcdir" && pwd)/tests/policy/layers.awk
 awk=${AWK:-awk}
 failed=0
@@ -38,6 +41,9 @@ inject collectives/a.c '#include "runtime/a.h"' 'collectives is below runtime'
 inject runtime/a.c '#include "models/a.h"' 'runtime is below models'
 inject runtime/a.c '#include "collectives/verify/call_log.h"' ''
 inject runtime/a.c '#include "collectives/flight/flight.h"' 'does not include the inside of collectives'
+inject runtime/engine/layout/a.c '#include "runtime/engine/step/a.h"' 'runtime/engine/layout is below'
+inject runtime/engine/step/a.c '#include "runtime/engine/layout/a.h"' ''
+inject runtime/engine/layout/a.c '#include "runtime/engine/engine.h"' ''
 inject models/a.c '#include "runtime/a.h"' 'models uses only public headers'
 inject tools/a.c '#include "base/base.h"' 'tools uses only public headers'
 inject examples/a.c '#include "models/gpt.h"' 'examples use only public headers'
@@ -79,6 +85,32 @@ inject base/a.c 'mkstemp("a.XXXXXX");' ''
 printf 'a\nb\nc\n' > $dir/base/b.c
 (cd $dir && $awk -f "$rules" base/b.c) | grep -q 'no SPDX' || { echo "no SPDX line goes unseen"; failed=1; }
 rm -rf $dir
+
+# nm's output for a call between two folders of the engine: FROM TO WORDS ("": it is allowed).
+rooms=$(cd "$srcdir" && pwd)/tests/policy/rooms.awk
+calls()
+{
+	out=$(printf 'runtime/engine/%s/.libs/a.o:            U srt_f\nruntime/engine/%s/.libs/b.o:0000000000000000 T srt_f\n' \
+		"$1" "$2" | $awk -f "$rooms")
+	[ "$out" = "$3" ] || { echo "rooms.awk should print \"$3\", prints \"$out\""; failed=1; }
+}
+calls build declare ''
+calls layout declare ''
+calls step values 'runtime/engine/step/a.o: step is below values, calls srt_f()'
+calls declare build 'runtime/engine/declare/a.o: declare is below build, calls srt_f()'
+# The objects of the sources that there are now: those of moved sources are ignored.
+nm=${NM:-nm}
+objects=$(cd "$srcdir" && find runtime/engine -name '*.c' | sed 's|\([^/]*\)\.c$|.libs/\1.o|')
+# shellcheck disable=SC2086
+objects=$(ls $objects 2> /dev/null)
+if [ -n "$objects" ] && command -v "${nm%% *}" > /dev/null; then
+	# shellcheck disable=SC2086
+	$nm -A -g $objects > tests/layers.symbols
+	grep -q ' T srt_engine_step$' tests/layers.symbols || { echo "nm prints no symbols of the objects"; failed=1; }
+	out=$($awk -f "$rooms" tests/layers.symbols)
+	rm -f tests/layers.symbols
+	[ -z "$out" ] || { echo "$out"; failed=1; }
+fi
 
 files=$(grep -E '^(include|base|kernels|device|backends|collectives|runtime|models|tools|tests|bench|examples|scripts)/.*\.([ch]|sh|awk|py|mk)$|^m4/srt_.*\.m4$|^(configure\.ac|Makefile\.am)$' tests/sources.txt)
 [ -n "$files" ] || { echo "tests/sources.txt has no source"; exit 1; }

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "collectives/comm.h"
+#include "runtime/engine/build/build.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 
 /* Some unit has tensors of the role there, perhaps without elements. */
@@ -178,28 +180,6 @@ static srt_status_t create_slots(srt_engine_t *engine)
 	engine->flags = srt_calloc(SRT_FLAG_NELEM * engine->ntrainable, sizeof(*engine->flags),
 				   "gradient flags");
 	return engine->flags != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
-}
-
-/* This rank's shard of the parameter in the arena of a role. */
-srt_view_t srt_param_shard_view(const srt_param_t *param, int arena)
-{
-	const srt_engine_t *engine = param->unit->engine;
-	const srt_layout_t *layout = &engine->memory.layout;
-	const srt_dtype_t dtype = srt_role(param->unit, (srt_role_kind_t)arena, 1).dtype;
-	const size_t part = layout->offset[arena][srt_shard_part(param->unit)];
-
-	return srt_view(engine->arena[arena], part + param->shard_offset * srt_dtype_size(dtype),
-			dtype);
-}
-
-srt_view_t srt_param_device_view(const srt_param_t *param, int arena)
-{
-	const srt_engine_t *engine = param->unit->engine;
-	srt_view_t view = srt_param_shard_view(param, arena);
-
-	if (engine->arena_alias[arena] != NULL)
-		view.buffer = engine->arena_alias[arena];
-	return view;
 }
 
 /* The unsharded tensor in the unit's slot of a kind. */

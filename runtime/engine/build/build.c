@@ -9,9 +9,15 @@
 
 #include "device/device.h"
 #include "collectives/comm.h"
+#include "runtime/engine/build/build.h"
 #include "runtime/engine/checks/audit.h"
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/checks/checks.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
+#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/step/reproducible_sum.h"
+#include "runtime/engine/step/step.h"
 
 /* This rank's shards of the unit's part in the arena of a role. */
 static srt_view_t shards_view(const srt_unit_t *unit, srt_role_kind_t role)

@@ -6,8 +6,15 @@
 
 #include "collectives/comm.h"
 #include "collectives/verify/call_log.h"
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/build/build.h"
+#include "runtime/engine/checks/audit.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
+#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/step/reproducible_sum.h"
+#include "runtime/engine/step/step.h"
+#include "runtime/engine/values/values.h"
 #include "runtime/modules/module.h"
 
 /* The ranks of the engine and what they do: by the options, which were checked. */
@@ -102,8 +109,10 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_coll_destroy(engine->broadcast);
 	srt_coll_destroy(engine->gather_found);
 	srt_optim_destroy(engine->optim);
-	for (size_t u = 0; u < engine->nunits; u++)
+	for (size_t u = 0; u < engine->nunits; u++) {
+		srt_audit_free(engine->units[u]->audit);
 		srt_unit_free(engine->units[u]);
+	}
 	for (size_t s = 0; s < engine->nslots[SRT_SLOT_PARAMS]; s++)
 		srt_event_destroy(engine->slots[SRT_SLOT_PARAMS][s].released);
 	srt_event_destroy(engine->edge);
@@ -176,7 +185,7 @@ srt_status_t srt_engine_reset(srt_engine_t *engine)
 
 	SRT_NOT_NULL(engine);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_reset"));
-	status = srt_local_end_pass(engine, engine->comm_stream);
+	status = srt_writes_end_pass(engine, engine->comm_stream);
 	synced = srt_stream_sync(engine->comm_stream);
 	status = status == SRT_OK ? synced : status;
 	for (size_t u = 0; u < engine->nunits; u++) {

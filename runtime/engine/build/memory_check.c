@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/checks/verify.h"
+#include "runtime/engine/build/build.h"
 #include "base/bytes.h"
 
 #define GIB(nbytes) ((double)(nbytes) / 0x1p30)

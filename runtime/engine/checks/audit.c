@@ -22,8 +22,9 @@
 #include "base/fpenv.h"
 #include "collectives/comm.h"
 #include "runtime/engine/checks/audit.h"
-#include "base/projection.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
+#include "base/projection.h"
 
 static const char doing[] = "auditing the gradients";
 

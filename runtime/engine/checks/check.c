@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The invariants that tests check between all calls of a step. */
+#include "runtime/engine/checks/checks.h"
+#include "runtime/engine/declare/declare.h"
 #include "runtime/engine/layout/shard.h"
 
 #define REQUIRE(cond, ...)                                                                         \

@@ -12,7 +12,8 @@
 #include <string.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/checks/verify.h"
+#include "runtime/engine/checks/checks.h"
+#include "runtime/engine/layout/layout.h"
 
 srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream)
 {
@@ -207,8 +208,7 @@ srt_status_t srt_check_view(srt_param_t *param, bool is_grad, srt_view_t *view)
 	return SRT_OK;
 }
 
-/* The unit's use has ended: views that the program has kept are refused. */
-static void end_views(const srt_unit_t *unit)
+void srt_check_end_views(const srt_unit_t *unit)
 {
 	for (size_t i = 0; i < unit->nparams; i++) {
 		for (size_t k = 0; k < SRT_ARRAY_LEN(unit->params[i]->window); k++) {
@@ -232,32 +232,6 @@ srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream)
 		if (!finite)
 			engine->nonfinite = param;
 	}
-	return SRT_OK;
-}
-
-srt_status_t srt_check_release(srt_unit_t *unit, srt_stream_t *stream)
-{
-	srt_engine_t *engine = unit->engine;
-	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
-	const srt_role_t role = srt_role(unit, SRT_ROLE_UNSHARDED, engine->world);
-
-	if (engine->checks && !srt_unit_in_use(unit))
-		end_views(unit);
-	if (!engine->checks || slot == NULL || role.lifetime != SRT_LIFETIME_USE ||
-	    srt_unit_in_use(unit) || slot->holder != unit)
-		return SRT_OK;
-	SRT_TRY(srt_unshard_keep_part(unit));
-	/* Edge: the copy of the unit's part -> this write. */
-	SRT_TRY(srt_order_streams(engine, engine->comm_stream, stream));
-	/* Edge: uses by other streams -> this write. */
-	SRT_TRY(srt_stream_wait_event(stream, slot->released));
-	SRT_TRY(srt_op_fill(stream,
-			    srt_view(engine->slot_buffer[SRT_SLOT_PARAMS], slot->offset,
-				     role.dtype),
-			    NAN, (int64_t)unit->unsharded_nelem));
-	SRT_TRY(srt_event_record(slot->released, stream));
-	slot->holder = NULL;
-	unit->is_gathered = false;
 	return SRT_OK;
 }
 
@@ -320,8 +294,7 @@ srt_status_t srt_check_before_step(srt_engine_t *engine, srt_stream_t *stream)
 		status = check_values(engine, "before", stream);
 	if (status == SRT_OK)
 		status = check_gradients(engine);
-	SRT_TRY(srt_comm_status_consensus(engine->comm, "checking the step", status));
-	return srt_replicas_compare(engine, stream);
+	return srt_comm_status_consensus(engine->comm, "checking the step", status);
 }
 
 srt_status_t srt_check_after_step(srt_engine_t *engine, srt_stream_t *stream)

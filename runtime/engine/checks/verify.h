@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the engine compares across ranks: declarations, memory plans, calls, replicas. Each
- * difference is SRT_ERR_MISMATCH, with the ranks and both values.
+ * What the engine compares across ranks: declarations and calls. Each difference is
+ * SRT_ERR_MISMATCH, with the ranks and both values.
  */
 #ifndef SRT_RUNTIME_ENGINE_CHECKS_VERIFY_H
 #define SRT_RUNTIME_ENGINE_CHECKS_VERIFY_H
@@ -48,19 +48,5 @@ srt_status_t srt_verify_float(srt_engine_t *engine, srt_action_t action, uint32_
 srt_status_t srt_verify_sum(srt_engine_t *engine, int64_t nelem, int64_t total_nelem);
 /* At the end of a step: SRT_ACTION_STEP or, with calls before that may differ, SRT_ACTION_RESET. */
 srt_status_t srt_verify_end(srt_engine_t *engine, srt_action_t action);
-
-/* ---- replicas.c */
-/* Collective, blocking: SRT_ERR_MISMATCH on all ranks, with the first parameter, if a tensor that
- * several ranks have differs between them. */
-srt_status_t srt_replicas_compare(srt_engine_t *engine, srt_stream_t *stream);
-/* SRT_ERR_MISMATCH: the parameter differs between the ranks `first` and `rank`. */
-srt_status_t srt_replicas_fail(const srt_engine_t *engine, const char *param, int first, int rank);
-
-/* ---- memory_check.c */
-/* At build, collective: the plans of all ranks fit the free memory of their devices. Plans of ranks
- * that share one are added. Else an error on all ranks. `plan` is this rank's. */
-srt_status_t srt_memory_check(srt_engine_t *engine, const srt_plan_t *plan);
-/* Fails with SRT_ERR_OUT_OF_MEMORY: `why`, then the rows of this rank's plan. */
-srt_status_t srt_memory_check_fail(const srt_plan_t *plan, const char *why);
 
 #endif

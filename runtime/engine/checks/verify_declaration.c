@@ -12,8 +12,9 @@
 #include <shardrt/version.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/layout/shard.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/shard.h"
 
 #define TEXT_NBYTES 80
 /* FNV-1a */

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "collectives/verify/call_log.h"
-#include "runtime/engine/layout/shard.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
 
 /* What a rank does next. Exchanged as plain bytes. */
 typedef struct next_action {

@@ -8,7 +8,7 @@
 
 #include "device/device.h"
 #include "collectives/comm.h"
-#include "runtime/engine/engine.h"
+#include "runtime/engine/declare/declare.h"
 
 void srt_unit_buffer_free(srt_unit_buffer_t *buffer)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What was declared: parameters by position, name or alias, and their properties; whether it is
- * built.
+ * What was declared: parameters by position, name or alias, and their properties; whether the
+ * engine is built, and which parameters have no values yet.
  */
 #include <string.h>
 
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/declare/declare.h"
 
 srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *call)
 {
@@ -71,4 +71,41 @@ srt_status_t srt_full_check(const srt_engine_t *engine, const char *call)
 					engine->units[u]->full->unit->name);
 	}
 	return SRT_OK;
+}
+
+void srt_param_expect_values(srt_param_t *param)
+{
+	if (param->is_unset || param->whole_nelem == 0)
+		return;
+	param->is_unset = true;
+	param->unit->engine->nunset++;
+}
+
+void srt_param_has_values(srt_param_t *param)
+{
+	param->unit->engine->nunset -= param->is_unset;
+	param->is_unset = false;
+}
+
+srt_status_t srt_values_check(const srt_engine_t *engine)
+{
+	char names[512] = "";
+	size_t n = 0, used = 0;
+
+	if (engine->nunset == 0)
+		return SRT_OK;
+	for (size_t i = 0; i < engine->nparams; i++) {
+		const char *name = engine->params[i]->name;
+
+		if (!engine->params[i]->is_unset || used + strlen(name) + 5 > sizeof(names))
+			continue;
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s'%s'",
+					 n > 0 ? ", " : "", name);
+		n++;
+	}
+	return srt_fail(SRT_ERR_STATE,
+			"%zu parameter%s no values before the first forward pass: %s%s; call "
+			"srt_engine_materialize() or srt_engine_load(), or set each of them",
+			engine->nunset, engine->nunset == 1 ? " has" : "s have", names,
+			n < engine->nunset ? " and others" : "");
 }

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/declare/declare.h"
 
 const char *srt_strategy_name(srt_strategy_t strategy)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/declare/declare.h"
 
 /* Alignment of a parameter in a flat one with views, in bytes. */
 #define FLAT_ALIGN ((size_t)16)
@@ -177,7 +177,7 @@ static void layout_unit(srt_unit_t *unit)
 				continue;
 			param->unsharded_offset = at;
 			at = srt_align_up(at + (size_t)srt_cell_nelem(param, 0),
-					  srt_shard_align(unit));
+					  srt_unit_align(unit));
 		}
 		if (!frozen)
 			unit->trainable_nelem = at;

@@ -3,7 +3,7 @@
  * Resolves mixed-precision policies by the rules of <shardrt/precision.h>. A pure function; used
  * where units and parameters are declared.
  */
-#include "runtime/engine/engine.h"
+#include "runtime/engine/declare/declare.h"
 
 srt_dtype_t srt_cast_dtype(srt_cast_t cast, srt_dtype_t otherwise)
 {
@@ -59,4 +59,17 @@ srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t
 		.buffer = p.buffer,
 	};
 	return SRT_OK;
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+size_t srt_unit_align(const srt_unit_t *unit)
+{
+	const srt_unit_types_t *t = &unit->types;
+	size_t smallest = min_size(srt_dtype_size(t->stored), srt_dtype_size(t->compute));
+
+	return SRT_TENSOR_ALIGN / min_size(smallest, srt_dtype_size(t->reduce));
 }

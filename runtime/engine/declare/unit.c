@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/checks/audit.h"
+#include "runtime/engine/declare/declare.h"
 
 static srt_status_t check_unit(const srt_engine_t *engine, const srt_unit_t *parent,
 			       const char *name)
@@ -130,7 +130,6 @@ void srt_unit_free(srt_unit_t *unit)
 	srt_event_destroy(unit->gathered);
 	srt_event_destroy(unit->reduced);
 	srt_event_destroy(unit->uploaded);
-	srt_audit_free(unit->audit);
 	for (size_t i = 0; i < unit->nparams; i++)
 		srt_param_free(unit->params[i]);
 	free(unit->params);

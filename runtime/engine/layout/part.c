@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which part of a parameter, or of a flat unit, each rank owns (<shardrt/engine_shard.h>). */
+/*
+ * Which part of a parameter, or of a flat unit, each rank owns (<shardrt/engine_shard.h>); the
+ * elements of this rank's part, and the part as a view.
+ */
+#include <string.h>
+
 #include <shardrt/engine_shard.h>
 
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 
 /* Rows of a cell are a box unless they are of several blocks. */
@@ -41,7 +48,7 @@ srt_status_t srt_param_part(const srt_param_t *param, int rank, srt_part_t *part
 	return SRT_OK;
 }
 
-static srt_status_t require_flat(const srt_unit_t *unit, const char *call)
+srt_status_t srt_unit_require_flat(const srt_unit_t *unit, const char *call)
 {
 	if (unit->flat == SRT_FLAT_NO)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -59,7 +66,7 @@ srt_status_t srt_unit_flat_sizes(const srt_unit_t *unit, int rank, srt_flat_size
 	const int64_t chunk = srt_shard_flat_chunk(unit, engine->world);
 	int64_t first, nelem, total = (int64_t)unit->flat_nelem;
 
-	SRT_TRY(require_flat(unit, "srt_unit_flat_sizes"));
+	SRT_TRY(srt_unit_require_flat(unit, "srt_unit_flat_sizes"));
 	if (rank < 0 || rank >= engine->world)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_unit_flat_sizes of '%s': rank is %d, must be 0 to %d",
@@ -76,18 +83,51 @@ srt_status_t srt_unit_flat_sizes(const srt_unit_t *unit, int rank, srt_flat_size
 	return SRT_OK;
 }
 
-srt_view_t srt_unit_local(srt_unit_t *unit, srt_param_what_t what)
+srt_status_t srt_shard_pack(const srt_param_t *param, const void *whole, srt_packed_t *packed)
 {
-	if (srt_check_not_null(unit, "srt_unit_local", "unit") != SRT_OK ||
-	    require_flat(unit, "srt_unit_local") != SRT_OK)
-		return (srt_view_t){ 0 };
-	if (srt_shard_is_contiguous(unit)) /* the first parameter begins where the shard does */
-		return srt_param_local(unit->params[0], what);
-	srt_fail(SRT_ERR_INVALID_ARGUMENT,
-		 "srt_unit_local: unit '%s' has %s: use srt_param_local() for each of them",
-		 unit->name,
-		 unit->nparams == 0 ? "no parameters" :
-				      "frozen and trainable parameters, or parameters that are cut "
-				      "over a mesh and others, whose shards are apart");
-	return (srt_view_t){ 0 };
+	const srt_engine_t *engine = param->unit->engine;
+	const size_t elem = srt_dtype_size(param->dtype);
+	const int64_t begin = param->shard_first;
+	const int64_t end = begin + param->shard_nelem;
+	char *to;
+
+	*packed = (srt_packed_t){ .elements = whole };
+	if (begin == end)
+		return SRT_OK;
+	if (!param->is_cut) {
+		packed->elements = (const char *)whole + (size_t)begin * elem;
+		return SRT_OK;
+	}
+	to = srt_calloc((size_t)(end - begin), elem, param->name);
+	if (to == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	packed->elements = packed->owned = to;
+	for (int64_t at = begin, n, first; at < end; at += n) {
+		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
+		n = n < end - at ? n : end - at;
+		memcpy(to + (size_t)(at - begin) * elem, (const char *)whole + (size_t)first * elem,
+		       (size_t)n * elem);
+	}
+	return SRT_OK;
+}
+
+srt_view_t srt_param_shard_view(const srt_param_t *param, int arena)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	const srt_layout_t *layout = &engine->memory.layout;
+	const srt_dtype_t dtype = srt_role(param->unit, (srt_role_kind_t)arena, 1).dtype;
+	const size_t part = layout->offset[arena][srt_shard_part(param->unit)];
+
+	return srt_view(engine->arena[arena], part + param->shard_offset * srt_dtype_size(dtype),
+			dtype);
+}
+
+srt_view_t srt_param_device_view(const srt_param_t *param, int arena)
+{
+	const srt_engine_t *engine = param->unit->engine;
+	srt_view_t view = srt_param_shard_view(param, arena);
+
+	if (engine->arena_alias[arena] != NULL)
+		view.buffer = engine->arena_alias[arena];
+	return view;
 }

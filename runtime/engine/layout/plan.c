@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "collectives/comm.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 
 /* Of two gradient slots one is written while the other is reduced. */

@@ -42,6 +42,7 @@
  * of the backward passes; with `grads` they fill REDUCED, which is downloaded unit by unit, and
  * added up on the host.
  */
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 
 bool srt_roles_sharded(const srt_engine_t *engine, int world)

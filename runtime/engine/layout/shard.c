@@ -13,18 +13,9 @@
 #include <string.h>
 
 #include "collectives/comm.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
-
-/* Rows [*offset, *offset + *size) of nrows belong to `rank` of nranks. */
-void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size)
-{
-	int64_t chunk = nrows / nranks + (nrows % nranks != 0);
-	/* Compare by division: chunk * rank may pass INT64_MAX for ranks without rows. */
-	int64_t first = chunk > 0 && rank > nrows / chunk ? nrows : chunk * rank;
-
-	*offset = first;
-	*size = nrows - first < chunk ? nrows - first : chunk;
-}
 
 static int dim_size(const srt_mesh_t *mesh, int dim)
 {
@@ -159,19 +150,6 @@ int srt_shard_part(const srt_unit_t *unit)
 	return (int)unit->types.stored * 3 + (int)unit->types.compute;
 }
 
-static size_t min_size(size_t a, size_t b)
-{
-	return a < b ? a : b;
-}
-
-size_t srt_shard_align(const srt_unit_t *unit)
-{
-	const srt_unit_types_t *t = &unit->types;
-	size_t smallest = min_size(srt_dtype_size(t->stored), srt_dtype_size(t->compute));
-
-	return SRT_TENSOR_ALIGN / min_size(smallest, srt_dtype_size(t->reduce));
-}
-
 /* The shards in a part of an arena, in their order there. */
 typedef enum zone { ZONE_CUT, ZONE_WHOLE, ZONE_FROZEN, NZONES } zone_t;
 
@@ -212,7 +190,7 @@ static size_t layout_flat(const srt_unit_t *unit, int rank, int world, zone_t zo
 	}
 	if (contiguous && zone_of(unit->params[0]) == zone)
 		end = at + (size_t)srt_shard_flat_chunk(unit, world);
-	return srt_align_up(end, srt_shard_align(unit));
+	return srt_align_up(end, srt_unit_align(unit));
 }
 
 /* Elements from the start of `at` to where the unit's shards of this zone end. */
@@ -230,7 +208,7 @@ static size_t layout_unit(const srt_unit_t *unit, int rank, int world, zone_t zo
 		if (offsets != NULL)
 			offsets[param->index] = at;
 		at += (size_t)srt_shard_range(param, rank, world, &first);
-		at = srt_align_up(at, srt_shard_align(unit));
+		at = srt_align_up(at, srt_unit_align(unit));
 	}
 	return at;
 }
@@ -256,14 +234,14 @@ size_t srt_shard_most_nelem(const srt_unit_t *unit, int rank, int world)
 						 NULL);
 	/* Each zone ends with an alignment. */
 	return srt_align_up((size_t)srt_shard_flat_chunk(unit, world) +
-				    NZONES * srt_shard_align(unit),
-			    srt_shard_align(unit));
+				    NZONES * srt_unit_align(unit),
+			    srt_unit_align(unit));
 }
 
 /* Whole alignments, so the layout is cut anywhere, and the parts of small units may be empty. */
 size_t srt_shard_part_nelem(const srt_unit_t *unit, int n, int index, size_t *first)
 {
-	const size_t align = srt_shard_align(unit);
+	const size_t align = srt_unit_align(unit);
 	int64_t offset, size;
 
 	srt_shard_rows((int64_t)(unit->unsharded_nelem / align), n, index, &offset, &size);

@@ -1,34 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which rank owns what: the cells of tensor parallelism (cell.c), and the shards of each (shard.c,
- * the only file that divides by the number of ranks). All are pure functions of the declaration,
- * but srt_cell_pack() and srt_shard_owners*(), which allocate.
+ * Which rank owns which elements of each cell (shard.c). All are pure functions of the declaration,
+ * but srt_shard_owners*(), which allocate.
  */
 #ifndef SRT_RUNTIME_ENGINE_LAYOUT_SHARD_H
 #define SRT_RUNTIME_ENGINE_LAYOUT_SHARD_H
 
 #include "runtime/engine/engine.h"
 
-/* ---- cell.c: `index` is that of the cell, by coordinate in the tensor-parallel dimension */
-int srt_cell_count(const srt_engine_t *engine);
-/* Sets (outer, extent, inner) of the parameter by its shape and placement. */
-void srt_cell_describe(srt_param_t *param);
-int srt_cell_index(const srt_engine_t *engine, int rank);
-void srt_cell_shape(const srt_param_t *param, int index, int64_t *shape);
-int64_t srt_cell_nelem(const srt_param_t *param, int index);
-/* Where a cell of one block begins in the dimension that is cut. */
-int64_t srt_cell_offset(const srt_param_t *param, int index);
-/* Element `at` of a cell is element *first of the whole tensor. Returns how many elements follow
- * each other in both from there, 0 for an empty cell. */
-int64_t srt_cell_run(const srt_param_t *param, int index, int64_t at, int64_t *first);
-/* This rank's shard, packed from the whole tensor in host memory. */
-typedef struct srt_packed {
-	const void *elements;
-	void *owned; /* to be freed; NULL: they are in the tensor */
-} srt_packed_t;
-srt_status_t srt_cell_pack(const srt_param_t *param, const void *whole, srt_packed_t *packed);
-
-/* ---- shard.c */
 /* In a job of `world` ranks: those that a parameter is cut over, the copies of each shard, and both
  * together, whose gradients are averaged. */
 int srt_shard_count(const srt_engine_t *engine, int world);
@@ -45,7 +24,6 @@ int srt_shard_first_copy(const srt_engine_t *engine, bool cells, int rank);
 int srt_shard_group(const srt_engine_t *engine, int rank, int n);
 /* The ranks of a replica follow each other, so the tree of the ranks' sums has one for each. */
 bool srt_shard_is_tree(const srt_engine_t *engine);
-void srt_shard_rows(int64_t nrows, int nranks, int rank, int64_t *offset, int64_t *size);
 /* Of a flat unit: elements of a shard, with padding; how many of them precede the parameter in that
  * of a rank. */
 int64_t srt_shard_flat_chunk(const srt_unit_t *unit, int world);
@@ -57,8 +35,6 @@ bool srt_shard_is_contiguous(const srt_unit_t *unit);
 int64_t srt_shard_range(const srt_param_t *param, int rank, int world, int64_t *first);
 /* The part that the unit's shards are in. */
 int srt_shard_part(const srt_unit_t *unit);
-/* Elements to which tensors of the unit are aligned, in arenas and slots. */
-size_t srt_shard_align(const srt_unit_t *unit);
 void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *offsets,
 		      srt_layout_t *layout);
 /* Lays out the unit's trainable shards alone, by parameter index in `offsets` unless that is NULL.

@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 
 void srt_slot_map_free(srt_slot_map_t *map)

@@ -2,6 +2,8 @@
 /*
  * The layout of the staging buffer: tables of the optimizer, gradient flags, scalars of the sums.
  */
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 
 static size_t reserve_bytes(size_t *at, size_t nbytes)

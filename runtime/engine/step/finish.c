@@ -5,6 +5,9 @@
  */
 #include "device/device.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
+#include "runtime/engine/step/step.h"
 
 srt_status_t srt_finish_check(const srt_engine_t *engine, const char *call)
 {

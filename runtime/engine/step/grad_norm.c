@@ -3,7 +3,11 @@
  * The norm of the reduced gradients of all ranks, as a reproducible sum (reproducible_sum.c): the
  * same bits for every strategy and number of ranks.
  */
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
+#include "runtime/engine/step/reproducible_sum.h"
+#include "runtime/engine/step/step.h"
 
 srt_view_t srt_part_grads(const srt_engine_t *engine, int part)
 {

@@ -8,7 +8,8 @@
  */
 #include <stdlib.h>
 
-#include "runtime/engine/engine.h"
+#include "runtime/engine/layout/layout.h"
+#include "runtime/engine/step/step.h"
 
 /* The optimizer's own pass writes 16-bit copies of fp32 values. */
 static bool writes_copy(const srt_unit_t *unit)
@@ -98,6 +99,20 @@ srt_status_t srt_engine_optim_advance(srt_engine_t *engine, srt_stream_t *stream
 	return srt_optim_advance(engine->optim, norm, options->max_norm, stream);
 }
 
+srt_status_t srt_param_round(const srt_param_t *param, srt_stream_t *stream)
+{
+	if (param->local_compute.buffer == NULL)
+		return SRT_OK;
+	return srt_op_cast(stream, param->local_compute, param->local, param->shard_nelem);
+}
+
+srt_status_t srt_unit_round(srt_unit_t *unit, srt_stream_t *stream)
+{
+	for (size_t i = 0; i < unit->nparams; i++)
+		SRT_TRY(srt_param_round(unit->params[i], stream));
+	return SRT_OK;
+}
+
 srt_status_t srt_engine_optim_step(srt_engine_t *engine, srt_stream_t *stream)
 {
 	if (engine->options.optimizer == SRT_OPTIMIZER_NONE)
@@ -105,7 +120,7 @@ srt_status_t srt_engine_optim_step(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_TRY(srt_optim_apply(engine->optim, stream));
 	for (size_t u = 0; u < engine->nunits; u++) {
 		if (!writes_copy(engine->units[u]))
-			SRT_TRY(srt_values_round(engine->units[u], stream));
+			SRT_TRY(srt_unit_round(engine->units[u], stream));
 	}
 	return SRT_OK;
 }

@@ -6,7 +6,11 @@
  * runs have ended. Forward calls in the backward pass recompute (activation checkpointing): they
  * gather, and do not change the expected order or the counts.
  */
+#include "runtime/engine/checks/checks.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
+#include "runtime/engine/step/step.h"
 
 static bool is_recomputation(const srt_unit_t *unit)
 {
@@ -72,7 +76,7 @@ static srt_status_t begin_pass(srt_engine_t *engine, srt_stream_t *stream)
 	for (size_t u = 0; u < engine->nunits; u++)
 		engine->units[u]->uses = 0;
 	engine->last_forward = NULL;
-	SRT_TRY(srt_local_take_changes(engine, stream));
+	SRT_TRY(srt_writes_before_read(engine, stream));
 	if (engine->microbatch > 0 && srt_roles_defer(engine))
 		return SRT_OK;
 	return srt_buffers_broadcast(engine, stream);
@@ -144,7 +148,7 @@ srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream)
 	if (unit->recompute > 0) {
 		unit->recompute--;
 		SRT_TRY(srt_unshard_end(unit, stream));
-		return srt_check_release(unit, stream);
+		return srt_unshard_release(unit, stream);
 	}
 	if (!unit->in_forward)
 		return srt_fail(SRT_ERR_STATE,
@@ -156,11 +160,11 @@ srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream)
 				unit->name, child->name);
 	SRT_TRY(srt_unshard_end(unit, stream));
 	unit->in_forward = false;
-	SRT_TRY(srt_check_release(unit, stream));
+	SRT_TRY(srt_unshard_release(unit, stream));
 	if (unit->parent != NULL)
 		return SRT_OK;
 	unit->engine->last_forward->next_forward = NULL;
-	return srt_local_end_pass(unit->engine, stream);
+	return srt_writes_end_pass(unit->engine, stream);
 }
 
 static srt_status_t check_backward(const srt_unit_t *unit)
@@ -257,11 +261,11 @@ srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream)
 	warn_not_ready(unit);
 	SRT_TRY(srt_check_end_grads(unit, stream));
 	unit->in_backward = false;
-	SRT_TRY(srt_check_release(unit, stream));
+	SRT_TRY(srt_unshard_release(unit, stream));
 	unit->uses--;
 	if (unit->parent == NULL)
 		unit->engine->last_backward->next_backward = NULL;
 	if (unit->uses == 0)
 		SRT_TRY(srt_reduce_begin(unit, stream));
-	return unit->parent == NULL ? srt_local_end_pass(unit->engine, stream) : SRT_OK;
+	return unit->parent == NULL ? srt_writes_end_pass(unit->engine, stream) : SRT_OK;
 }

@@ -21,7 +21,9 @@
  */
 #include "device/device.h"
 #include "runtime/engine/checks/audit.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
+#include "runtime/engine/step/step.h"
 
 static bool is_last_microbatch(const srt_engine_t *engine)
 {

@@ -13,6 +13,9 @@
  */
 #include "collectives/comm.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/step/reproducible_sum.h"
+#include "runtime/engine/step/step.h"
 
 srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,

@@ -8,7 +8,11 @@
  */
 #include <math.h>
 
+#include "runtime/engine/checks/checks.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
+#include "runtime/engine/step/step.h"
 
 static srt_status_t check_step(const srt_engine_t *engine, const srt_stream_t *stream)
 {
@@ -71,6 +75,8 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 	if (!engine->order_checked && !engine->options.trust_replicas)
 		SRT_TRY(srt_replicas_compare(engine, stream));
 	SRT_TRY(srt_check_before_step(engine, stream));
+	if (engine->checks)
+		SRT_TRY(srt_replicas_compare(engine, stream));
 	SRT_TRY(queue_step(engine, stream));
 	SRT_TRY(srt_check_after_step(engine, stream));
 	engine->nsteps++;

@@ -17,14 +17,13 @@
  * Units without a slot (ddp, one rank) are always unsharded: the program uses the values in place,
  * and a change of the values waits for these uses.
  */
-#include "collectives/comm.h"
-#include "runtime/engine/layout/shard.h"
+#include <math.h>
 
-/* Between begin and end: the program may be reading the unsharded values. */
-bool srt_unit_in_use(const srt_unit_t *unit)
-{
-	return unit->in_forward || unit->in_backward || unit->recompute > 0;
-}
+#include "collectives/comm.h"
+#include "runtime/engine/checks/checks.h"
+#include "runtime/engine/layout/layout.h"
+#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/step/step.h"
 
 /* The stream that writes to the unit's slot. */
 static srt_stream_t *gather_stream(const srt_unit_t *unit)
@@ -217,4 +216,30 @@ srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream)
 		SRT_TRY(srt_stream_wait_event(engine->copy_stream, engine->stepped));
 	/* Edge: the change -> gathers, reductions and the step from now on. */
 	return srt_stream_wait_event(engine->comm_stream, engine->stepped);
+}
+
+srt_status_t srt_unshard_release(srt_unit_t *unit, srt_stream_t *stream)
+{
+	srt_engine_t *engine = unit->engine;
+	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
+	const srt_role_t role = srt_role(unit, SRT_ROLE_UNSHARDED, engine->world);
+
+	if (engine->checks && !srt_unit_in_use(unit))
+		srt_check_end_views(unit);
+	if (!engine->checks || slot == NULL || role.lifetime != SRT_LIFETIME_USE ||
+	    srt_unit_in_use(unit) || slot->holder != unit)
+		return SRT_OK;
+	SRT_TRY(srt_unshard_keep_part(unit));
+	/* Edge: the copy of the unit's part -> this write. */
+	SRT_TRY(srt_order_streams(engine, engine->comm_stream, stream));
+	/* Edge: uses by other streams -> this write. */
+	SRT_TRY(srt_stream_wait_event(stream, slot->released));
+	SRT_TRY(srt_op_fill(stream,
+			    srt_view(engine->slot_buffer[SRT_SLOT_PARAMS], slot->offset,
+				     role.dtype),
+			    NAN, (int64_t)unit->unsharded_nelem));
+	SRT_TRY(srt_event_record(slot->released, stream));
+	slot->holder = NULL;
+	unit->is_gathered = false;
+	return SRT_OK;
 }

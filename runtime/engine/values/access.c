@@ -3,7 +3,9 @@
  * Calls of a program inside and between passes: the unsharded parameter, the memory of its
  * gradient, the micro-batch that comes next.
  */
-#include "runtime/engine/engine.h"
+#include "runtime/engine/checks/checks.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 
 srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view)
 {

@@ -11,9 +11,11 @@
 #include <string.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/values/gather_full.h"
-#include "runtime/engine/layout/shard.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/step/step.h"
+#include "runtime/engine/values/gather_full.h"
+#include "runtime/engine/values/values.h"
 
 #include <shardrt/full_params.h>
 
@@ -208,7 +210,7 @@ srt_status_t srt_full_params_begin(srt_unit_t *unit, const srt_full_params_optio
 	       (options->rank0_only ? 8u : 0u) | (options->offload_to_cpu ? 16u : 0u) |
 	       (options->with_grads ? 32u : 0u);
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_FULL, (uint32_t)unit->index, bits));
-	SRT_TRY(srt_local_take_changes(engine, stream));
+	SRT_TRY(srt_writes_before_read(engine, stream));
 	for (size_t u = 0; u < engine->nunits && status == SRT_OK; u++) {
 		if (is_covered(engine->units[u], unit, options->recurse))
 			status = create_record(engine->units[u], unit, options, stream);

@@ -11,8 +11,12 @@
 #include <stdlib.h>
 
 #include "collectives/comm.h"
-#include "runtime/engine/values/gather_full.h"
+#include "runtime/engine/checks/checks.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
+#include "runtime/engine/step/step.h"
+#include "runtime/engine/values/gather_full.h"
 
 srt_status_t srt_gather_copy(srt_view_t src, size_t nbytes, const srt_gather_sink_t *sink,
 			     srt_stream_t *stream)
@@ -246,6 +250,6 @@ srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsh
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(param->unit->engine, "srt_param_get"));
 	if (what == SRT_PARAM_VALUE)
-		SRT_TRY(srt_local_take_changes(param->unit->engine, stream));
+		SRT_TRY(srt_writes_before_read(param->unit->engine, stream));
 	return srt_param_gather(param, what, &sink, stream);
 }

@@ -16,7 +16,7 @@ typedef struct srt_gather_sink {
 	void *arg;
 } srt_gather_sink_t;
 
-/* srt_param_get() into a sink, of a built engine. For values after srt_local_take_changes(). */
+/* srt_param_get() into a sink, of a built engine. For values after srt_writes_before_read(). */
 srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
 			      const srt_gather_sink_t *sink, srt_stream_t *stream);
 /* Copies nbytes of the device into a sink. Blocking, unless it is on the device. */

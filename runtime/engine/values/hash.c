@@ -12,8 +12,9 @@
 
 #include "base/hash128.h"
 #include "collectives/comm.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/step/step.h"
 #include "runtime/engine/values/gather_full.h"
-#include "runtime/engine/checks/verify.h"
 
 /* A hash, as ranks exchange it. */
 typedef struct digest {
@@ -129,7 +130,7 @@ srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigne
 		status = srt_stream_sync(stream);
 	status = srt_comm_status_consensus(engine->comm, "hashing the parameters", status);
 	if (status == SRT_OK)
-		status = srt_local_take_changes(engine, stream);
+		status = srt_writes_before_read(engine, stream);
 	if (status == SRT_OK)
 		status = hash_params(&h, stream);
 	if (status == SRT_OK) {

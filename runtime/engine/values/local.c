@@ -1,41 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * This rank's shards as views, which the program reads and writes.
- *
- * Changes of values between srt_engine_write_begin() and srt_engine_write_end() are known: what was
- * gathered before is dropped once. After srt_param_local() has returned values outside of such a
- * pair, the program may change them between any two passes, unseen. From then on
- *
- *     the begin of a forward pass drops what is gathered, rounds copies in the compute dtype again,
- *     and orders the gathers after the work that its stream has;
- *     the end of a pass waits, on its stream, until no rank reads this rank's shards.
+ * This rank's shards as views, which the program reads and writes. step/writes.c has what follows
+ * for the passes.
  */
+#include <shardrt/engine_shard.h>
+
+#include "runtime/engine/checks/checks.h"
 #include "runtime/engine/checks/verify.h"
-
-static bool in_pass(const srt_engine_t *engine)
-{
-	return srt_unit_in_use(engine->units[0]);
-}
-
-static srt_status_t wait_shards_read(srt_engine_t *engine, srt_stream_t *stream)
-{
-	for (size_t u = 0; u < engine->nunits; u++)
-		SRT_TRY(srt_unshard_wait_shard_read(engine->units[u], stream));
-	return SRT_OK;
-}
-
-/* From now on the program may change values. */
-static srt_status_t allow_changes(srt_engine_t *engine)
-{
-	if (engine->program_writes || engine->writing)
-		return SRT_OK;
-	if (!in_pass(engine)) { /* else the end of the pass waits */
-		SRT_TRY(wait_shards_read(engine, engine->comm_stream));
-		SRT_TRY(srt_stream_sync(engine->comm_stream));
-	}
-	engine->program_writes = true;
-	return SRT_OK;
-}
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
+#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/step/step.h"
 
 static srt_status_t find_local(srt_param_t *param, srt_param_what_t what, srt_view_t *view)
 {
@@ -46,7 +21,7 @@ static srt_status_t find_local(srt_param_t *param, srt_param_what_t what, srt_vi
 	engine = param->unit->engine;
 	SRT_TRY(srt_engine_require_built(engine, "srt_param_local"));
 	if (what == SRT_PARAM_VALUE) {
-		SRT_TRY(allow_changes(engine));
+		SRT_TRY(srt_writes_allow(engine));
 		srt_param_has_values(param); /* the program may write them */
 		*view = param->local;
 		return SRT_OK;
@@ -70,40 +45,20 @@ srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what)
 	return find_local(param, what, &view) == SRT_OK ? view : (srt_view_t){ 0 };
 }
 
-/* Values changed before the present end of `stream`. */
-static srt_status_t take_changes(srt_engine_t *engine, srt_stream_t *stream)
+srt_view_t srt_unit_local(srt_unit_t *unit, srt_param_what_t what)
 {
-	srt_stream_t *home;
-
-	SRT_TRY(srt_home_enter(engine, stream, &home));
-	for (size_t u = 0; u < engine->nunits; u++) {
-		SRT_TRY(srt_unshard_wait_readers(engine->units[u], home));
-		SRT_TRY(srt_values_round(engine->units[u], home));
-	}
-	SRT_TRY(srt_check_record_all(engine, home));
-	SRT_TRY(srt_unshard_changed(engine, home));
-	return srt_home_leave(engine, stream);
-}
-
-srt_status_t srt_local_take_changes(srt_engine_t *engine, srt_stream_t *stream)
-{
-	const bool may_differ = engine->program_writes || engine->writing;
-	bool gathered = false;
-
-	if (in_pass(engine))
-		return SRT_OK;
-	for (size_t u = 0; u < engine->nunits; u++)
-		gathered = gathered || engine->units[u]->is_gathered || engine->units[u]->has_part;
-	if (gathered) /* the same on all ranks, and what follows must be */
-		SRT_TRY(srt_verify_call(engine, SRT_ACTION_REUSE, 0, !may_differ));
-	if (!may_differ)
-		return SRT_OK;
-	return take_changes(engine, stream);
-}
-
-srt_status_t srt_local_end_pass(srt_engine_t *engine, srt_stream_t *stream)
-{
-	return engine->program_writes ? wait_shards_read(engine, stream) : SRT_OK;
+	if (srt_check_not_null(unit, "srt_unit_local", "unit") != SRT_OK ||
+	    srt_unit_require_flat(unit, "srt_unit_local") != SRT_OK)
+		return (srt_view_t){ 0 };
+	if (srt_shard_is_contiguous(unit)) /* the first parameter begins where the shard does */
+		return srt_param_local(unit->params[0], what);
+	srt_fail(SRT_ERR_INVALID_ARGUMENT,
+		 "srt_unit_local: unit '%s' has %s: use srt_param_local() for each of them",
+		 unit->name,
+		 unit->nparams == 0 ? "no parameters" :
+				      "frozen and trainable parameters, or parameters that are cut "
+				      "over a mesh and others, whose shards are apart");
+	return (srt_view_t){ 0 };
 }
 
 srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
@@ -151,5 +106,5 @@ srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *stream)
 		engine->units[u]->uses = 0;
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_WRITE, 0, 0));
 	engine->writing = false;
-	return take_changes(engine, stream); /* srt_param_get() may have gathered in between */
+	return srt_writes_take(engine, stream); /* srt_param_get() may have gathered in between */
 }

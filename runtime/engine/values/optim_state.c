@@ -7,8 +7,11 @@
 
 #include <shardrt/engine_optimizer.h>
 
-#include "runtime/engine/layout/shard.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
+#include "runtime/engine/step/step.h"
+#include "runtime/engine/values/values.h"
 
 /* ---- groups ------------------------------------------------------------------------------ */
 
@@ -195,7 +198,7 @@ srt_status_t srt_param_set_state(srt_param_t *param, srt_param_what_t what, cons
 	if (param->whole_nbytes > 0)
 		SRT_NOT_NULL(unsharded);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_cell_pack(param, unsharded, &packed));
+	SRT_TRY(srt_shard_pack(param, unsharded, &packed));
 	status = set_state_shard(param, "srt_param_set_state", what, packed.elements, stream);
 	free(packed.owned);
 	return status;

@@ -2,6 +2,8 @@
 /* Prints the engine: units, parameters, shards, plan. For people and bug reports. */
 #include <shardrt/engine_shard.h>
 
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 
 static void print_param(const srt_param_t *param, FILE *out)

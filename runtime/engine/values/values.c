@@ -11,69 +11,21 @@
 #include <string.h>
 
 #include "base/fpenv.h"
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/checks/checks.h"
 #include "runtime/engine/checks/verify.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
+#include "runtime/engine/step/step.h"
+#include "runtime/engine/values/values.h"
 #include "runtime/ops/ops.h"
 
 #include <shardrt/init.h>
-
-/* The compute dtype's copy of this rank's shard, where there is one. */
-static srt_status_t round_param(const srt_param_t *param, srt_stream_t *stream)
-{
-	if (param->local_compute.buffer == NULL)
-		return SRT_OK;
-	return srt_op_cast(stream, param->local_compute, param->local, param->shard_nelem);
-}
-
-srt_status_t srt_values_round(srt_unit_t *unit, srt_stream_t *stream)
-{
-	for (size_t i = 0; i < unit->nparams; i++)
-		SRT_TRY(round_param(unit->params[i], stream));
-	return SRT_OK;
-}
-
-void srt_param_expect_values(srt_param_t *param)
-{
-	if (param->is_unset || param->whole_nelem == 0)
-		return;
-	param->is_unset = true;
-	param->unit->engine->nunset++;
-}
-
-void srt_param_has_values(srt_param_t *param)
-{
-	param->unit->engine->nunset -= param->is_unset;
-	param->is_unset = false;
-}
-
-srt_status_t srt_values_check(const srt_engine_t *engine)
-{
-	char names[512] = "";
-	size_t n = 0, used = 0;
-
-	if (engine->nunset == 0)
-		return SRT_OK;
-	for (size_t i = 0; i < engine->nparams; i++) {
-		const char *name = engine->params[i]->name;
-
-		if (!engine->params[i]->is_unset || used + strlen(name) + 5 > sizeof(names))
-			continue;
-		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s'%s'",
-					 n > 0 ? ", " : "", name);
-		n++;
-	}
-	return srt_fail(SRT_ERR_STATE,
-			"%zu parameter%s no values before the first forward pass: %s%s; call "
-			"srt_engine_materialize() or srt_engine_load(), or set each of them",
-			engine->nunset, engine->nunset == 1 ? " has" : "s have", names,
-			n < engine->nunset ? " and others" : "");
-}
 
 /* After the values of the parameter changed on `home`. */
 static srt_status_t end_write(srt_param_t *param, srt_stream_t *home, srt_stream_t *stream)
 {
 	srt_param_has_values(param);
-	SRT_TRY(round_param(param, home));
+	SRT_TRY(srt_param_round(param, home));
 	SRT_TRY(srt_check_record(param, home));
 	SRT_TRY(srt_unshard_changed(param->unit->engine, home));
 	return srt_home_leave(param->unit->engine, stream);
@@ -260,7 +212,7 @@ srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream
 		SRT_NOT_NULL(unsharded);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_full_check(param->unit->engine, "srt_param_set"));
-	SRT_TRY(srt_cell_pack(param, unsharded, &packed));
+	SRT_TRY(srt_shard_pack(param, unsharded, &packed));
 	status = srt_param_set_shard(param, "srt_param_set", packed.elements, stream);
 	free(packed.owned);
 	SRT_TRY(status);

@@ -8,10 +8,9 @@
  * after it. A cell is (outer, chunk, inner), so it is a run of chunk * inner elements of the whole
  * tensor for each outer index. A parameter that is not cut is one run.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/layout/shard.h"
+#include "runtime/engine/declare/declare.h"
 
 int srt_cell_count(const srt_engine_t *engine)
 {
@@ -84,32 +83,4 @@ int64_t srt_cell_run(const srt_param_t *param, int index, int64_t at, int64_t *f
 		return 0;
 	*first = (at / run * param->extent + offset) * param->inner + at % run;
 	return run - at % run;
-}
-
-srt_status_t srt_cell_pack(const srt_param_t *param, const void *whole, srt_packed_t *packed)
-{
-	const srt_engine_t *engine = param->unit->engine;
-	const size_t elem = srt_dtype_size(param->dtype);
-	const int64_t begin = param->shard_first;
-	const int64_t end = begin + param->shard_nelem;
-	char *to;
-
-	*packed = (srt_packed_t){ .elements = whole };
-	if (begin == end)
-		return SRT_OK;
-	if (!param->is_cut) {
-		packed->elements = (const char *)whole + (size_t)begin * elem;
-		return SRT_OK;
-	}
-	to = srt_calloc((size_t)(end - begin), elem, param->name);
-	if (to == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	packed->elements = packed->owned = to;
-	for (int64_t at = begin, n, first; at < end; at += n) {
-		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
-		n = n < end - at ? n : end - at;
-		memcpy(to + (size_t)(at - begin) * elem, (const char *)whole + (size_t)first * elem,
-		       (size_t)n * elem);
-	}
-	return SRT_OK;
 }

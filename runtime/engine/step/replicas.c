@@ -10,8 +10,11 @@
 #include <string.h>
 
 #include "collectives/comm.h"
+#include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
-#include "runtime/engine/checks/verify.h"
+#include "runtime/engine/step/reproducible_sum.h"
+#include "runtime/engine/step/step.h"
 
 /* Of one tensor, or of all. Exchanged as plain bytes. */
 typedef struct digest {

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Values of parameters, set. */
+#ifndef SRT_RUNTIME_ENGINE_VALUES_VALUES_H
+#define SRT_RUNTIME_ENGINE_VALUES_VALUES_H
+
+#include "runtime/engine/engine.h"
+
+/* ---- values.c */
+/* Sets this rank's shard from its own elements in host memory. */
+srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const void *elements,
+				 srt_stream_t *stream);
+/* Sets this rank's shard of values or reduced gradients from the unsharded tensor, which is on the
+ * device or on_host. */
+srt_status_t srt_param_set_full(srt_param_t *param, srt_param_what_t what, srt_view_t full,
+				bool on_host, srt_stream_t *stream);
+
+/* ---- full_params.c */
+/* Frees the memory of all that are summoned. */
+void srt_full_drop(srt_engine_t *engine);
+
+#endif

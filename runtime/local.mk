@@ -2,22 +2,22 @@
 libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/checkpoint.c \
 	runtime/checkpoint/doing.h \
-	runtime/checkpoint/file.c \
-	runtime/checkpoint/file_calls.c \
-	runtime/checkpoint/file_calls.h \
-	runtime/checkpoint/file_hash.c \
-	runtime/checkpoint/json.c \
-	runtime/checkpoint/json.h \
+	runtime/checkpoint/formats/file.c \
+	runtime/checkpoint/formats/file_calls.c \
+	runtime/checkpoint/formats/file_calls.h \
+	runtime/checkpoint/formats/file_hash.c \
+	runtime/checkpoint/formats/json.c \
+	runtime/checkpoint/formats/json.h \
+	runtime/checkpoint/formats/replacement.c \
+	runtime/checkpoint/formats/replacement.h \
+	runtime/checkpoint/formats/safetensors.h \
+	runtime/checkpoint/formats/safetensors_parse.c \
+	runtime/checkpoint/formats/safetensors_read.c \
+	runtime/checkpoint/formats/safetensors_write.c \
+	runtime/checkpoint/formats/sharded_file.h \
 	runtime/checkpoint/load.c \
 	runtime/checkpoint/long_work.c \
 	runtime/checkpoint/long_work.h \
-	runtime/checkpoint/replacement.c \
-	runtime/checkpoint/replacement.h \
-	runtime/checkpoint/safetensors.h \
-	runtime/checkpoint/safetensors_parse.c \
-	runtime/checkpoint/safetensors_read.c \
-	runtime/checkpoint/safetensors_write.c \
-	runtime/checkpoint/sharded_file.h \
 	runtime/checkpoint/transposed.c \
 	runtime/checkpoint/transposed.h \
 	runtime/context.c \
@@ -127,29 +127,29 @@ libshardrt_core_la_SOURCES += \
 	runtime/tensors/transfer.c
 if HAVE_CHECKPOINTS
 libshardrt_core_la_SOURCES += \
-	runtime/checkpoint/box_reader.c \
-	runtime/checkpoint/box_reader.h \
-	runtime/checkpoint/boxes.c \
-	runtime/checkpoint/boxes.h \
-	runtime/checkpoint/folder.c \
-	runtime/checkpoint/folder.h \
-	runtime/checkpoint/latest.c \
-	runtime/checkpoint/manifest.c \
-	runtime/checkpoint/manifest.h \
-	runtime/checkpoint/manifest_file.c \
-	runtime/checkpoint/manifest_read.c \
-	runtime/checkpoint/manifest_write.c \
-	runtime/checkpoint/rank_file.c \
-	runtime/checkpoint/rank_file.h \
-	runtime/checkpoint/reshard.c \
+	runtime/checkpoint/formats/box_reader.c \
+	runtime/checkpoint/formats/box_reader.h \
+	runtime/checkpoint/formats/boxes.c \
+	runtime/checkpoint/formats/boxes.h \
+	runtime/checkpoint/formats/folder.c \
+	runtime/checkpoint/formats/folder.h \
+	runtime/checkpoint/formats/latest.c \
+	runtime/checkpoint/formats/manifest.c \
+	runtime/checkpoint/formats/manifest.h \
+	runtime/checkpoint/formats/manifest_file.c \
+	runtime/checkpoint/formats/manifest_read.c \
+	runtime/checkpoint/formats/manifest_write.c \
+	runtime/checkpoint/formats/rank_file.c \
+	runtime/checkpoint/formats/rank_file.h \
+	runtime/checkpoint/formats/reshard.c \
+	runtime/checkpoint/formats/sharded_file.c \
+	runtime/checkpoint/formats/verify.c \
 	runtime/checkpoint/sharded.c \
 	runtime/checkpoint/sharded.h \
-	runtime/checkpoint/sharded_file.c \
 	runtime/checkpoint/sharded_files.c \
 	runtime/checkpoint/sharded_files.h \
 	runtime/checkpoint/sharded_load.c \
-	runtime/checkpoint/sharded_save.c \
-	runtime/checkpoint/verify.c
+	runtime/checkpoint/sharded_save.c
 else
 libshardrt_core_la_SOURCES += runtime/checkpoint/sharded_none.c
 endif

@@ -18,7 +18,7 @@
 #include "runtime/engine/values/gather_full.h"
 #include "runtime/checkpoint/doing.h"
 #include "runtime/checkpoint/long_work.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 
 /* Host memory that saving takes: tensors are copied from the device in pieces of it. */
 #define PIECE_NBYTES ((size_t)1 << 20)

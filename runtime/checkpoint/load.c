@@ -14,7 +14,7 @@
 #include "base/base.h"
 #include "collectives/comm.h"
 #include "runtime/checkpoint/doing.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "runtime/checkpoint/transposed.h"
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/values/values.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/checkpoint/rank_file.h"
+#include "runtime/checkpoint/formats/rank_file.h"
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/layout/shard.h"
 

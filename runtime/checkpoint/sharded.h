@@ -14,7 +14,7 @@
 
 #include <shardrt/checkpoint.h>
 
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/formats/manifest.h"
 #include "runtime/engine/engine.h"
 
 /* Its boxes are to be freed. */

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "collectives/comm.h"
-#include "runtime/checkpoint/rank_file.h"
+#include "runtime/checkpoint/formats/rank_file.h"
 #include "runtime/engine/engine.h"
 
 /* ---- files ------------------------------------------------------------------------------ */

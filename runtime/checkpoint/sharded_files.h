@@ -8,9 +8,9 @@
 
 #include <stdatomic.h>
 
-#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/formats/folder.h"
 #include "runtime/checkpoint/long_work.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "runtime/checkpoint/sharded.h"
 
 /* A box that this rank saves. */

@@ -11,8 +11,8 @@
 #include <shardrt/version.h>
 
 #include "collectives/comm.h"
-#include "runtime/checkpoint/box_reader.h"
-#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/formats/box_reader.h"
+#include "runtime/checkpoint/formats/folder.h"
 #include "runtime/checkpoint/long_work.h"
 #include "runtime/checkpoint/sharded.h"
 #include "runtime/engine/declare/declare.h"

@@ -6,7 +6,7 @@
 #include <shardrt/checkpoint_file.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/sharded_file.h"
+#include "runtime/checkpoint/formats/sharded_file.h"
 
 static srt_status_t refuse(const char *call)
 {

@@ -6,7 +6,7 @@
 #ifndef SRT_RUNTIME_CHECKPOINT_TRANSPOSED_H
 #define SRT_RUNTIME_CHECKPOINT_TRANSPOSED_H
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "runtime/engine/engine.h"
 
 /* Bytes of the block that it reads into. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "runtime/tensors/tensors.h"
 
 static const char saving[] = "saving sharded tensors", loading[] = "loading sharded tensors";

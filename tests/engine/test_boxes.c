@@ -6,7 +6,7 @@
  * tensor.
  */
 #include "base/base.h"
-#include "runtime/checkpoint/boxes.h"
+#include "runtime/checkpoint/formats/boxes.h"
 #include "tests/harness/check.h"
 #include "tests/harness/random.h"
 

@@ -17,7 +17,7 @@
 
 #include "base/base.h"
 #include "collectives/comm.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "tests/harness/check.h"
 
 /* 7 rows cut unevenly, 2 rows leave ranks empty, 0 rows all of them. */

@@ -15,7 +15,7 @@
 
 #include <shardrt/checkpoint_file.h>
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "tests/engine/engine_case.h"
 #include "tests/harness/random.h"
 

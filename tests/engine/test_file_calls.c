@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/folder.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "tests/harness/check.h"
 
 /* ---- calls ------------------------------------------------------------------------------ */

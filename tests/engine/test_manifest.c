@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/formats/manifest.h"
 #include "tests/harness/check.h"
 
 #define VERSIONS "\"world\":2,\"numerics_version\":2,\"optimizer\":\"sgd\","

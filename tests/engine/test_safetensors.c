@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "tests/harness/check.h"
 
 static char path[64];

@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "tests/harness/check.h"
 
 /* A header of a file with nbytes of data. */

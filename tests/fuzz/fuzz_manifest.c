@@ -8,8 +8,8 @@
 #include <shardrt/checkpoint_file.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/manifest.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/manifest.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 #define TAIL (sizeof(SRT_MANIFEST_CHECKSUM) - 1 + 16 + sizeof(SRT_MANIFEST_TAIL) - 1)

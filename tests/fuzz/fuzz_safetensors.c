@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Input: a line with the number of bytes of data, then the header of a safetensors file. */
 #include "base/base.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 /* What a header that is accepted promises to those who read the data. */

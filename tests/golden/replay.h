@@ -50,7 +50,7 @@
 #include "models/layers.h"
 #include "models/tape.h"
 #include "models/transformer.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 
 /* ---- a case --------------------------------------------------------------------------- */
 

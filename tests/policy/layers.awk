@@ -81,6 +81,9 @@ function check_include(path, quoted,   to, dir) {
 		complain("the runtime does not include the inside of collectives: " path)
 	if (room_of(FILENAME) && room_of(path) > room_of(FILENAME))
 		complain(folder " is below " path)
+	if (folder == "runtime/checkpoint/formats" && path ~ /^(runtime|collectives|device)\// &&
+	    path !~ /^runtime\/checkpoint\/formats\//)
+		complain("formats of files know no engine: " path)
 	if (top == "include")
 		complain("a public header includes an internal one: " path)
 	# The launcher is the other end of the bootstrap's protocol, with the same clock; what is tested is timed.

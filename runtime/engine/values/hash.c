@@ -4,7 +4,7 @@
  * names (compared as bytes; ties once, under the declared name), little-endian, in the
  * dtype in which they are stored, NaN as 7fc00000 (7e00 in f16, 7fc0 in bf16): base/hash128.h.
  * It does not depend on the sharding: equal runs have equal hashes, and so have the files and
- * checkpoints that they save (runtime/checkpoint/file_hash.c). Every rank hashes the whole
+ * checkpoints that they save (runtime/checkpoint/formats/file_hash.c). Every rank hashes the whole
  * tensors and compares the hash with those of the others, so replicas that differ are found.
  */
 #include <stdlib.h>

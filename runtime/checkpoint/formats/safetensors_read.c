@@ -4,7 +4,7 @@
  * bytes on demand. After srt_safetensors_open() every tensor's place lies inside the file and they
  * cover its data without gap or overlap. Called by checkpoint.c and the tests.
  */
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>

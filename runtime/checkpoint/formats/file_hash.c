@@ -12,7 +12,7 @@
 
 #include "base/base.h"
 #include "base/hash128.h"
-#include "runtime/checkpoint/sharded_file.h"
+#include "runtime/checkpoint/formats/sharded_file.h"
 
 /* A file is hashed in pieces of this size. */
 #define PIECE_NBYTES ((size_t)1 << 20)

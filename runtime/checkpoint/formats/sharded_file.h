@@ -4,14 +4,14 @@
  * <shardrt/checkpoint_file.h>. Without jansson or libxxhash srt_sharded_file_open() refuses
  * (sharded_none.c), and there is none.
  */
-#ifndef SRT_RUNTIME_CHECKPOINT_SHARDED_FILE_H
-#define SRT_RUNTIME_CHECKPOINT_SHARDED_FILE_H
+#ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_SHARDED_FILE_H
+#define SRT_RUNTIME_CHECKPOINT_FORMATS_SHARDED_FILE_H
 
 #include <stdbool.h>
 
 #include <shardrt/file.h>
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 
 typedef struct srt_sharded_file srt_sharded_file_t;
 

@@ -16,14 +16,14 @@
  * A lock may be seen on its own machine only (file systems of networks). So the identifier begins
  * with a hash of the machine's name, and only folders of this machine are removed as abandoned.
  */
-#ifndef SRT_RUNTIME_CHECKPOINT_FOLDER_H
-#define SRT_RUNTIME_CHECKPOINT_FOLDER_H
+#ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_FOLDER_H
+#define SRT_RUNTIME_CHECKPOINT_FORMATS_FOLDER_H
 
 #include <stdbool.h>
 
 #include <shardrt/status.h>
 
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/formats/manifest.h"
 
 /* The file in the folder of checkpoints that has the name of the one that was saved last. */
 #define SRT_LATEST_NAME "latest"

@@ -3,8 +3,8 @@
  * Boxes: the rectangular parts that tensors are saved in (sharded.h). A rank's shard is a range of
  * the elements of its cell; boxes.c cuts it into few boxes of the whole tensor.
  */
-#ifndef SRT_RUNTIME_CHECKPOINT_BOXES_H
-#define SRT_RUNTIME_CHECKPOINT_BOXES_H
+#ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_BOXES_H
+#define SRT_RUNTIME_CHECKPOINT_FORMATS_BOXES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,10 +10,9 @@
 #include <shardrt/checkpoint_file.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/box_reader.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/rank_file.h"
-#include "runtime/engine/engine.h"
+#include "runtime/checkpoint/formats/box_reader.h"
+#include "runtime/checkpoint/formats/folder.h"
+#include "runtime/checkpoint/formats/rank_file.h"
 
 typedef struct resharding {
 	srt_box_reader_t reader;

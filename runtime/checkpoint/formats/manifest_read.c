@@ -4,7 +4,7 @@
  * writes them, and no others are there. So a value is stored when it is read, and a manifest takes
  * at most 6 times the memory of its text and time in proportion to it.
  */
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/formats/manifest.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -14,8 +14,8 @@
 #include <sys/random.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/json.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/json.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 
 typedef struct reader {
 	srt_json_t json;

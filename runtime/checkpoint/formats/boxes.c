@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Boxes of tensors (boxes.h). */
-#include "runtime/checkpoint/boxes.h"
+#include "runtime/checkpoint/formats/boxes.h"
 
 #include <string.h>
 

@@ -4,11 +4,11 @@
  * it, and where PyTorch's readers find the boxes. Called for a save and for another number of ranks
  * (sharded_files.c, reshard.c).
  */
-#ifndef SRT_RUNTIME_CHECKPOINT_RANK_FILE_H
-#define SRT_RUNTIME_CHECKPOINT_RANK_FILE_H
+#ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_RANK_FILE_H
+#define SRT_RUNTIME_CHECKPOINT_FORMATS_RANK_FILE_H
 
-#include "runtime/checkpoint/manifest.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/manifest.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 
 /* rank-R-of-N.safetensors, with -partK from the second part on (part 1); to be freed. NULL without
  * memory. */

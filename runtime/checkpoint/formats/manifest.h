@@ -14,8 +14,8 @@
  * new key needs a new version.
  * These files use neither an engine nor a device. They need jansson and libxxhash.
  */
-#ifndef SRT_RUNTIME_CHECKPOINT_MANIFEST_H
-#define SRT_RUNTIME_CHECKPOINT_MANIFEST_H
+#ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_MANIFEST_H
+#define SRT_RUNTIME_CHECKPOINT_FORMATS_MANIFEST_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@
 #include <shardrt/scaler.h>
 #include <shardrt/status.h>
 
-#include "runtime/checkpoint/boxes.h"
+#include "runtime/checkpoint/formats/boxes.h"
 
 #define SRT_MANIFEST_NAME "manifest.json"
 #define SRT_MANIFEST_VERSION 1

@@ -13,8 +13,8 @@
 #include <shardrt/checkpoint.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/folder.h"
-#include "runtime/checkpoint/replacement.h"
+#include "runtime/checkpoint/formats/folder.h"
+#include "runtime/checkpoint/formats/replacement.h"
 
 /* What was set aside as damaged, here and by shardrt-train. */
 #define DAMAGED ".damaged"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See rank_file.h. */
-#include "runtime/checkpoint/rank_file.h"
+#include "runtime/checkpoint/formats/rank_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include <shardrt/checkpoint_file.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/box_reader.h"
+#include "runtime/checkpoint/formats/box_reader.h"
 
 typedef struct verifier {
 	srt_box_reader_t reader;

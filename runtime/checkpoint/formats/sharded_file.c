@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See sharded_file.h; and what a checkpoint has apart from tensors
  * (<shardrt/checkpoint_file.h>). */
-#include "runtime/checkpoint/sharded_file.h"
+#include "runtime/checkpoint/formats/sharded_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include <shardrt/checkpoint_file.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/box_reader.h"
-#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/formats/box_reader.h"
+#include "runtime/checkpoint/formats/folder.h"
 
 /* A tensor under its name in files. */
 typedef struct keyed {

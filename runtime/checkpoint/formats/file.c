@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/safetensors.h"
-#include "runtime/checkpoint/sharded_file.h"
+#include "runtime/checkpoint/formats/safetensors.h"
+#include "runtime/checkpoint/formats/sharded_file.h"
 
 _Static_assert(SRT_FILE_MAX_DIMS == SRT_SAFETENSORS_MAX_DIMS, "one number of dimensions");
 

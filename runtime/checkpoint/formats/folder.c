@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See folder.h; and srt_checkpoint_remove(). */
-#include "runtime/checkpoint/folder.h"
+#include "runtime/checkpoint/formats/folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,8 +18,8 @@
 #include <shardrt/checkpoint.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/file_calls.h"
-#include "runtime/checkpoint/replacement.h"
+#include "runtime/checkpoint/formats/file_calls.h"
+#include "runtime/checkpoint/formats/replacement.h"
 
 #define TEMPORARY ".tmp-"
 #define REPLACED ".replaced"

@@ -8,13 +8,13 @@
  * and names with zero bytes.
  * Called by safetensors_read.c and the tests.
  */
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/json.h"
+#include "runtime/checkpoint/formats/json.h"
 
 /* Names of the format and their bits; the library's own dtypes come from its table. */
 static const struct {

@@ -4,7 +4,7 @@
  * -> a complete file, which replaces the target at the commit.
  * Called by checkpoint.c and the tests. Needs no JSON library: the header has one fixed form.
  */
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/replacement.h"
+#include "runtime/checkpoint/formats/replacement.h"
 
 typedef struct place {
 	size_t entry; /* index of the caller's */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See box_reader.h. */
-#include "runtime/checkpoint/box_reader.h"
+#include "runtime/checkpoint/formats/box_reader.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,11 +4,11 @@
  * blocks that have elements of the part, each of them once for each saved box, and each compared
  * with its hash. Uses neither an engine nor a device. A reader belongs to one thread at a time.
  */
-#ifndef SRT_RUNTIME_CHECKPOINT_BOX_READER_H
-#define SRT_RUNTIME_CHECKPOINT_BOX_READER_H
+#ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_BOX_READER_H
+#define SRT_RUNTIME_CHECKPOINT_FORMATS_BOX_READER_H
 
-#include "runtime/checkpoint/manifest.h"
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/formats/manifest.h"
+#include "runtime/checkpoint/formats/safetensors.h"
 
 typedef struct srt_box_reader {
 	const char *folder; /* the caller's */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The file of a manifest (manifest.h). */
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/checkpoint/formats/manifest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/replacement.h"
+#include "runtime/checkpoint/formats/replacement.h"
 
 /* The whole file; to be freed. */
 static srt_status_t read_file(const char *path, char **text, size_t *nbytes)

@@ -13,8 +13,8 @@
  * Used by runtime/checkpoint/checkpoint.c and by the tests. A handle belongs to one thread at a
  * time.
  */
-#ifndef SRT_RUNTIME_CHECKPOINT_SAFETENSORS_H
-#define SRT_RUNTIME_CHECKPOINT_SAFETENSORS_H
+#ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_SAFETENSORS_H
+#define SRT_RUNTIME_CHECKPOINT_FORMATS_SAFETENSORS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -31,6 +31,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/checks/check.c \
 	runtime/engine/checks/check_step.c \
 	runtime/engine/checks/checks.h \
+	runtime/engine/checks/state.h \
 	runtime/engine/checks/verify.h \
 	runtime/engine/checks/verify_declaration.c \
 	runtime/engine/checks/verify_order.c \
@@ -41,6 +42,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/declare/options.c \
 	runtime/engine/declare/param.c \
 	runtime/engine/declare/precision.c \
+	runtime/engine/declare/state.h \
 	runtime/engine/declare/unit.c \
 	runtime/engine/engine.h \
 	runtime/engine/layout/home.c \
@@ -63,6 +65,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/step/replicas.c \
 	runtime/engine/step/reproducible_sum.c \
 	runtime/engine/step/reproducible_sum.h \
+	runtime/engine/step/state.h \
 	runtime/engine/step/step.c \
 	runtime/engine/step/step.h \
 	runtime/engine/step/unshard.c \

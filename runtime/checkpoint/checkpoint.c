@@ -75,7 +75,7 @@ static srt_status_t check_metadata(const srt_file_metadata_t *metadata, size_t n
 /* The parameters, then the buffers; to be freed. NULL without memory. */
 static srt_safetensors_entry_t *list_entries(const srt_engine_t *engine)
 {
-	srt_safetensors_entry_t *entries = srt_calloc(engine->nparams + engine->nbuffers + 1,
+	srt_safetensors_entry_t *entries = srt_calloc(engine->nparams + engine->unit_buffers.n + 1,
 						      sizeof(*entries), "names to be saved");
 
 	for (size_t i = 0; i < engine->nparams && entries != NULL; i++) {
@@ -86,8 +86,8 @@ static srt_safetensors_entry_t *list_entries(const srt_engine_t *engine)
 							.ndim = p->ndim };
 		memcpy(entries[i].shape, p->shape, sizeof(p->shape));
 	}
-	for (size_t i = 0; i < engine->nbuffers && entries != NULL; i++) {
-		const srt_unit_buffer_t *b = engine->buffers[i];
+	for (size_t i = 0; i < engine->unit_buffers.n && entries != NULL; i++) {
+		const srt_unit_buffer_t *b = engine->unit_buffers.all[i];
 		srt_safetensors_entry_t *entry = &entries[engine->nparams + i];
 
 		*entry = (srt_safetensors_entry_t){ .name = b->name,
@@ -106,7 +106,7 @@ static int compare_name_pointers(const void *a, const void *b)
 /* The letters of SRT_FILE_KINDS_KEY; to be freed. NULL without memory. */
 static char *list_kinds(const srt_engine_t *engine, const srt_safetensors_entry_t *entries)
 {
-	const size_t n = engine->nparams + engine->nbuffers;
+	const size_t n = engine->nparams + engine->unit_buffers.n;
 	const char **names = srt_calloc(n, sizeof(*names), "the order of names");
 	char *kinds = srt_calloc(n + 1, 1, "the kinds of tensors");
 
@@ -129,7 +129,7 @@ static srt_status_t create_writer(const srt_engine_t *engine, const char *path,
 				  const srt_file_metadata_t *metadata, size_t nmetadata,
 				  srt_safetensors_writer_t **writer)
 {
-	const size_t nentries = engine->nparams + engine->nbuffers;
+	const size_t nentries = engine->nparams + engine->unit_buffers.n;
 	srt_safetensors_entry_t *entries = list_entries(engine);
 	srt_file_metadata_t *list =
 		srt_calloc(nmetadata + 1, sizeof(*list), "metadata to be saved");
@@ -138,7 +138,7 @@ static srt_status_t create_writer(const srt_engine_t *engine, const char *path,
 
 	if (status == SRT_OK && nmetadata > 0)
 		memcpy(list, metadata, nmetadata * sizeof(*list));
-	if (status == SRT_OK && engine->nbuffers > 0) {
+	if (status == SRT_OK && engine->unit_buffers.n > 0) {
 		kinds = list_kinds(engine, entries);
 		list[nmetadata++] = (srt_file_metadata_t){ SRT_FILE_KINDS_KEY, kinds };
 		status = kinds == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
@@ -172,11 +172,11 @@ static srt_status_t open_saver(srt_engine_t *engine, const char *path,
 /* The buffers of rank 0. */
 static srt_status_t put_buffers(srt_engine_t *engine, saver_t *saver, srt_stream_t *stream)
 {
-	for (size_t i = 0; i < engine->nbuffers; i++) {
-		const srt_unit_buffer_t *b = engine->buffers[i];
+	for (size_t i = 0; i < engine->unit_buffers.n; i++) {
+		const srt_unit_buffer_t *b = engine->unit_buffers.all[i];
 
 		saver->entry = engine->nparams + i;
-		SRT_TRY(srt_gather_copy(srt_view(engine->buffers_memory, b->offset, b->dtype),
+		SRT_TRY(srt_gather_copy(srt_view(engine->unit_buffers.memory, b->offset, b->dtype),
 					b->nbytes, &saver->sink, stream));
 		SRT_TRY(saver->status);
 	}

@@ -137,8 +137,8 @@ static void find_used(const loading_t *l)
 
 	for (size_t i = 0; i < engine->nparams; i++)
 		mark_used(l, find_source(l, engine->params[i]).tensor);
-	for (size_t i = 0; i < engine->nbuffers; i++)
-		mark_used(l, find_name(l, engine->buffers[i]->name).tensor);
+	for (size_t i = 0; i < engine->unit_buffers.n; i++)
+		mark_used(l, find_name(l, engine->unit_buffers.all[i]->name).tensor);
 }
 
 /* Logs tensors that the model does not use, at most MAX_EXTRA by name. */
@@ -175,11 +175,11 @@ static srt_status_t check_file(loading_t *l)
 		s = find_source(l, p);
 		SRT_TRY(check_source(l, &(needed_t){ p->name, p->dtype, p->ndim, p->shape, false },
 				     &s));
-		if (p->shard_nbytes > largest)
-			largest = p->shard_nbytes;
+		if (p->shard.nbytes > largest)
+			largest = p->shard.nbytes;
 	}
-	for (size_t i = 0; i < engine->nbuffers; i++) {
-		const srt_unit_buffer_t *b = engine->buffers[i];
+	for (size_t i = 0; i < engine->unit_buffers.n; i++) {
+		const srt_unit_buffer_t *b = engine->unit_buffers.all[i];
 
 		s = find_name(l, b->name);
 		SRT_TRY(check_source(l, &(needed_t){ b->name, b->dtype, b->ndim, b->shape, true },
@@ -202,7 +202,7 @@ static srt_status_t read_shard(const loading_t *l, const srt_param_t *p,
 {
 	const int cell = srt_cell_index(l->engine, l->engine->rank);
 	const size_t elem = srt_dtype_size(p->dtype);
-	const int64_t begin = p->shard_first, end = begin + p->shard_nelem;
+	const int64_t begin = p->shard.first, end = begin + p->shard.nelem;
 
 	for (int64_t at = begin, n, first; at < end; at += n) {
 		n = srt_cell_run(p, cell, at, &first);
@@ -296,8 +296,8 @@ static srt_status_t load_all(const loading_t *l, srt_stream_t *stream)
 {
 	for (size_t i = 0; i < l->engine->nparams; i++)
 		SRT_TRY(load_shard(l, l->engine->params[i], stream));
-	for (size_t i = 0; i < l->engine->nbuffers; i++)
-		SRT_TRY(load_buffer(l, l->engine->buffers[i], stream));
+	for (size_t i = 0; i < l->engine->unit_buffers.n; i++)
+		SRT_TRY(load_buffer(l, l->engine->unit_buffers.all[i], stream));
 	SRT_TRY(srt_safetensors_check_unchanged(l->file));
 	return srt_stream_sync(stream); /* the copies to the device may have failed */
 }

@@ -21,10 +21,10 @@ srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes
 	cut.chunk = cut.extent = shard->cell[0];
 	if (param->is_cut)
 		cut = (srt_box_cut_t){
-			.dim = param->cut_dim,
-			.nblocks = param->nblocks,
-			.chunk = shard->cell[param->cut_dim] / param->nblocks,
-			.extent = param->extent,
+			.dim = param->cut.dim,
+			.nblocks = param->cut.nblocks,
+			.chunk = shard->cell[param->cut.dim] / param->cut.nblocks,
+			.extent = param->cut.extent,
 			.offset = srt_cell_offset(param, cell),
 		};
 	shard->nboxes =
@@ -48,8 +48,8 @@ srt_saved_tensor_t *srt_saved_tensors(srt_engine_t *engine, size_t *n)
 {
 	const size_t nstates = (size_t)engine->memory.nstates;
 	srt_saved_tensor_t *list =
-		srt_calloc(engine->nparams * (1 + nstates) + engine->nbuffers + 1, sizeof(*list),
-			   "the tensors of a checkpoint");
+		srt_calloc(engine->nparams * (1 + nstates) + engine->unit_buffers.n + 1,
+			   sizeof(*list), "the tensors of a checkpoint");
 
 	*n = 0;
 	if (list == NULL)
@@ -64,9 +64,9 @@ srt_saved_tensor_t *srt_saved_tensors(srt_engine_t *engine, size_t *n)
 				.kind = (srt_manifest_kind_t)(SRT_MANIFEST_STATE0 + k),
 			};
 	}
-	for (size_t i = 0; i < engine->nbuffers; i++)
+	for (size_t i = 0; i < engine->unit_buffers.n; i++)
 		list[(*n)++] = (srt_saved_tensor_t){
-			.buffer = engine->buffers[i],
+			.buffer = engine->unit_buffers.all[i],
 			.kind = SRT_MANIFEST_BUFFER,
 		};
 	return list;
@@ -76,7 +76,7 @@ srt_saved_tensor_t *srt_saved_tensors(srt_engine_t *engine, size_t *n)
  * in a file. */
 static srt_status_t count_parts(srt_engine_t *engine, int rank, size_t *nparts)
 {
-	*nparts = rank == 0 && engine->nbuffers > 0;
+	*nparts = rank == 0 && engine->unit_buffers.n > 0;
 	for (size_t i = 0; i < engine->nparams; i++) {
 		srt_shard_boxes_t shard;
 
@@ -188,12 +188,12 @@ const char *srt_optimizer_name(srt_optimizer_t optimizer)
 srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
 				  const srt_checkpoint_options_t *options)
 {
-	if (engine->any_backward || engine->microbatch > 0)
+	if (engine->step.any_backward || engine->step.microbatch > 0)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() within a step: the gradients that it has so far are not in a "
 				"checkpoint; end the step first, or drop it by srt_engine_reset()",
 				call);
-	if (engine->writing)
+	if (engine->writes.open)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() after srt_engine_write_begin(): values may be changing; call "
 				"srt_engine_write_end() first",

@@ -207,10 +207,10 @@ static srt_status_t cast_shard(loader_t *l, srt_dtype_t from, srt_dtype_t to, in
 	srt_status_t status = srt_home_enter(l->engine, stream, &home);
 
 	if (status == SRT_OK)
-		status = srt_buffer_create(l->engine->home, SRT_MEM_DEVICE, from_nbytes,
+		status = srt_buffer_create(l->engine->home.device, SRT_MEM_DEVICE, from_nbytes,
 					   "a shard to be rounded", &x);
 	if (status == SRT_OK)
-		status = srt_buffer_create(l->engine->home, SRT_MEM_DEVICE, to_nbytes,
+		status = srt_buffer_create(l->engine->home.device, SRT_MEM_DEVICE, to_nbytes,
 					   "a rounded shard", &y);
 	if (status == SRT_OK)
 		status = srt_copy_from_host(home, x, 0, shard, from_nbytes);
@@ -232,8 +232,8 @@ static srt_status_t load_tensor(loader_t *l, const srt_saved_tensor_t *saved, vo
 	SRT_TRY(read_tensor(l, saved, shard));
 	if (p == NULL)
 		return srt_unit_buffer_set(saved->buffer, shard, stream);
-	if (t->dtype != p->dtype && p->shard_nelem > 0)
-		SRT_TRY(cast_shard(l, t->dtype, p->dtype, p->shard_nelem, shard, stream));
+	if (t->dtype != p->dtype && p->shard.nelem > 0)
+		SRT_TRY(cast_shard(l, t->dtype, p->dtype, p->shard.nelem, shard, stream));
 	return srt_param_set_local(p,
 				   saved->kind == SRT_MANIFEST_VALUE ?
 					   SRT_PARAM_VALUE :
@@ -270,7 +270,7 @@ static srt_status_t prepare(loader_t *l, size_t *most)
 		const srt_saved_tensor_t *saved = &l->tensors[i];
 		const srt_param_t *p = saved->param;
 		size_t nbytes =
-			p != NULL ? (size_t)p->shard_nelem * sizeof(float) : saved->buffer->nbytes;
+			p != NULL ? (size_t)p->shard.nelem * sizeof(float) : saved->buffer->nbytes;
 
 		*most = nbytes > *most ? nbytes : *most;
 		SRT_TRY(read_tensor(l, saved, NULL));

@@ -44,10 +44,10 @@ static srt_status_t add_items(srt_checkpoint_write_t *s, size_t tensor, srt_stre
 			continue;
 		*item = (srt_write_item_t){ .tensor = tensor, .box = b, .first = shard.first };
 		item->stream = p != NULL ? home : stream;
-		item->view = p == NULL ? srt_view(s->engine->buffers_memory, saved->buffer->offset,
-						  t->dtype) :
+		item->view = p == NULL ? srt_view(s->engine->unit_buffers.memory,
+						  saved->buffer->offset, t->dtype) :
 			     saved->kind == SRT_MANIFEST_VALUE ?
-					 p->local :
+					 p->views.local :
 					 srt_param_shard_view(p, SRT_ROLE_STATE + (int)saved->kind -
 									 SRT_MANIFEST_STATE0);
 		srt_walk_begin(&item->walk, t->ndim, box->size,
@@ -146,7 +146,7 @@ static srt_status_t describe(srt_checkpoint_write_t *s, const srt_checkpoint_opt
 		SRT_TRY(srt_scaler_get_state(options->scaler, stream, &s->manifest.scaler));
 	}
 	/* Edge: the last step or change, perhaps on another stream -> the copies. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	SRT_TRY(srt_home_enter(engine, stream, &home));
 	return list_items(s, home, stream);
 }

@@ -155,8 +155,8 @@ srt_status_t srt_transposed_read(const srt_param_t *p, const srt_safetensors_t *
 	const reading_t r = {
 		.param = p,
 		.cell = srt_cell_index(engine, engine->rank),
-		.first = p->shard_first,
-		.end = p->shard_first + p->shard_nelem,
+		.first = p->shard.first,
+		.end = p->shard.first + p->shard.nelem,
 		.rows = p->shape[0],
 		.columns = p->shape[1],
 		.item = srt_dtype_size(p->dtype),

@@ -102,7 +102,7 @@ static srt_status_t check_engine(const srt_scaler_t *scaler, const srt_engine_t 
 				 const char *call)
 {
 	SRT_TRY(srt_engine_require_built(engine, call));
-	if (engine->ntrainable == 0)
+	if (engine->declared.ntrainable == 0)
 		return srt_fail(SRT_ERR_STATE,
 				"%s: the engine has no parameter with a gradient to be checked",
 				call);
@@ -126,7 +126,7 @@ static srt_status_t unscale_engine(srt_scaler_t *scaler, srt_engine_t *engine, c
 {
 	SRT_TRY(check_engine(scaler, engine, call));
 	SRT_TRY(reserve_user(scaler));
-	if (!engine->finished)
+	if (!engine->step.finished)
 		SRT_TRY(srt_engine_finish_backward(engine, stream));
 	SRT_TRY(srt_finish_check_stream(engine, call, stream));
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_UNSCALE, 0, hash_options(&scaler->options)));

@@ -56,26 +56,26 @@ static const char *event_name(const srt_event_t *event)
 {
 	if (event == run.scaler->done)
 		return "scaler";
-	if (event == run.engine->stepped)
+	if (event == run.engine->order.stepped)
 		return "stepped";
-	if (event == run.engine->used)
+	if (event == run.engine->order.used)
 		return "used";
-	if (event == run.engine->edge)
+	if (event == run.engine->home.device_edge)
 		return "edge";
-	if (event == run.engine->home_edge)
+	if (event == run.engine->home.edge)
 		return "host edge";
-	if (event == run.engine->downloaded)
+	if (event == run.engine->home.downloaded)
 		return "downloaded";
-	if (event == run.engine->landed)
+	if (event == run.engine->home.landed)
 		return "landed";
 	for (size_t u = 0; u < run.engine->nunits; u++) {
 		const srt_unit_t *unit = run.engine->units[u];
 
-		if (event == unit->gathered)
+		if (event == unit->unshard.gathered)
 			return "gathered";
-		if (event == unit->reduced)
+		if (event == unit->grads.reduced)
 			return "reduced";
-		if (event == unit->uploaded)
+		if (event == unit->unshard.uploaded)
 			return "uploaded";
 		if (unit->slot[SRT_SLOT_PARAMS] && event == unit->slot[SRT_SLOT_PARAMS]->released)
 			return "released";

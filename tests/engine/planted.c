@@ -13,11 +13,12 @@ static void plant(srt_view_t view, srt_stream_t *stream)
 	unsigned char bytes[8] = { 0 }, other[8];
 	float x;
 
-	srt_coll_t *coll = fault.param->unit->all_reduce != NULL ? fault.param->unit->all_reduce :
-								   fault.param->unit->reduce;
+	srt_coll_t *coll = fault.param->unit->grads.all_reduce != NULL ?
+				   fault.param->unit->grads.all_reduce :
+				   fault.param->unit->grads.reduce;
 
 	if (fault.planted || fault.rank != srt_comm_rank(engine->comm) ||
-	    fault.micro != engine->microbatch)
+	    fault.micro != engine->step.microbatch)
 		return;
 	if (fault.where != BEFORE_SUM && coll != NULL) /* of a sum in place */
 		CHECK_OK_OR_DIE(srt_coll_wait_readers(coll, stream));
@@ -42,14 +43,14 @@ static void plant(srt_view_t view, srt_stream_t *stream)
 static srt_view_t summed_shard(const srt_param_t *param)
 {
 	const srt_unit_t *unit = param->unit;
-	srt_view_t view = param->reduced_grad, partial = unit->partial_sums;
+	srt_view_t view = param->views.reduced_grad, partial = unit->grads.partial_sums;
 
 	if (!srt_roles_sharded(unit->engine, unit->engine->world))
-		return param->summed_grad;
-	if (partial.buffer == NULL || unit->reduced_sums.buffer == NULL)
+		return param->views.summed_grad;
+	if (partial.buffer == NULL || unit->grads.reduced_sums.buffer == NULL)
 		return view;
-	partial.offset += (view.offset - unit->reduced_sums.offset) / srt_dtype_size(view.dtype) *
-			  srt_dtype_size(partial.dtype);
+	partial.offset += (view.offset - unit->grads.reduced_sums.offset) /
+			  srt_dtype_size(view.dtype) * srt_dtype_size(partial.dtype);
 	return partial;
 }
 
@@ -64,12 +65,12 @@ srt_status_t __wrap_srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *
 	const srt_param_t *param = fault.param;
 	srt_status_t status;
 
-	if (param != NULL && fault.where == BEFORE_SUM && coll == param->unit->reduce)
-		plant(param->summed_grad, stream);
+	if (param != NULL && fault.where == BEFORE_SUM && coll == param->unit->grads.reduce)
+		plant(param->views.summed_grad, stream);
 	status = __real_srt_coll_start(coll, epilogue, stream);
 	if (param != NULL && status == SRT_OK &&
-	    ((fault.where == AFTER_SUM && coll == param->unit->reduce) ||
-	     (fault.where == AFTER_SECOND && coll == param->unit->all_reduce)))
+	    ((fault.where == AFTER_SUM && coll == param->unit->grads.reduce) ||
+	     (fault.where == AFTER_SECOND && coll == param->unit->grads.all_reduce)))
 		plant(summed_shard(param), stream);
 	return status;
 }
@@ -82,12 +83,12 @@ srt_status_t __wrap_srt_event_record(srt_event_t *event, srt_stream_t *stream)
 	const srt_param_t *param = fault.param;
 	srt_status_t status = __real_srt_event_record(event, stream);
 
-	if (param == NULL || fault.where != AFTER_STORE || event != param->unit->reduced ||
-	    !param->unit->has_reduced)
+	if (param == NULL || fault.where != AFTER_STORE || event != param->unit->grads.reduced ||
+	    !param->unit->grads.has_reduced)
 		return status;
 	if (param->unit->engine->options.offload.grads)
-		plant(param->local_grad, param->unit->engine->home_stream);
+		plant(param->views.local_grad, param->unit->engine->home.stream);
 	else
-		plant(param->device_grad, stream);
+		plant(param->views.device_grad, stream);
 	return status;
 }

@@ -129,7 +129,7 @@ static void expect_fault(engine_case_t *c, const variant_t *v, int step)
 			 "the gradient of parameter '%s' of unit '%s' in step %llu, micro-batch %d "
 			 "of %d, has a wrong sum",
 			 fault.param->name, fault.param->unit->name,
-			 (unsigned long long)c->engine->nsteps + 1, fault.micro + 1, nmicro);
+			 (unsigned long long)c->engine->step.nsteps + 1, fault.micro + 1, nmicro);
 		CHECK_ERROR_HAS(text);
 		for (int r = 0; r < world; r++) {
 			if (is_named(c->engine, r))
@@ -164,8 +164,8 @@ static void plant_everywhere(engine_case_t *c, const variant_t *v, int r, const 
 	const bool is_16 = srt_dtype_size(unit->types.reduce) == 2;
 
 	for (int where = BEFORE_SUM; where <= AFTER_STORE; where++) {
-		if ((where < AFTER_STORE && unit->reduce == NULL) ||
-		    (where == AFTER_SECOND && unit->all_reduce == NULL))
+		if ((where < AFTER_STORE && unit->grads.reduce == NULL) ||
+		    (where == AFTER_SECOND && unit->grads.all_reduce == NULL))
 			continue;
 		/* A part of the sums on a mesh belongs to ranks that depend on the mesh. */
 		if (where == BEFORE_SUM && (v->mesh != NO_MESH || srt_roles_sums_apart(unit)))

@@ -293,7 +293,7 @@ static void test_no_snapshot(const char *parent)
 		fill(seed);
 		snapshot_nbytes = 1;
 		for (int i = 0; i < NPARAMS; i++)
-			snapshot_nbytes += (size_t)param[i]->shard_nelem * sizeof(float);
+			snapshot_nbytes += (size_t)param[i]->shard.nelem * sizeof(float);
 		is_snapshot_refused = srt_context_rank(context) == r;
 		CHECK_OK_OR_DIE(
 			srt_checkpoint_save_begin(engine, folder, &options, stream, &write));

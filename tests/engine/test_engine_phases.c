@@ -238,7 +238,7 @@ static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
 			continue;
 		list[n++] = (srt_optim_param_t){
 			.name = p->name,
-			.nelem = p->shard_nelem,
+			.nelem = p->shard.nelem,
 			.value = srt_param_local(c->param[i], SRT_PARAM_VALUE),
 			.grad = srt_param_local(c->param[i], SRT_PARAM_GRAD),
 			.weight_decay = p->weight_decay,

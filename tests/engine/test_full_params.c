@@ -263,8 +263,8 @@ static void test_grads(const setup_t *s, bool on_host)
 		access_full(&c, c.param[i], SRT_PARAM_GRAD, on_host, true, bytes);
 		/* the twin doubles its shards */
 		local = srt_param_local(set.param[i], SRT_PARAM_GRAD);
-		home = set.engine->home_stream != NULL ? set.engine->home_stream : set.stream;
-		CHECK_OK(srt_op_scale(home, local, local, 2.0f, set.param[i]->shard_nelem));
+		home = set.engine->home.stream != NULL ? set.engine->home.stream : set.stream;
+		CHECK_OK(srt_op_scale(home, local, local, 2.0f, set.param[i]->shard.nelem));
 	}
 	CHECK_OK(srt_full_params_end(c.root, c.stream));
 	CHECK_INT(case_allocated(context), allocated);
@@ -448,7 +448,7 @@ static void test_differing(bool on_host)
 	CHECK_OK_OR_DIE(srt_full_params_begin(c.block[0], &options, c.stream));
 	make_values(param, 100 + (uint32_t)rank, bytes);
 	access_full(&c, param, SRT_PARAM_VALUE, on_host, true, bytes);
-	if (c.engine->checks && world > 1) {
+	if (c.engine->checks.on && world > 1) {
 		CHECK_STATUS(srt_full_params_end(c.block[0], c.stream), SRT_ERR_MISMATCH);
 		CHECK_ERROR_HAS("rank 0 and rank 1 wrote different values to the full tensor of "
 				"parameter 'b0.weight'");

@@ -347,7 +347,7 @@ static void test_get_in_pair(void)
 		}
 		CHECK_OK(srt_engine_write_end(p.engine, p.stream));
 	}
-	CHECK_INT(p.engine->program_writes, 0);
+	CHECK_INT(p.engine->writes.unseen, 0);
 	destroy(&p);
 }
 
@@ -396,12 +396,12 @@ static void test_pair(srt_cast_t cast)
 		write_late(&p, value);
 		CHECK_OK(srt_engine_write_end(p.engine, p.stream));
 		forward(&p);
-		CHECK_INT(p.engine->program_writes, 0);
-		if (world > 1 && !p.engine->checks) { /* else all is released */
+		CHECK_INT(p.engine->writes.unseen, 0);
+		if (world > 1 && !p.engine->checks.on) { /* else all is released */
 			const bool gathered = p.root->slot[SRT_SLOT_PARAMS] != NULL;
 
-			CHECK_INT(p.root->is_gathered, gathered);
-			CHECK_INT(p.root->is_exposed, gathered); /* its end does not wait */
+			CHECK_INT(p.root->unshard.is_gathered, gathered);
+			CHECK_INT(p.root->unshard.is_exposed, gathered); /* its end does not wait */
 		}
 		check_seen(&p, value, "after write_end()");
 	}

@@ -108,7 +108,7 @@ static void test_shared(bool wrapped)
 		CHECK(engine->units[2]->parent == engine->units[0]);
 	CHECK_OK(srt_engine_build(engine));
 	CHECK_OK(srt_engine_materialize(engine, NULL, stream));
-	CHECK_INT(engine->nunset, 0);
+	CHECK_INT(engine->declared.nunset, 0);
 	srt_engine_destroy(engine);
 }
 
@@ -254,7 +254,7 @@ static void test_together(void)
 	CHECK(engine->units[3]->parent == engine->units[0]);
 	CHECK_OK(srt_engine_build(engine));
 	CHECK_OK(srt_engine_materialize(engine, NULL, stream));
-	CHECK_INT(engine->nunset, 0);
+	CHECK_INT(engine->declared.nunset, 0);
 	CHECK_OK(srt_unit_forward_begin(engine->units[0], stream));
 	for (int i = 0; i < 2; i++) { /* for emb, then for head */
 		CHECK_OK(srt_unit_forward_begin(unit, stream));

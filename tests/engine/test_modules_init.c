@@ -48,7 +48,7 @@ static void test_ignored(void)
 		"initial values of module 'head' (Linear)"); /* its weight is in an engine ... */
 	CHECK_OK(srt_engine_build(own));                     /* ... that is not built */
 	CHECK_OK(srt_module_reset(srt_module_find(root, "head"), 1, stream));
-	CHECK_INT(engine->nunset, 0);
+	CHECK_INT(engine->declared.nunset, 0);
 	CHECK_STATUS(srt_unit_forward_begin(options.ignored, stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS(
 		"3 parameters have no values before the first forward pass: "

@@ -228,7 +228,7 @@ static void step_own(engine_case_t *c, srt_device_t *home)
 	for (size_t i = 0; i < c->nparams; i++) {
 		const srt_view_t value = srt_param_local(c->param[i], SRT_PARAM_VALUE);
 		const srt_view_t grad = srt_param_local(c->param[i], SRT_PARAM_GRAD);
-		const int64_t nelem = c->param[i]->shard_nelem;
+		const int64_t nelem = c->param[i]->shard.nelem;
 
 		if (!srt_param_requires_grad(c->param[i]))
 			continue;
@@ -410,7 +410,7 @@ static void test_overlap(void)
 	CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
 	close_gate(&c);
 	CHECK_OK(srt_unit_forward_begin(c.block[0], c.stream)); /* prefetches the next one */
-	CHECK_OK(srt_event_sync(c.block[1]->gathered));
+	CHECK_OK(srt_event_sync(c.block[1]->unshard.gathered));
 	open_gate(&c);
 	CHECK_OK(srt_unit_forward_end(c.block[0], c.stream));
 	CHECK_OK(srt_unit_forward_end(c.root, c.stream));
@@ -419,7 +419,7 @@ static void test_overlap(void)
 	CHECK_OK(case_backward_unit(&c, c.block[0], "b0", 1, 0));
 	CHECK_OK(srt_unit_backward_end(c.block[0], c.stream));
 	close_gate(&c);
-	CHECK_OK(srt_event_sync(c.engine->landed));
+	CHECK_OK(srt_event_sync(c.engine->home.landed));
 	open_gate(&c);
 	CHECK_OK(srt_unit_backward_end(c.root, c.stream));
 	CHECK_OK(srt_engine_step(c.engine, c.stream));

@@ -119,10 +119,10 @@ static void change_values(engine_case_t *c, int step)
 		for (size_t i = 0; i < c->nparams; i++)
 			CHECK_OK(srt_param_init_normal(c->param[i], 99, 0.0f, 0.25f, c->stream));
 	read_values(c);
-	if (step == 2 && c->engine->home == c->engine->device) {
+	if (step == 2 && c->engine->home.device == c->engine->device) {
 		CHECK_OK(srt_engine_write_begin(c->engine, c->stream));
-		CHECK_OK(srt_op_scale(c->stream, c->param[2]->local, c->param[2]->local, 2.0f,
-				      c->param[2]->shard_nelem));
+		CHECK_OK(srt_op_scale(c->stream, c->param[2]->views.local, c->param[2]->views.local,
+				      2.0f, c->param[2]->shard.nelem));
 		CHECK_OK(srt_engine_write_end(c->engine, c->stream));
 	}
 }
@@ -166,9 +166,9 @@ static uint32_t count_starts(const srt_engine_t *engine)
 {
 	uint32_t n = engine->comm->nstarts;
 
-	if (engine->shard_comm != NULL && engine->shard_comm != engine->comm)
-		n += engine->shard_comm->nstarts;
-	return n + (engine->group_comm != NULL ? engine->group_comm->nstarts : 0);
+	if (engine->comms.shard != NULL && engine->comms.shard != engine->comm)
+		n += engine->comms.shard->nstarts;
+	return n + (engine->comms.group != NULL ? engine->comms.group->nstarts : 0);
 }
 
 /* Declares and builds; the plan is what is allocated, and each rank can plan for every other. */
@@ -213,7 +213,7 @@ static void run(const variant_t *v, srt_strategy_t strategy, srt_mesh_t *mesh, i
 	for (int step = 0; step < (program == CHANGES ? 3 : 2); step++)
 		run_step(&c, program, step, v->nmicro);
 	result->ngathers = count_starts(c.engine) - before;
-	result->nregathers = c.engine->group_comm != NULL ? c.engine->group_comm->nstarts : 0;
+	result->nregathers = c.engine->comms.group != NULL ? c.engine->comms.group->nstarts : 0;
 	CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
 	result->norm = state.grad_norm;
 	result->value = case_collect(&c, SRT_PARAM_VALUE);
@@ -272,7 +272,7 @@ static void test_programs(const variant_t *v, srt_strategy_t strategy, srt_mesh_
 
 static void count_gathers(const engine_case_t *c, uint32_t *all, uint32_t *group)
 {
-	*group = c->engine->group_comm->nstarts;
+	*group = c->engine->comms.group->nstarts;
 	*all = c->engine->comm->nstarts;
 }
 
@@ -293,17 +293,18 @@ static void test_counts(int n)
 	/* root, four blocks, inner: once each of all ranks */
 	CHECK_INT(all - all0, 6);
 	CHECK_INT(group - group0, 0);
-	CHECK(c.block[0]->has_part && !c.block[0]->is_gathered);
-	CHECK(!c.block[3]->has_part && c.block[3]->is_gathered);
-	CHECK(!c.root->has_part);
+	CHECK(c.block[0]->unshard.has_part && !c.block[0]->unshard.is_gathered);
+	CHECK(!c.block[3]->unshard.has_part && c.block[3]->unshard.is_gathered);
+	CHECK(!c.root->unshard.has_part);
 	CHECK_OK(case_forward(&c, 1)); /* evaluation of the same values */
 	count_gathers(&c, &all0, &group0);
 	CHECK_INT(all0 - all, 1); /* b3, which had no part yet */
 	CHECK_INT(group0 - group, 4 - 1);
 	CHECK_OK(srt_param_init_normal(c.param[2], 1, 0.0f, 1.0f, c.stream));
-	CHECK(!c.block[0]->has_part && c.block[1]->has_part); /* param[2] is of b0 */
+	CHECK(!c.block[0]->unshard.has_part &&
+	      c.block[1]->unshard.has_part); /* param[2] is of b0 */
 	CHECK_OK(srt_engine_reset(c.engine));
-	CHECK(!c.block[1]->has_part);
+	CHECK(!c.block[1]->unshard.has_part);
 	case_destroy(&c);
 }
 

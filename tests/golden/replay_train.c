@@ -418,8 +418,8 @@ static srt_status_t run(replay_t *r)
 			SRT_TRY(run_microbatch(r, s, m));
 		SRT_TRY(finish_step(r, s));
 	}
-	if (r->engine->group_comm)
-		verdict_exact(r->verdict, r->engine->group_comm->nstarts > 0,
+	if (r->engine->comms.group)
+		verdict_exact(r->verdict, r->engine->comms.group->nstarts > 0,
 			      "nothing was gathered within groups of %d ranks", r->reshard);
 	return SRT_OK;
 }

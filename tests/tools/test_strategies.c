@@ -236,10 +236,10 @@ static void check_resident(const char *name, const srt_engine_t *engine, const s
 	if (before == 0 || !srt_context_device(context)->caps.host_memory)
 		return;
 	for (int a = 0; a < SRT_NARENAS; a++)
-		touch(engine->arena[a]);
+		touch(engine->storage.arena[a]);
 	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
-		touch(engine->slot_buffer[k]);
-	touch(engine->landing);
+		touch(engine->storage.slot_buffer[k]);
+	touch(engine->storage.landing);
 	barrier(); /* pages that peers have are counted in part */
 	used = resident() - before;
 	barrier();

@@ -30,9 +30,9 @@ static bool has_arena(const srt_engine_t *engine, int arena)
 static srt_mem_kind_t shared_kind(const srt_engine_t *engine,
 				  srt_mem_kind_t (*kind_of)(const srt_comm_t *comm))
 {
-	const srt_comm_t *const comms[] = { engine->comm,         engine->shard_comm,
-					    engine->replica_comm, engine->copy_comm,
-					    engine->data_comm,    engine->group_comm };
+	const srt_comm_t *const comms[] = { engine->comm,          engine->comms.shard,
+					    engine->comms.replica, engine->comms.copy,
+					    engine->comms.data,    engine->comms.group };
 
 	for (size_t i = 0; i < sizeof(comms) / sizeof(comms[0]); i++) {
 		if (kind_of(comms[i]) == SRT_MEM_PEER)
@@ -45,7 +45,7 @@ static srt_mem_kind_t shared_kind(const srt_engine_t *engine,
 static srt_status_t create_host(const srt_engine_t *engine, size_t nbytes, const char *name,
 				srt_buffer_t **buffer, srt_buffer_t **alias)
 {
-	SRT_TRY(srt_buffer_create(engine->home, SRT_MEM_PINNED, nbytes, name, buffer));
+	SRT_TRY(srt_buffer_create(engine->home.device, SRT_MEM_PINNED, nbytes, name, buffer));
 	return srt_buffer_alias(engine->device, *buffer, alias);
 }
 
@@ -67,14 +67,14 @@ static srt_status_t create_arenas(srt_engine_t *engine)
 
 		if (!has_arena(engine, a))
 			continue;
-		if (engine->home_stream != NULL && srt_role_is_home((srt_role_kind_t)a))
-			SRT_TRY(create_host(engine, nbytes[a], name, &engine->arena[a],
-					    &engine->arena_alias[a]));
+		if (engine->home.stream != NULL && srt_role_is_home((srt_role_kind_t)a))
+			SRT_TRY(create_host(engine, nbytes[a], name, &engine->storage.arena[a],
+					    &engine->storage.arena_alias[a]));
 		else
 			SRT_TRY(srt_buffer_create(engine->device,
 						  shared ? shared_kind(engine, srt_comm_mem_kind) :
 							   SRT_MEM_DEVICE,
-						  nbytes[a], name, &engine->arena[a]));
+						  nbytes[a], name, &engine->storage.arena[a]));
 	}
 	return SRT_OK;
 }
@@ -95,21 +95,22 @@ static srt_status_t create_buffers(srt_engine_t *engine)
 	SRT_TRY(create_arenas(engine));
 	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
 		SRT_TRY(srt_buffer_create(engine->device, k == SRT_SLOT_PARAMS ? gathered : shared,
-					  m->slots[k].total, names[k], &engine->slot_buffer[k]));
-	if (engine->buffers_nbytes > 0)
-		SRT_TRY(srt_buffer_create(engine->device, shared, engine->buffers_nbytes,
-					  "buffers of units", &engine->buffers_memory));
+					  m->slots[k].total, names[k],
+					  &engine->storage.slot_buffer[k]));
+	if (engine->unit_buffers.nbytes > 0)
+		SRT_TRY(srt_buffer_create(engine->device, shared, engine->unit_buffers.nbytes,
+					  "buffers of units", &engine->unit_buffers.memory));
 	SRT_TRY(srt_buffer_create(engine->device, shared, m->staging.total, "engine tables",
-				  &engine->exchange));
-	if (engine->home_stream == NULL) {
-		srt_buffer_hold(engine->exchange);
-		engine->staging = engine->exchange;
+				  &engine->storage.exchange));
+	if (engine->home.stream == NULL) {
+		srt_buffer_hold(engine->storage.exchange);
+		engine->storage.staging = engine->storage.exchange;
 		return SRT_OK;
 	}
-	SRT_TRY(create_host(engine, m->staging.total, "engine tables on the host", &engine->staging,
-			    &engine->staging_alias));
+	SRT_TRY(create_host(engine, m->staging.total, "engine tables on the host",
+			    &engine->storage.staging, &engine->storage.staging_alias));
 	return create_host(engine, m->landing, "gradients that arrive on the host",
-			   &engine->landing, &engine->landing_alias);
+			   &engine->storage.landing, &engine->storage.landing_alias);
 }
 
 /* Streams and events between the device and the host device. */
@@ -117,13 +118,13 @@ static srt_status_t create_home(srt_engine_t *engine)
 {
 	if (!srt_roles_offload(engine))
 		return SRT_OK;
-	SRT_TRY(srt_stream_create(engine->device, -1, "copies", &engine->copy_stream));
-	SRT_TRY(srt_event_create(engine->device, &engine->downloaded));
-	SRT_TRY(srt_event_create(engine->home, &engine->landed));
-	SRT_TRY(srt_event_create(engine->home, &engine->home_edge));
+	SRT_TRY(srt_stream_create(engine->device, -1, "copies", &engine->home.copy_stream));
+	SRT_TRY(srt_event_create(engine->device, &engine->home.downloaded));
+	SRT_TRY(srt_event_create(engine->home.device, &engine->home.landed));
+	SRT_TRY(srt_event_create(engine->home.device, &engine->home.edge));
 	for (size_t u = 0; u < engine->nunits; u++)
-		SRT_TRY(srt_event_create(engine->device, &engine->units[u]->uploaded));
-	return srt_stream_create(engine->home, 0, "host", &engine->home_stream);
+		SRT_TRY(srt_event_create(engine->device, &engine->units[u]->unshard.uploaded));
+	return srt_stream_create(engine->home.device, 0, "host", &engine->home.stream);
 }
 
 static srt_status_t create_events(srt_engine_t *engine)
@@ -131,15 +132,16 @@ static srt_status_t create_events(srt_engine_t *engine)
 	srt_device_t *device = engine->device;
 
 	SRT_TRY(srt_stream_create(device, -1, "communication", &engine->comm_stream));
-	SRT_TRY(srt_event_create(device, &engine->edge));
-	SRT_TRY(srt_event_create(engine->home, &engine->stepped));
-	SRT_TRY(srt_event_create(device, &engine->summed));
-	SRT_TRY(srt_event_create(device, &engine->used));
-	for (size_t s = 0; s < engine->nslots[SRT_SLOT_PARAMS]; s++)
-		SRT_TRY(srt_event_create(device, &engine->slots[SRT_SLOT_PARAMS][s].released));
+	SRT_TRY(srt_event_create(device, &engine->home.device_edge));
+	SRT_TRY(srt_event_create(engine->home.device, &engine->order.stepped));
+	SRT_TRY(srt_event_create(device, &engine->order.summed));
+	SRT_TRY(srt_event_create(device, &engine->order.used));
+	for (size_t s = 0; s < engine->storage.nslots[SRT_SLOT_PARAMS]; s++)
+		SRT_TRY(srt_event_create(device,
+					 &engine->storage.slots[SRT_SLOT_PARAMS][s].released));
 	for (size_t u = 0; u < engine->nunits; u++) {
-		SRT_TRY(srt_event_create(device, &engine->units[u]->gathered));
-		SRT_TRY(srt_event_create(device, &engine->units[u]->reduced));
+		SRT_TRY(srt_event_create(device, &engine->units[u]->unshard.gathered));
+		SRT_TRY(srt_event_create(device, &engine->units[u]->grads.reduced));
 	}
 	return SRT_OK;
 }
@@ -156,8 +158,8 @@ static srt_status_t create_slots_of(srt_engine_t *engine, srt_slot_kind_t kind)
 
 	if (slots == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	engine->slots[kind] = slots;
-	engine->nslots[kind] = nslots;
+	engine->storage.slots[kind] = slots;
+	engine->storage.nslots[kind] = nslots;
 	for (size_t s = 0; s < nslots; s++) {
 		slots[s].offset = map->offset[s];
 		slots[s].nbytes = map->nbytes[s];
@@ -177,9 +179,9 @@ static srt_status_t create_slots(srt_engine_t *engine)
 {
 	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
 		SRT_TRY(create_slots_of(engine, (srt_slot_kind_t)k));
-	engine->flags = srt_calloc(SRT_FLAG_NELEM * engine->ntrainable, sizeof(*engine->flags),
-				   "gradient flags");
-	return engine->flags != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	engine->scalars.flags = srt_calloc(SRT_FLAG_NELEM * engine->declared.ntrainable,
+					   sizeof(*engine->scalars.flags), "gradient flags");
+	return engine->scalars.flags != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
 /* The unsharded tensor in the unit's slot of a kind. */
@@ -187,7 +189,7 @@ static srt_view_t slot_view(const srt_param_t *param, srt_slot_kind_t kind, srt_
 {
 	const srt_engine_t *engine = param->unit->engine;
 
-	return srt_view(engine->slot_buffer[kind],
+	return srt_view(engine->storage.slot_buffer[kind],
 			param->unit->slot[kind]->offset +
 				param->unsharded_offset * srt_dtype_size(dtype),
 			dtype);
@@ -201,30 +203,31 @@ static void create_grad_views(srt_param_t *param, size_t packed)
 	const srt_engine_t *engine = unit->engine;
 	const int world = engine->world;
 
-	param->local_grad = srt_param_shard_view(param, (int)srt_role_stepped(engine));
-	param->device_grad = (srt_view_t){ 0 };
-	if (engine->arena[SRT_ROLE_GRAD] != NULL)
-		param->device_grad = srt_param_shard_view(param, SRT_ROLE_GRAD);
-	param->unsharded_grad = param->device_grad;
+	param->views.local_grad = srt_param_shard_view(param, (int)srt_role_stepped(engine));
+	param->views.device_grad = (srt_view_t){ 0 };
+	if (engine->storage.arena[SRT_ROLE_GRAD] != NULL)
+		param->views.device_grad = srt_param_shard_view(param, SRT_ROLE_GRAD);
+	param->views.unsharded_grad = param->views.device_grad;
 	if (srt_role(unit, SRT_ROLE_UNSHARDED_GRAD, world).spread != SRT_SPREAD_NONE)
-		param->unsharded_grad = slot_view(param, SRT_SLOT_GRADS, t->compute);
+		param->views.unsharded_grad = slot_view(param, SRT_SLOT_GRADS, t->compute);
 	switch (srt_role_summed(unit, world)) {
 	case SRT_ROLE_SUM_GRAD:
-		param->summed_grad = slot_view(param, SRT_SLOT_SUMS, t->reduce);
+		param->views.summed_grad = slot_view(param, SRT_SLOT_SUMS, t->reduce);
 		break;
 	case SRT_ROLE_UNSHARDED_GRAD:
-		param->summed_grad = param->unsharded_grad;
+		param->views.summed_grad = param->views.unsharded_grad;
 		break;
 	default:
-		param->summed_grad = param->device_grad;
+		param->views.summed_grad = param->views.device_grad;
 	}
-	param->reduced_grad = param->device_grad;
-	if (unit->partial_sums.buffer != NULL)
-		param->reduced_grad = unit->partial_sums;
-	if (unit->reduced_sums.buffer != NULL)
-		param->reduced_grad = unit->reduced_sums;
-	if (param->reduced_grad.buffer != param->device_grad.buffer)
-		param->reduced_grad.offset += packed * srt_dtype_size(param->reduced_grad.dtype);
+	param->views.reduced_grad = param->views.device_grad;
+	if (unit->grads.partial_sums.buffer != NULL)
+		param->views.reduced_grad = unit->grads.partial_sums;
+	if (unit->grads.reduced_sums.buffer != NULL)
+		param->views.reduced_grad = unit->grads.reduced_sums;
+	if (param->views.reduced_grad.buffer != param->views.device_grad.buffer)
+		param->views.reduced_grad.offset +=
+			packed * srt_dtype_size(param->views.reduced_grad.dtype);
 }
 
 /* Where sums over ranks of the unit are made, if not in the gradient shards. *at: bytes of the
@@ -237,8 +240,8 @@ static srt_view_t sums_view(const srt_unit_t *unit, srt_role_kind_t arena, size_
 
 	if (role.spread == SRT_SPREAD_NONE || unit->trainable_nelem == 0)
 		return (srt_view_t){ 0 };
-	*at += unit->shard_nelem * srt_dtype_size(role.dtype);
-	return srt_view(engine->arena[arena], offset, role.dtype);
+	*at += unit->grads.shard_nelem * srt_dtype_size(role.dtype);
+	return srt_view(engine->storage.arena[arena], offset, role.dtype);
 }
 
 static void create_sums_views(srt_engine_t *engine)
@@ -248,9 +251,10 @@ static void create_sums_views(srt_engine_t *engine)
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_unit_t *unit = engine->units[u];
 
-		unit->shard_nelem = srt_shard_layout_unit(unit, engine->rank, engine->world, NULL);
-		unit->partial_sums = sums_view(unit, SRT_ROLE_PARTIAL, &partial);
-		unit->reduced_sums = sums_view(unit, SRT_ROLE_REDUCED, &reduced);
+		unit->grads.shard_nelem =
+			srt_shard_layout_unit(unit, engine->rank, engine->world, NULL);
+		unit->grads.partial_sums = sums_view(unit, SRT_ROLE_PARTIAL, &partial);
+		unit->grads.reduced_sums = sums_view(unit, SRT_ROLE_REDUCED, &reduced);
 	}
 }
 
@@ -259,19 +263,19 @@ static void create_param_views(srt_param_t *param, const size_t *offsets, const 
 	const srt_unit_t *unit = param->unit;
 	const srt_engine_t *engine = unit->engine;
 
-	param->shard_nelem =
-		srt_shard_range(param, engine->rank, engine->world, &param->shard_first);
-	param->shard_nbytes = (size_t)param->shard_nelem * srt_dtype_size(param->dtype);
-	param->shard_offset = offsets[param->index];
-	param->upload_offset = packed[param->index];
-	param->local = srt_param_shard_view(param, SRT_ROLE_MASTER);
-	param->unsharded = param->local;
+	param->shard.nelem =
+		srt_shard_range(param, engine->rank, engine->world, &param->shard.first);
+	param->shard.nbytes = (size_t)param->shard.nelem * srt_dtype_size(param->dtype);
+	param->shard.offset = offsets[param->index];
+	param->shard.upload_offset = packed[param->index];
+	param->views.local = srt_param_shard_view(param, SRT_ROLE_MASTER);
+	param->views.unsharded = param->views.local;
 	if (srt_role_gathered(unit) == SRT_ROLE_COMPUTE) {
-		param->local_compute = srt_param_shard_view(param, SRT_ROLE_COMPUTE);
-		param->unsharded = param->local_compute;
+		param->views.local_compute = srt_param_shard_view(param, SRT_ROLE_COMPUTE);
+		param->views.unsharded = param->views.local_compute;
 	}
 	if (unit->slot[SRT_SLOT_PARAMS] != NULL)
-		param->unsharded = slot_view(param, SRT_SLOT_PARAMS, unit->types.compute);
+		param->views.unsharded = slot_view(param, SRT_SLOT_PARAMS, unit->types.compute);
 	if (!param->frozen)
 		create_grad_views(param, packed[param->index]);
 }

@@ -25,7 +25,7 @@ static srt_view_t shards_view(const srt_unit_t *unit, srt_role_kind_t role)
 	const srt_engine_t *engine = unit->engine;
 	const srt_layout_t *layout = &engine->memory.layout;
 
-	return srt_view(engine->arena[role], layout->offset[role][srt_shard_part(unit)],
+	return srt_view(engine->storage.arena[role], layout->offset[role][srt_shard_part(unit)],
 			srt_role(unit, role, engine->world).dtype);
 }
 
@@ -42,16 +42,17 @@ static srt_status_t create_gather(srt_unit_t *unit)
 	srt_owners_t owners = { 0 };
 	srt_status_t status;
 
-	if (slot == NULL || engine->shard_comm == NULL)
+	if (slot == NULL || engine->comms.shard == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_shard_owners(unit, false, upload != NULL, &owners));
 	desc.shard = shards_view(unit, srt_role_gathered(unit));
 	if (upload != NULL)
-		desc.shard =
-			srt_view(engine->slot_buffer[SRT_SLOT_UPLOADS], upload->offset, desc.dtype);
-	desc.full = srt_view(engine->slot_buffer[SRT_SLOT_PARAMS], slot->offset, desc.dtype);
+		desc.shard = srt_view(engine->storage.slot_buffer[SRT_SLOT_UPLOADS], upload->offset,
+				      desc.dtype);
+	desc.full =
+		srt_view(engine->storage.slot_buffer[SRT_SLOT_PARAMS], slot->offset, desc.dtype);
 	desc.owners = owners.owner;
-	status = srt_coll_create(engine->shard_comm, &desc, &unit->gather);
+	status = srt_coll_create(engine->comms.shard, &desc, &unit->unshard.gather);
 	srt_owners_free(&owners);
 	return status;
 }
@@ -72,10 +73,12 @@ static srt_status_t create_regather(srt_unit_t *unit)
 	if (part == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_shard_owners_group(unit, &owners));
-	desc.shard = srt_view(engine->slot_buffer[SRT_SLOT_PARTS], part->offset, desc.dtype);
-	desc.full = srt_view(engine->slot_buffer[SRT_SLOT_PARAMS], slot->offset, desc.dtype);
+	desc.shard =
+		srt_view(engine->storage.slot_buffer[SRT_SLOT_PARTS], part->offset, desc.dtype);
+	desc.full =
+		srt_view(engine->storage.slot_buffer[SRT_SLOT_PARAMS], slot->offset, desc.dtype);
 	desc.owners = owners.owner;
-	status = srt_coll_create(engine->group_comm, &desc, &unit->regather);
+	status = srt_coll_create(engine->comms.group, &desc, &unit->unshard.regather);
 	srt_owners_free(&owners);
 	return status;
 }
@@ -90,7 +93,7 @@ static srt_view_t sums_view(const srt_unit_t *unit)
 		const srt_param_t *param = unit->params[i];
 
 		if (!param->frozen) /* the first one is at the start of the layout */
-			return param->summed_grad;
+			return param->views.summed_grad;
 	}
 	return (srt_view_t){ 0 };
 }
@@ -99,7 +102,8 @@ static srt_status_t create_reduce(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
 	bool sharded = srt_roles_sharded(engine, engine->world);
-	bool apart = unit->partial_sums.buffer != NULL || unit->reduced_sums.buffer != NULL;
+	bool apart =
+		unit->grads.partial_sums.buffer != NULL || unit->grads.reduced_sums.buffer != NULL;
 	srt_coll_desc_t desc = {
 		.kind = sharded ? SRT_COLL_REDUCE_SCATTER : SRT_COLL_ALL_REDUCE,
 		.name = unit->name,
@@ -116,12 +120,12 @@ static srt_status_t create_reduce(srt_unit_t *unit)
 		SRT_TRY(srt_shard_owners_in_place(unit, &owners));
 	desc.full = sums_view(unit);
 	if (sharded)
-		desc.shard = !apart                            ? shards_view(unit, SRT_ROLE_GRAD) :
-			     unit->partial_sums.buffer != NULL ? unit->partial_sums :
-								 unit->reduced_sums;
+		desc.shard = !apart ? shards_view(unit, SRT_ROLE_GRAD) :
+			     unit->grads.partial_sums.buffer != NULL ? unit->grads.partial_sums :
+								       unit->grads.reduced_sums;
 	desc.owners = owners.owner;
-	status = srt_coll_create(sharded ? engine->shard_comm : engine->replica_comm, &desc,
-				 &unit->reduce);
+	status = srt_coll_create(sharded ? engine->comms.shard : engine->comms.replica, &desc,
+				 &unit->grads.reduce);
 	srt_owners_free(&owners);
 	return status;
 }
@@ -132,17 +136,17 @@ static srt_status_t create_all_reduce(srt_unit_t *unit)
 	srt_coll_desc_t desc = {
 		.kind = SRT_COLL_ALL_REDUCE,
 		.name = unit->name,
-		.dtype = unit->partial_sums.dtype,
-		.full = unit->partial_sums,
+		.dtype = unit->grads.partial_sums.dtype,
+		.full = unit->grads.partial_sums,
 	};
 	srt_owners_t owners = { 0 };
 	srt_status_t status;
 
-	if (unit->partial_sums.buffer == NULL)
+	if (unit->grads.partial_sums.buffer == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_shard_owners_replicas(unit, &owners));
 	desc.owners = owners.owner;
-	status = srt_coll_create(unit->engine->replica_comm, &desc, &unit->all_reduce);
+	status = srt_coll_create(unit->engine->comms.replica, &desc, &unit->grads.all_reduce);
 	srt_owners_free(&owners);
 	return status;
 }
@@ -150,7 +154,7 @@ static srt_status_t create_all_reduce(srt_unit_t *unit)
 /* Every rank owns every flag, so each rank sums all of them. */
 static srt_status_t create_flags(srt_engine_t *engine)
 {
-	const srt_coll_segment_t all = { .nelem = SRT_FLAG_NELEM * engine->ntrainable };
+	const srt_coll_segment_t all = { .nelem = SRT_FLAG_NELEM * engine->declared.ntrainable };
 	size_t world = (size_t)engine->world;
 	srt_coll_owner_t *owners =
 		srt_comm_calloc(engine->comm, world, sizeof(*owners), "owners of gradient flags");
@@ -158,8 +162,8 @@ static srt_status_t create_flags(srt_engine_t *engine)
 		.kind = SRT_COLL_REDUCE_SCATTER,
 		.name = "gradient flags",
 		.dtype = SRT_F32,
-		.full = srt_view(engine->exchange, engine->memory.staging.flags, SRT_F32),
-		.shard = srt_view(engine->exchange, engine->memory.staging.used, SRT_F32),
+		.full = srt_view(engine->storage.exchange, engine->memory.staging.flags, SRT_F32),
+		.shard = srt_view(engine->storage.exchange, engine->memory.staging.used, SRT_F32),
 		.owners = owners,
 	};
 	srt_status_t status;
@@ -168,7 +172,7 @@ static srt_status_t create_flags(srt_engine_t *engine)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t r = 0; r < world; r++)
 		owners[r] = (srt_coll_owner_t){ &all, 1 };
-	status = srt_coll_create(engine->comm, &desc, &engine->reduce_flags);
+	status = srt_coll_create(engine->comm, &desc, &engine->scalars.reduce_flags);
 	free(owners);
 	return status;
 }
@@ -181,9 +185,10 @@ static srt_status_t create_found(srt_engine_t *engine)
 	if (engine->world == 1)
 		return SRT_OK;
 	return srt_coll_create_gather(engine->comm,
-				      srt_view(engine->exchange, staging->found, SRT_F32),
-				      srt_view(engine->exchange, staging->all_found, SRT_F32), 1,
-				      "found infinities", &engine->gather_found);
+				      srt_view(engine->storage.exchange, staging->found, SRT_F32),
+				      srt_view(engine->storage.exchange, staging->all_found,
+					       SRT_F32),
+				      1, "found infinities", &engine->scalars.gather_found);
 }
 
 static srt_status_t create_collectives(srt_engine_t *engine)
@@ -197,13 +202,13 @@ static srt_status_t create_collectives(srt_engine_t *engine)
 		SRT_TRY(create_all_reduce(engine->units[u]));
 	}
 	SRT_TRY(srt_buffers_create_broadcast(engine));
-	if (engine->ntrainable > 0)
+	if (engine->declared.ntrainable > 0)
 		SRT_TRY(create_flags(engine));
 	SRT_TRY(create_found(engine));
-	SRT_TRY(srt_reproducible_sum_create(engine, &staging->norm_sum, engine->copy_comm,
-					    "gradient norm", true, &engine->norm_sum));
-	return srt_reproducible_sum_create(engine, &staging->user_sum, engine->data_comm,
-					   "sum over ranks", false, &engine->user_sum);
+	SRT_TRY(srt_reproducible_sum_create(engine, &staging->norm_sum, engine->comms.copy,
+					    "gradient norm", true, &engine->scalars.norm_sum));
+	return srt_reproducible_sum_create(engine, &staging->user_sum, engine->comms.data,
+					   "sum over ranks", false, &engine->scalars.user_sum);
 }
 
 /* The communicator over two of the mesh's dimensions, which have `first` and `second` ranks (NULL:
@@ -228,17 +233,17 @@ static srt_status_t create_comms(srt_engine_t *engine)
 	const int group = srt_roles_groups(engine, engine->world);
 	const int rank = engine->rank, replicas = srt_shard_replicas(engine, engine->world);
 
-	SRT_TRY(join_dims(engine, engine->shard_comm, engine->tensor_comm, replicas,
+	SRT_TRY(join_dims(engine, engine->comms.shard, engine->comms.tensor, replicas,
 			  srt_shard_replica(engine, rank), "a copy of the model",
-			  &engine->own_comm[0], &engine->copy_comm));
-	SRT_TRY(join_dims(engine, engine->shard_comm, engine->replica_comm, srt_cell_count(engine),
-			  srt_cell_index(engine, rank), "data parallel ranks", &engine->own_comm[1],
-			  &engine->data_comm));
+			  &engine->comms.own[0], &engine->comms.copy));
+	SRT_TRY(join_dims(engine, engine->comms.shard, engine->comms.replica,
+			  srt_cell_count(engine), srt_cell_index(engine, rank),
+			  "data parallel ranks", &engine->comms.own[1], &engine->comms.data));
 	if (group == 0)
 		return SRT_OK;
-	SRT_TRY(srt_comm_split(engine->shard_comm, srt_shard_group(engine, rank, group),
-			       "resharded parameters", &engine->own_comm[2]));
-	engine->group_comm = engine->own_comm[2];
+	SRT_TRY(srt_comm_split(engine->comms.shard, srt_shard_group(engine, rank, group),
+			       "resharded parameters", &engine->comms.own[2]));
+	engine->comms.group = engine->comms.own[2];
 	return SRT_OK;
 }
 
@@ -253,8 +258,8 @@ static srt_status_t check_tree(const srt_engine_t *engine)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"SRT_ACCUMULATE_TREE on a mesh needs the dimension '%s' before "
 				"'%s': consecutive ranks have consecutive micro-batches",
-				engine->mesh->names[engine->replicate_dim],
-				engine->mesh->names[engine->shard_dim]);
+				engine->comms.mesh->names[engine->comms.replicate_dim],
+				engine->comms.mesh->names[engine->comms.shard_dim]);
 	if ((nranks & (nranks - 1)) != 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"SRT_ACCUMULATE_TREE needs a number of ranks that is a power of "
@@ -292,8 +297,8 @@ static srt_status_t allocate_plan(srt_engine_t *engine, const srt_plan_t *plan)
 /* The device that has what the engine owns. */
 static srt_status_t open_home(srt_engine_t *engine)
 {
-	engine->home = engine->device;
-	return srt_roles_offload(engine) ? srt_context_host(engine->context, &engine->home) :
+	engine->home.device = engine->device;
+	return srt_roles_offload(engine) ? srt_context_host(engine->context, &engine->home.device) :
 					   SRT_OK;
 }
 
@@ -339,13 +344,13 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_build() failed before: destroy the engine and create "
 				"another one");
-	if (engine->mesh != NULL && engine->mesh->comm == NULL)
+	if (engine->comms.mesh != NULL && engine->comms.mesh->comm == NULL)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_build() on a mesh of %d ranks to plan with: create the "
 				"mesh with the communicator of these ranks",
 				engine->world);
-	engine->checks = srt_config_bool("SHARDRT_CHECK");
-	engine->audits = srt_config_bool("SHARDRT_AUDIT");
+	engine->checks.on = srt_config_bool("SHARDRT_CHECK");
+	engine->checks.audits = srt_config_bool("SHARDRT_AUDIT");
 	SRT_TRY(srt_verify_declaration(engine));
 	SRT_TRY(check_tree(engine));
 	engine->build_begun = true;
@@ -360,7 +365,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 					  allocate_plan(engine, &plan)));
 	status = create_collectives(engine);
 	/* A failure in a group of ranks: the other groups do not know of it. */
-	if (status != SRT_OK && (engine->mesh != NULL || engine->group_comm != NULL))
+	if (status != SRT_OK && (engine->comms.mesh != NULL || engine->comms.group != NULL))
 		return srt_comm_fail_alone(engine->comm, "creating collectives", status,
 					   srt_last_error());
 	SRT_TRY(status);
@@ -369,6 +374,6 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 					  create_optimizer(engine)));
 	srt_engine_expect_declared(engine);
 	engine->built = true;
-	engine->order_checked = engine->world == 1;
+	engine->checks.order_checked = engine->world == 1;
 	return SRT_OK;
 }

@@ -24,22 +24,24 @@ static void choose_ranks(srt_engine_t *engine, srt_context_t *context)
 	srt_mesh_t *mesh = o->mesh;
 
 	engine->comm = o->comm != NULL ? o->comm : srt_context_world(context);
-	srt_options_dims(o, &engine->shard_dim, &engine->replicate_dim, &engine->tensor_dim);
+	srt_options_dims(o, &engine->comms.shard_dim, &engine->comms.replicate_dim,
+			 &engine->comms.tensor_dim);
 	if (mesh != NULL) {
 		srt_mesh_hold(mesh);
-		engine->mesh = mesh;
+		engine->comms.mesh = mesh;
 		engine->comm = mesh->comm != NULL ? mesh->comm : engine->comm;
 	}
 	srt_comm_hold(engine->comm);
 	engine->rank = mesh != NULL ? mesh->rank : engine->comm->rank;
 	engine->world = mesh != NULL ? mesh->size : engine->comm->size;
 	if (srt_shard_count(engine, engine->world) > 1)
-		engine->shard_comm = mesh != NULL ? mesh->comms[engine->shard_dim] : engine->comm;
+		engine->comms.shard =
+			mesh != NULL ? mesh->comms[engine->comms.shard_dim] : engine->comm;
 	if (srt_shard_replicas(engine, engine->world) > 1)
-		engine->replica_comm =
-			mesh != NULL ? mesh->comms[engine->replicate_dim] : engine->comm;
+		engine->comms.replica =
+			mesh != NULL ? mesh->comms[engine->comms.replicate_dim] : engine->comm;
 	if (srt_cell_count(engine) > 1)
-		engine->tensor_comm = mesh->comms[engine->tensor_dim];
+		engine->comms.tensor = mesh->comms[engine->comms.tensor_dim];
 }
 
 srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
@@ -68,7 +70,7 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 		engine->precision = *options->precision;
 		engine->options.precision = &engine->precision;
 	}
-	engine->nmicrobatches = 1;
+	engine->step.nmicrobatches = 1;
 	choose_ranks(engine, context);
 	*out = engine;
 	return SRT_OK;
@@ -80,16 +82,16 @@ static void close_colls(const srt_engine_t *engine)
 	static const char what[] = "the engine";
 
 	for (size_t u = 0; u < engine->nunits; u++) {
-		srt_coll_close(engine->units[u]->gather, what);
-		srt_coll_close(engine->units[u]->regather, what);
-		srt_coll_close(engine->units[u]->reduce, what);
-		srt_coll_close(engine->units[u]->all_reduce, what);
+		srt_coll_close(engine->units[u]->unshard.gather, what);
+		srt_coll_close(engine->units[u]->unshard.regather, what);
+		srt_coll_close(engine->units[u]->grads.reduce, what);
+		srt_coll_close(engine->units[u]->grads.all_reduce, what);
 	}
-	srt_coll_close(engine->reduce_flags, what);
-	srt_coll_close(engine->broadcast, what);
-	srt_coll_close(engine->gather_found, what);
-	srt_reproducible_sum_close(&engine->user_sum, what);
-	srt_reproducible_sum_close(&engine->norm_sum, what);
+	srt_coll_close(engine->scalars.reduce_flags, what);
+	srt_coll_close(engine->unit_buffers.broadcast, what);
+	srt_coll_close(engine->scalars.gather_found, what);
+	srt_reproducible_sum_close(&engine->scalars.user_sum, what);
+	srt_reproducible_sum_close(&engine->scalars.norm_sum, what);
 }
 
 void srt_engine_destroy(srt_engine_t *engine)
@@ -101,60 +103,60 @@ void srt_engine_destroy(srt_engine_t *engine)
 	close_colls(engine);
 	srt_full_drop(engine);
 	srt_stream_destroy(engine->comm_stream);
-	srt_stream_destroy(engine->copy_stream);
-	srt_stream_destroy(engine->home_stream);
-	srt_reproducible_sum_destroy(&engine->user_sum);
-	srt_reproducible_sum_destroy(&engine->norm_sum);
-	srt_coll_destroy(engine->reduce_flags);
-	srt_coll_destroy(engine->broadcast);
-	srt_coll_destroy(engine->gather_found);
+	srt_stream_destroy(engine->home.copy_stream);
+	srt_stream_destroy(engine->home.stream);
+	srt_reproducible_sum_destroy(&engine->scalars.user_sum);
+	srt_reproducible_sum_destroy(&engine->scalars.norm_sum);
+	srt_coll_destroy(engine->scalars.reduce_flags);
+	srt_coll_destroy(engine->unit_buffers.broadcast);
+	srt_coll_destroy(engine->scalars.gather_found);
 	srt_optim_destroy(engine->optim);
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_audit_free(engine->units[u]->audit);
 		srt_unit_free(engine->units[u]);
 	}
-	for (size_t s = 0; s < engine->nslots[SRT_SLOT_PARAMS]; s++)
-		srt_event_destroy(engine->slots[SRT_SLOT_PARAMS][s].released);
-	srt_event_destroy(engine->edge);
-	srt_event_destroy(engine->stepped);
-	srt_event_destroy(engine->summed);
-	srt_event_destroy(engine->used);
-	srt_event_destroy(engine->home_edge);
-	srt_event_destroy(engine->downloaded);
-	srt_event_destroy(engine->landed);
+	for (size_t s = 0; s < engine->storage.nslots[SRT_SLOT_PARAMS]; s++)
+		srt_event_destroy(engine->storage.slots[SRT_SLOT_PARAMS][s].released);
+	srt_event_destroy(engine->home.device_edge);
+	srt_event_destroy(engine->order.stepped);
+	srt_event_destroy(engine->order.summed);
+	srt_event_destroy(engine->order.used);
+	srt_event_destroy(engine->home.edge);
+	srt_event_destroy(engine->home.downloaded);
+	srt_event_destroy(engine->home.landed);
 	for (int a = 0; a < SRT_NARENAS; a++) {
-		srt_buffer_destroy(engine->arena_alias[a]);
-		srt_buffer_destroy(engine->arena[a]);
+		srt_buffer_destroy(engine->storage.arena_alias[a]);
+		srt_buffer_destroy(engine->storage.arena[a]);
 	}
 	for (int k = 0; k < SRT_NSLOT_KINDS; k++) {
-		srt_buffer_destroy(engine->slot_buffer[k]);
-		free(engine->slots[k]);
+		srt_buffer_destroy(engine->storage.slot_buffer[k]);
+		free(engine->storage.slots[k]);
 	}
-	srt_buffer_destroy(engine->staging_alias);
-	srt_buffer_destroy(engine->staging);
-	srt_buffer_destroy(engine->exchange);
-	srt_buffer_destroy(engine->landing_alias);
-	srt_buffer_destroy(engine->landing);
-	srt_buffer_destroy(engine->buffers_memory);
-	for (size_t i = 0; i < engine->nbuffers; i++)
-		srt_unit_buffer_free(engine->buffers[i]);
-	free(engine->buffers);
+	srt_buffer_destroy(engine->storage.staging_alias);
+	srt_buffer_destroy(engine->storage.staging);
+	srt_buffer_destroy(engine->storage.exchange);
+	srt_buffer_destroy(engine->storage.landing_alias);
+	srt_buffer_destroy(engine->storage.landing);
+	srt_buffer_destroy(engine->unit_buffers.memory);
+	for (size_t i = 0; i < engine->unit_buffers.n; i++)
+		srt_unit_buffer_free(engine->unit_buffers.all[i]);
+	free(engine->unit_buffers.all);
 	srt_memory_free(&engine->memory);
-	srt_call_log_destroy(engine->calls);
-	free(engine->flags);
+	srt_call_log_destroy(engine->checks.calls);
+	free(engine->scalars.flags);
 	free(engine->groups);
-	srt_names_free(&engine->unit_names);
-	srt_names_free(&engine->param_names);
-	srt_names_free(&engine->buffer_names);
+	srt_names_free(&engine->declared.units);
+	srt_names_free(&engine->declared.params);
+	srt_names_free(&engine->declared.unit_buffers);
 	if (engine->modules != NULL)
 		srt_tree_free(engine->modules->tree);
 	free(engine->units);
 	free(engine->params);
-	for (size_t i = 0; i < SRT_ARRAY_LEN(engine->own_comm); i++) {
-		if (engine->own_comm[i] != NULL)
-			srt_comm_release(engine->own_comm[i]);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(engine->comms.own); i++) {
+		if (engine->comms.own[i] != NULL)
+			srt_comm_release(engine->comms.own[i]);
 	}
-	srt_mesh_destroy(engine->mesh);
+	srt_mesh_destroy(engine->comms.mesh);
 	srt_comm_release(engine->comm);
 	free(engine);
 }
@@ -171,11 +173,11 @@ void srt_engine_expect_declared(srt_engine_t *engine)
 	for (size_t u = 0; u < n; u++) {
 		srt_unit_t *unit = engine->units[u];
 
-		unit->next_forward = u + 1 < n ? engine->units[u + 1] : NULL;
-		unit->next_backward = u > 1 ? engine->units[u - 1] : NULL;
+		unit->pass.next_forward = u + 1 < n ? engine->units[u + 1] : NULL;
+		unit->pass.next_backward = u > 1 ? engine->units[u - 1] : NULL;
 	}
 	if (n > 1)
-		engine->units[0]->next_backward = engine->units[n - 1];
+		engine->units[0]->pass.next_backward = engine->units[n - 1];
 }
 
 /* Ends the current step: no unit is in use or gathered, all gradients are dropped. */
@@ -191,17 +193,18 @@ srt_status_t srt_engine_reset(srt_engine_t *engine)
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_unit_t *unit = engine->units[u];
 
-		unit->in_forward = unit->in_backward = false;
-		unit->is_gathered = unit->is_prefetched = unit->is_uploaded = false;
-		unit->has_part = false;
-		unit->recompute = unit->uses = 0;
+		unit->pass.in_forward = unit->pass.in_backward = false;
+		unit->unshard.is_gathered = unit->unshard.is_prefetched =
+			unit->unshard.is_uploaded = false;
+		unit->unshard.has_part = false;
+		unit->pass.recompute = unit->pass.uses = 0;
 		if (unit->slot[SRT_SLOT_PARAMS] != NULL)
 			unit->slot[SRT_SLOT_PARAMS]->holder = NULL;
 	}
 	srt_full_drop(engine);
 	srt_reduce_clear(engine);
 	srt_engine_expect_declared(engine);
-	engine->last_forward = engine->last_backward = NULL;
-	engine->writing = false;
+	engine->step.last_forward = engine->step.last_backward = NULL;
+	engine->writes.open = false;
 	return status == SRT_OK ? srt_verify_end(engine, SRT_ACTION_RESET) : status;
 }

@@ -146,7 +146,7 @@ srt_status_t srt_memory_check(srt_engine_t *engine, const srt_plan_t *plan)
 		     engine->device->caps.driver_overhead + engine->comm->driver_overhead,
 		     &mine[0]);
 	if (plan->host_total > 0)
-		measure_need(engine->home, plan->host_total, 0, &mine[1]);
+		measure_need(engine->home.device, plan->host_total, 0, &mine[1]);
 	status = srt_comm_oob_allgather_for(engine->comm, "comparing the memory plans", mine,
 					    NPLACES * sizeof(*mine), needs);
 	for (size_t i = 0; i < nplaces && status == SRT_OK; i++) {

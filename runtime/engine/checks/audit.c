@@ -96,7 +96,7 @@ static srt_status_t create_audit(srt_unit_t *unit)
 
 srt_status_t srt_audit_create(srt_engine_t *engine)
 {
-	for (size_t u = 0; engine->audits && u < engine->nunits; u++) {
+	for (size_t u = 0; engine->checks.audits && u < engine->nunits; u++) {
 		if (engine->units[u]->trainable_nelem > 0)
 			SRT_TRY(create_audit(engine->units[u]));
 	}
@@ -124,7 +124,7 @@ void srt_audit_drop(srt_unit_t *unit)
 static srt_status_t project(const srt_param_t *param, srt_view_t view, int64_t first, int64_t nelem,
 			    srt_stream_t *stream, srt_projection_t *blocks, uint64_t *hash)
 {
-	const uint64_t key = srt_projection_key(param->unit->engine->nsteps, param->index);
+	const uint64_t key = srt_projection_key(param->unit->engine->step.nsteps, param->index);
 	const size_t size = srt_dtype_size(view.dtype), nbytes = (size_t)nelem * size;
 	unsigned char *host;
 	srt_status_t status;
@@ -158,14 +158,15 @@ static srt_status_t project(const srt_param_t *param, srt_view_t view, int64_t f
 static srt_view_t view_of(const srt_param_t *param, srt_audit_sum_t sum)
 {
 	const srt_unit_t *unit = param->unit;
-	const srt_view_t sums =
-		unit->reduced_sums.buffer != NULL ? unit->reduced_sums : unit->partial_sums;
-	srt_view_t view = unit->partial_sums;
+	const srt_view_t sums = unit->grads.reduced_sums.buffer != NULL ? unit->grads.reduced_sums :
+									  unit->grads.partial_sums;
+	srt_view_t view = unit->grads.partial_sums;
 
 	if (sum == SRT_AUDIT_REDUCED)
-		return unit->engine->options.offload.grads ? param->local_grad : param->device_grad;
-	view.offset += (param->reduced_grad.offset - sums.offset) / srt_dtype_size(sums.dtype) *
-		       srt_dtype_size(view.dtype);
+		return unit->engine->options.offload.grads ? param->views.local_grad :
+							     param->views.device_grad;
+	view.offset += (param->views.reduced_grad.offset - sums.offset) /
+		       srt_dtype_size(sums.dtype) * srt_dtype_size(view.dtype);
 	return view;
 }
 
@@ -182,10 +183,10 @@ static srt_status_t project_shards(const srt_unit_t *unit, srt_audit_sum_t sum,
 
 		if (param->frozen)
 			continue;
-		SRT_TRY(project(param, view_of(param, sum), param->shard_first, param->shard_nelem,
-				is_home ? engine->home_stream : engine->comm_stream, blocks,
+		SRT_TRY(project(param, view_of(param, sum), param->shard.first, param->shard.nelem,
+				is_home ? engine->home.stream : engine->comm_stream, blocks,
 				hashes != NULL ? &hashes[i] : NULL));
-		blocks += count_blocks(param->shard_nelem);
+		blocks += count_blocks(param->shard.nelem);
 	}
 	return SRT_OK;
 }
@@ -202,7 +203,7 @@ static srt_status_t project_given(const srt_unit_t *unit, srt_stream_t *stream)
 	for (int s = 0; s < srt_shard_count(engine, engine->world); s++) {
 		for (size_t i = 0; i < unit->nparams; i++) {
 			const srt_param_t *param = unit->params[i];
-			srt_view_t view = param->unsharded_grad;
+			srt_view_t view = param->views.unsharded_grad;
 			int64_t first, nelem;
 
 			if (param->frozen)
@@ -210,7 +211,7 @@ static srt_status_t project_given(const srt_unit_t *unit, srt_stream_t *stream)
 			nelem = srt_shard_range(param, srt_shard_rank(engine, engine->rank, s),
 						engine->world, &first);
 			view.offset += (size_t)first * srt_dtype_size(view.dtype);
-			if (param->written)
+			if (param->grad.written)
 				SRT_TRY(project(param, view, first, nelem, stream, blocks, NULL));
 			blocks += count_blocks(nelem);
 		}
@@ -238,7 +239,7 @@ srt_status_t srt_audit_begin(srt_unit_t *unit, srt_audit_sum_t sum)
 
 	if (audit == NULL)
 		return SRT_OK;
-	audit->adds = sum == SRT_AUDIT_PARTIAL ? unit->has_partial : unit->has_reduced;
+	audit->adds = sum == SRT_AUDIT_PARTIAL ? unit->grads.has_partial : unit->grads.has_reduced;
 	memset(audit->old, 0, audit->nowned * sizeof(*audit->old));
 	return audit->adds ? share(unit, project_shards(unit, sum, audit->old, NULL)) : SRT_OK;
 }
@@ -264,7 +265,7 @@ static srt_rounding_t count_roundings(const srt_unit_t *unit, srt_audit_sum_t su
 		srt_rounding_add(&rounding, t->reduce, 1, n);
 	srt_rounding_add(&rounding, SRT_F32, n - 1, n); /* in any order */
 	if (sum == SRT_AUDIT_PARTIAL) {
-		srt_rounding_add(&rounding, unit->partial_sums.dtype, stores, 1);
+		srt_rounding_add(&rounding, unit->grads.partial_sums.dtype, stores, 1);
 		return rounding;
 	}
 	srt_rounding_add(&rounding, t->reduce, 1 + divides(epilogue->divisor), 1);
@@ -310,9 +311,9 @@ static void find_fault(const srt_unit_t *unit, const srt_projection_t *result,
 	for (size_t i = 0; i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
 
-		for (int64_t at = 0; !param->frozen && at < param->shard_nelem;
+		for (int64_t at = 0; !param->frozen && at < param->shard.nelem;
 		     at += SRT_PROJECTION_BLOCK, b++) {
-			const int64_t left = param->shard_nelem - at;
+			const int64_t left = param->shard.nelem - at;
 			const int64_t n = left < SRT_PROJECTION_BLOCK ? left : SRT_PROJECTION_BLOCK;
 
 			finding->fault =
@@ -321,7 +322,7 @@ static void find_fault(const srt_unit_t *unit, const srt_projection_t *result,
 								n, &finding->error,
 								&finding->bound);
 			finding->param = (uint32_t)i;
-			finding->first = param->shard_first + at;
+			finding->first = param->shard.first + at;
 			finding->last = finding->first + n - 1;
 			if (finding->fault != SRT_PROJECTION_OK)
 				return;
@@ -355,8 +356,8 @@ static srt_status_t fail(const srt_unit_t *unit, const char *param, const char *
 		"micro-batch %d of %d, %s. A device, its memory or the transport between the "
 		"ranks is faulty: compare with another transport (SHARDRT_COLLECTIVES=staged "
 		"or shm) and with another device (SHARDRT_DEVICE, SHARDRT_BACKEND)",
-		param, unit->name, (unsigned long long)engine->nsteps + 1, engine->microbatch + 1,
-		engine->nmicrobatches, what);
+		param, unit->name, (unsigned long long)engine->step.nsteps + 1,
+		engine->step.microbatch + 1, engine->step.nmicrobatches, what);
 }
 
 static srt_status_t fail_sum(const srt_unit_t *unit, srt_audit_sum_t sum, const finding_t *all)
@@ -434,11 +435,11 @@ srt_status_t srt_audit_end(srt_unit_t *unit, srt_audit_sum_t sum,
 			   const srt_coll_epilogue_t *epilogue)
 {
 	const srt_engine_t *engine = unit->engine;
-	const bool is_second = sum == SRT_AUDIT_REDUCED && unit->partial_sums.buffer != NULL;
+	const bool is_second = sum == SRT_AUDIT_REDUCED && unit->grads.partial_sums.buffer != NULL;
 	const bool has_replicas =
 		sum == SRT_AUDIT_REDUCED && srt_shard_replicas(engine, engine->world) > 1;
 	const bool has_shard_comm = !is_second && srt_roles_sharded(engine, engine->world);
-	srt_comm_t *comm = has_shard_comm ? engine->shard_comm : engine->replica_comm;
+	srt_comm_t *comm = has_shard_comm ? engine->comms.shard : engine->comms.replica;
 	const float divisors[2] = { is_second ? 0.0f : epilogue->predivisor,
 				    sum == SRT_AUDIT_PARTIAL ? 0.0f : epilogue->divisor };
 	srt_audit_t *audit = unit->audit;

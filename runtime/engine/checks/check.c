@@ -52,46 +52,46 @@ static srt_status_t check_param(const srt_param_t *param)
 {
 	const srt_unit_t *unit = param->unit;
 	const srt_layout_t *layout = &unit->engine->memory.layout;
-	size_t shard = param->shard_nbytes;
+	size_t shard = param->shard.nbytes;
 	size_t compute_nbytes = (size_t)param->nelem * srt_dtype_size(unit->types.compute);
 
 	SRT_TRY(check_ranges(param));
-	SRT_TRY(check_view(param, param->local, shard, "shard"));
-	SRT_TRY(check_view(param, param->unsharded, compute_nbytes, "unsharded tensor"));
-	REQUIRE(!param->frozen || (!param->written && !param->used), "frozen '%s' has a gradient",
-		param->name);
+	SRT_TRY(check_view(param, param->views.local, shard, "shard"));
+	SRT_TRY(check_view(param, param->views.unsharded, compute_nbytes, "unsharded tensor"));
+	REQUIRE(!param->frozen || (!param->grad.written && !param->grad.used),
+		"frozen '%s' has a gradient", param->name);
 	if (param->frozen)
 		return SRT_OK;
-	REQUIRE(param->shard_offset + (size_t)param->shard_nelem <=
+	REQUIRE(param->shard.offset + (size_t)param->shard.nelem <=
 			layout->trainable[srt_shard_part(unit)],
 		"the shard of '%s' is outside the trainable part of its arenas", param->name);
-	SRT_TRY(check_view(param, param->local_grad, shard, "gradient shard"));
-	SRT_TRY(check_view(param, param->summed_grad,
+	SRT_TRY(check_view(param, param->views.local_grad, shard, "gradient shard"));
+	SRT_TRY(check_view(param, param->views.summed_grad,
 			   (size_t)param->nelem * srt_dtype_size(unit->types.reduce),
 			   "gradient to be summed"));
-	return check_view(param, param->unsharded_grad, compute_nbytes, "unsharded gradient");
+	return check_view(param, param->views.unsharded_grad, compute_nbytes, "unsharded gradient");
 }
 
 static srt_status_t check_unit(const srt_unit_t *unit)
 {
 	const srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
 
-	REQUIRE(unit->parent == NULL || !unit->in_forward || unit->parent->in_forward,
+	REQUIRE(unit->parent == NULL || !unit->pass.in_forward || unit->parent->pass.in_forward,
 		"unit '%s' is in its forward pass, its parent is not", unit->name);
-	REQUIRE(unit->parent == NULL || !unit->in_backward || unit->parent->in_backward,
+	REQUIRE(unit->parent == NULL || !unit->pass.in_backward || unit->parent->pass.in_backward,
 		"unit '%s' is in its backward pass, its parent is not", unit->name);
-	REQUIRE(unit->uses >= 0 && unit->recompute >= 0, "unit '%s' has negative counts",
+	REQUIRE(unit->pass.uses >= 0 && unit->pass.recompute >= 0, "unit '%s' has negative counts",
 		unit->name);
 	if (slot == NULL)
 		return SRT_OK;
 	REQUIRE(slot->nbytes >= unit->unsharded_nelem * srt_dtype_size(unit->types.compute),
 		"the slot of unit '%s' is too small", unit->name);
-	REQUIRE(unit->is_gathered == (slot->holder == unit) || !unit->is_gathered,
+	REQUIRE(unit->unshard.is_gathered == (slot->holder == unit) || !unit->unshard.is_gathered,
 		"unit '%s' counts as gathered, but its slot holds another one", unit->name);
-	REQUIRE(!unit->has_part || unit->regather != NULL,
+	REQUIRE(!unit->unshard.has_part || unit->unshard.regather != NULL,
 		"unit '%s' has a part for a group of ranks, and no group", unit->name);
-	REQUIRE(!srt_unit_in_use(unit) || unit->is_gathered, "unit '%s' is in use and not gathered",
-		unit->name);
+	REQUIRE(!srt_unit_in_use(unit) || unit->unshard.is_gathered,
+		"unit '%s' is in use and not gathered", unit->name);
 	return SRT_OK;
 }
 
@@ -105,10 +105,11 @@ srt_status_t srt_engine_check(const srt_engine_t *engine)
 	}
 	for (size_t u = 0; u < engine->nunits; u++)
 		SRT_TRY(check_unit(engine->units[u]));
-	REQUIRE(engine->microbatch < engine->nmicrobatches &&
-			engine->nmicrobatches <= engine->options.microbatches,
-		"micro-batch %d of %d, planned for %d", engine->microbatch, engine->nmicrobatches,
-		engine->options.microbatches);
-	REQUIRE(engine->any_backward || !engine->backward_begun, "backward begun and not recorded");
+	REQUIRE(engine->step.microbatch < engine->step.nmicrobatches &&
+			engine->step.nmicrobatches <= engine->options.microbatches,
+		"micro-batch %d of %d, planned for %d", engine->step.microbatch,
+		engine->step.nmicrobatches, engine->options.microbatches);
+	REQUIRE(engine->step.any_backward || !engine->step.backward_begun,
+		"backward begun and not recorded");
 	return SRT_OK;
 }

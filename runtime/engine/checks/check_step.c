@@ -23,14 +23,15 @@ srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream)
 		const srt_param_t *param = unit->params[i];
 		const size_t elem = srt_dtype_bits(unit->types.compute) / 8;
 
-		if (param->frozen || param->written || param->nelem == 0)
+		if (param->frozen || param->grad.written || param->nelem == 0)
 			continue;
 		if (engine->options.clear_grads)
-			SRT_TRY(srt_zero(stream, param->unsharded_grad.buffer,
-					 param->unsharded_grad.offset,
+			SRT_TRY(srt_zero(stream, param->views.unsharded_grad.buffer,
+					 param->views.unsharded_grad.offset,
 					 (size_t)param->nelem * elem));
-		else if (engine->checks)
-			SRT_TRY(srt_op_fill(stream, param->unsharded_grad, NAN, param->nelem));
+		else if (engine->checks.on)
+			SRT_TRY(srt_op_fill(stream, param->views.unsharded_grad, NAN,
+					    param->nelem));
 	}
 	return SRT_OK;
 }
@@ -106,17 +107,18 @@ static srt_status_t hash_values(const srt_param_t *param, srt_stream_t *stream, 
 {
 	uint64_t copy;
 
-	SRT_TRY(hash_tensor(param->local, param->shard_nelem, stream, hash));
-	if (param->local_compute.buffer == NULL)
+	SRT_TRY(hash_tensor(param->views.local, param->shard.nelem, stream, hash));
+	if (param->views.local_compute.buffer == NULL)
 		return SRT_OK;
-	SRT_TRY(hash_tensor(param->local_compute, param->shard_nelem, stream, &copy));
+	SRT_TRY(hash_tensor(param->views.local_compute, param->shard.nelem, stream, &copy));
 	*hash = srt_mix64(*hash, copy);
 	return SRT_OK;
 }
 
 srt_status_t srt_check_record(srt_param_t *param, srt_stream_t *stream)
 {
-	return param->unit->engine->checks ? hash_values(param, stream, &param->hash) : SRT_OK;
+	return param->unit->engine->checks.on ? hash_values(param, stream, &param->checks.hash) :
+						SRT_OK;
 }
 
 srt_status_t srt_check_record_all(srt_engine_t *engine, srt_stream_t *stream)
@@ -132,21 +134,21 @@ srt_status_t srt_check_unchanged(const srt_unit_t *unit, srt_stream_t *stream)
 	srt_stream_t *home;
 	uint64_t hash;
 
-	if (!engine->checks || engine->writing)
+	if (!engine->checks.on || engine->writes.open)
 		return SRT_OK;
 	/* Edge: the library's last change, perhaps on another stream -> this read. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	SRT_TRY(srt_home_enter(unit->engine, stream, &home));
 	for (size_t i = 0; i < unit->nparams; i++) {
 		SRT_TRY(hash_values(unit->params[i], home, &hash));
-		if (hash != unit->params[i]->hash)
+		if (hash != unit->params[i]->checks.hash)
 			return srt_fail(
 				SRT_ERR_STATE,
 				"rank %d: the values of parameter '%s' of unit '%s' were "
 				"changed, by the program or by faulty memory: %s",
 				srt_comm_world_rank(engine->comm, engine->rank),
 				unit->params[i]->name, unit->name,
-				engine->program_writes ?
+				engine->writes.unseen ?
 					"change values before a forward pass, not from its "
 					"begin to the end of its backward pass" :
 					"call srt_engine_write_begin() before such a change "
@@ -160,15 +162,15 @@ srt_status_t srt_check_unsharded(srt_unit_t *unit, srt_stream_t *stream)
 	const srt_engine_t *engine = unit->engine;
 	uint64_t hash;
 
-	if (!engine->checks)
+	if (!engine->checks.on)
 		return SRT_OK;
 	for (size_t i = 0; i < unit->nparams; i++) {
 		srt_param_t *param = unit->params[i];
 
-		SRT_TRY(hash_tensor(param->unsharded, param->nelem, stream, &hash));
+		SRT_TRY(hash_tensor(param->views.unsharded, param->nelem, stream, &hash));
 		if (!unit->is_hashed)
-			param->unsharded_hash = hash;
-		if (hash != param->unsharded_hash)
+			param->checks.unsharded_hash = hash;
+		if (hash != param->checks.unsharded_hash)
 			return srt_fail(
 				SRT_ERR_STATE,
 				"rank %d: the gathered values of parameter '%s' of unit '%s' were "
@@ -187,11 +189,11 @@ srt_status_t srt_check_unsharded(srt_unit_t *unit, srt_stream_t *stream)
 srt_status_t srt_check_view(srt_param_t *param, bool is_grad, srt_view_t *view)
 {
 	const size_t nbytes = (size_t)param->nelem * srt_dtype_size(view->dtype);
-	srt_buffer_t **window = &param->window[is_grad];
+	srt_buffer_t **window = &param->checks.window[is_grad];
 	char *name;
 	srt_status_t status;
 
-	if (!param->unit->engine->checks || view->buffer == NULL)
+	if (!param->unit->engine->checks.on || view->buffer == NULL)
 		return SRT_OK;
 	if (*window == NULL) {
 		name = srt_asprintf("%s parameter '%s'",
@@ -211,9 +213,9 @@ srt_status_t srt_check_view(srt_param_t *param, bool is_grad, srt_view_t *view)
 void srt_check_end_views(const srt_unit_t *unit)
 {
 	for (size_t i = 0; i < unit->nparams; i++) {
-		for (size_t k = 0; k < SRT_ARRAY_LEN(unit->params[i]->window); k++) {
-			if (unit->params[i]->window[k] != NULL)
-				unit->params[i]->window[k]->is_closed = true;
+		for (size_t k = 0; k < SRT_ARRAY_LEN(unit->params[i]->checks.window); k++) {
+			if (unit->params[i]->checks.window[k] != NULL)
+				unit->params[i]->checks.window[k]->is_closed = true;
 		}
 	}
 }
@@ -222,15 +224,15 @@ srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_engine_t *engine = unit->engine;
 
-	for (size_t i = 0; engine->checks && i < unit->nparams; i++) {
+	for (size_t i = 0; engine->checks.on && i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
 		bool finite;
 
-		if (!param->ready || engine->nonfinite != NULL)
+		if (!param->grad.ready || engine->checks.nonfinite != NULL)
 			continue;
-		SRT_TRY(check_finite(param->unsharded_grad, param->nelem, stream, &finite));
+		SRT_TRY(check_finite(param->views.unsharded_grad, param->nelem, stream, &finite));
 		if (!finite)
-			engine->nonfinite = param;
+			engine->checks.nonfinite = param;
 	}
 	return SRT_OK;
 }
@@ -238,23 +240,23 @@ srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream)
 /* This rank's findings before the optimizer. */
 static srt_status_t check_gradients(const srt_engine_t *engine)
 {
-	const srt_param_t *param = engine->nonfinite;
+	const srt_param_t *param = engine->checks.nonfinite;
 
 	SRT_TRY(srt_engine_check(engine));
 	if (param == NULL)
 		return SRT_OK;
-	if (engine->options.skip_nonfinite || engine->found_inf) {
+	if (engine->options.skip_nonfinite || engine->step.found_inf) {
 		srt_log(SRT_LOG_WARN,
 			"rank %d: the gradient of parameter '%s' has an infinity or NaN in step "
 			"%llu, which is skipped",
-			engine->rank, param->name, (unsigned long long)engine->nsteps + 1);
+			engine->rank, param->name, (unsigned long long)engine->step.nsteps + 1);
 		return SRT_OK;
 	}
 	return srt_fail(SRT_ERR_STATE,
 			"the gradient of parameter '%s' has an infinity or NaN in step %llu: its "
 			"compute did not write all elements, added to them although accumulate was "
 			"0, used a view after the end of its unit, or overflowed",
-			param->name, (unsigned long long)engine->nsteps + 1);
+			param->name, (unsigned long long)engine->step.nsteps + 1);
 }
 
 static srt_status_t check_unchanged_all(const srt_engine_t *engine, srt_stream_t *stream)
@@ -273,11 +275,12 @@ static srt_status_t check_values(srt_engine_t *engine, const char *when, srt_str
 		const srt_param_t *param = engine->params[i];
 		bool finite;
 
-		SRT_TRY(check_finite(param->local, param->shard_nelem, home, &finite));
+		SRT_TRY(check_finite(param->views.local, param->shard.nelem, home, &finite));
 		if (!finite)
 			return srt_fail(SRT_ERR_STATE,
 					"parameter '%s' has an infinity or NaN %s step %llu",
-					param->name, when, (unsigned long long)engine->nsteps + 1);
+					param->name, when,
+					(unsigned long long)engine->step.nsteps + 1);
 	}
 	return SRT_OK;
 }
@@ -286,10 +289,10 @@ srt_status_t srt_check_before_step(srt_engine_t *engine, srt_stream_t *stream)
 {
 	srt_status_t status;
 
-	if (!engine->checks)
+	if (!engine->checks.on)
 		return SRT_OK;
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	status = engine->program_writes ? SRT_OK : check_unchanged_all(engine, stream);
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
+	status = engine->writes.unseen ? SRT_OK : check_unchanged_all(engine, stream);
 	if (status == SRT_OK)
 		status = check_values(engine, "before", stream);
 	if (status == SRT_OK)
@@ -301,7 +304,7 @@ srt_status_t srt_check_after_step(srt_engine_t *engine, srt_stream_t *stream)
 {
 	srt_stream_t *home;
 
-	if (!engine->checks)
+	if (!engine->checks.on)
 		return SRT_OK;
 	SRT_TRY(srt_home_enter(engine, stream, &home));
 	SRT_TRY(srt_check_record_all(engine, home));

@@ -9,7 +9,7 @@
 /* The invariants of a built engine, for tests; SRT_ERR_STATE with the first violated one. */
 srt_status_t srt_engine_check(const srt_engine_t *engine);
 
-/* ---- check_step.c: nothing unless engine->checks, except srt_check_begin_grads() */
+/* ---- check_step.c: nothing unless engine->checks.on, except srt_check_begin_grads() */
 /* At the beginning of a backward pass: fills gradients that are not added to, with NaN or, by the
  * option clear_grads, with 0. */
 srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream);

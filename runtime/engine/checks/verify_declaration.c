@@ -107,7 +107,7 @@ static uint64_t hash_unit(const srt_engine_t *engine, size_t i)
 
 static uint64_t hash_buffer(const srt_engine_t *engine, size_t i)
 {
-	const srt_unit_buffer_t *buffer = engine->buffers[i];
+	const srt_unit_buffer_t *buffer = engine->unit_buffers.all[i];
 	uint64_t hash = hash_text(HASH_START, buffer->name);
 
 	hash = hash_text(hash, buffer->unit->name);
@@ -147,8 +147,8 @@ static uint64_t hash_param(const srt_engine_t *engine, size_t i)
 	hash = hash_bytes(hash, param->shape, (size_t)param->ndim * sizeof(param->shape[0]));
 	hash = hash_bytes(hash, &param->frozen, sizeof(param->frozen));
 	hash = hash_bytes(hash, &param->is_cut, sizeof(param->is_cut));
-	hash = hash_bytes(hash, &param->cut_dim, sizeof(param->cut_dim));
-	hash = hash_bytes(hash, &param->nblocks, sizeof(param->nblocks));
+	hash = hash_bytes(hash, &param->cut.dim, sizeof(param->cut.dim));
+	hash = hash_bytes(hash, &param->cut.nblocks, sizeof(param->cut.nblocks));
 	hash = hash_bytes(hash, &param->group, sizeof(param->group));
 	return hash_bytes(hash, group, sizeof(group));
 }
@@ -163,7 +163,7 @@ static void describe_unit(const srt_engine_t *engine, size_t i, char *text)
 
 static void describe_buffer(const srt_engine_t *engine, size_t i, char *text)
 {
-	const srt_unit_buffer_t *buffer = engine->buffers[i];
+	const srt_unit_buffer_t *buffer = engine->unit_buffers.all[i];
 
 	snprintf(text, TEXT_NBYTES, "'%.35s' of unit '%.30s'", buffer->name, buffer->unit->name);
 }
@@ -208,7 +208,7 @@ static const item_list_t lists[NLISTS] = {
 static void count_items(const srt_engine_t *engine, uint64_t *counts)
 {
 	counts[0] = engine->nunits;
-	counts[1] = engine->nbuffers;
+	counts[1] = engine->unit_buffers.n;
 	counts[2] = engine->ngroups;
 	counts[3] = engine->nparams;
 }
@@ -255,9 +255,9 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_NUMERICS, "%s",
 		 engine->device->numerics == SRT_NUMERICS_FAST ? "fast" : "exact");
 	set_text(print, KEY_STRATEGY, "%s", srt_strategy_name(o->strategy));
-	set_text(print, KEY_MESH, "%d, of %d shards, and %d, of %d replicas", engine->shard_dim,
-		 srt_shard_count(engine, engine->world), engine->replicate_dim,
-		 srt_shard_replicas(engine, engine->world));
+	set_text(print, KEY_MESH, "%d, of %d shards, and %d, of %d replicas",
+		 engine->comms.shard_dim, srt_shard_count(engine, engine->world),
+		 engine->comms.replicate_dim, srt_shard_replicas(engine, engine->world));
 	set_text(print, KEY_AVERAGE, "%s, factor %.9g", averages[o->average],
 		 (double)o->divide_factor);
 	set_text(print, KEY_ACCUMULATION, "%s", accumulations[o->accumulation]);
@@ -282,7 +282,8 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_BROADCAST, "%d", o->broadcast_buffers != 0);
 	set_text(print, KEY_CHECKS,
 		 "SHARDRT_AUDIT %d, SHARDRT_CHECK %d, clear_grads %d, trust_replicas %d",
-		 engine->audits, engine->checks, o->clear_grads != 0, o->trust_replicas != 0);
+		 engine->checks.audits, engine->checks.on, o->clear_grads != 0,
+		 o->trust_replicas != 0);
 }
 
 /* The index of the first of n items that differs between ranks, or n. Collective. */

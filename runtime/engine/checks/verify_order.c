@@ -71,11 +71,11 @@ srt_status_t srt_verify_order(srt_engine_t *engine, srt_action_t action, const s
 	const next_action_t mine = {
 		.action = (int32_t)action,
 		.unit = unit != NULL ? (int32_t)unit->index : -1,
-		.microbatch = engine->microbatch + engine->microbatch_over,
-		.nmicrobatches = engine->nmicrobatches,
+		.microbatch = engine->step.microbatch + engine->step.microbatch_over,
+		.nmicrobatches = engine->step.nmicrobatches,
 	};
 
-	if (!engine->order_checked)
+	if (!engine->checks.order_checked)
 		SRT_TRY(exchange_action(engine, &mine));
 	return srt_verify_call(engine, action, (uint32_t)mine.unit,
 			       (uint64_t)mine.microbatch << 32 | (uint32_t)mine.nmicrobatches);
@@ -162,7 +162,7 @@ static void describe_call(const void *arg, const srt_call_t *call, char *text, s
 srt_status_t srt_verify_create(srt_engine_t *engine)
 {
 	return srt_call_log_create(engine->comm, "creating the log of calls", describe_call, engine,
-				   &engine->calls);
+				   &engine->checks.calls);
 }
 
 srt_status_t srt_verify_call(srt_engine_t *engine, srt_action_t action, uint32_t index,
@@ -170,7 +170,7 @@ srt_status_t srt_verify_call(srt_engine_t *engine, srt_action_t action, uint32_t
 {
 	const srt_call_t call = { .kind = (uint32_t)action + 1, .index = index, .value = value };
 
-	return srt_call_log_add(engine->calls, &call);
+	return srt_call_log_add(engine->checks.calls, &call);
 }
 
 srt_status_t srt_verify_float(srt_engine_t *engine, srt_action_t action, uint32_t index,
@@ -192,12 +192,12 @@ srt_status_t srt_verify_sum(srt_engine_t *engine, int64_t nelem, int64_t total_n
 						  (uint64_t)nelem :
 						  0 };
 
-	return srt_call_log_add(engine->calls, &call);
+	return srt_call_log_add(engine->checks.calls, &call);
 }
 
 srt_status_t srt_verify_end(srt_engine_t *engine, srt_action_t action)
 {
 	const srt_call_t call = { .kind = (uint32_t)action + 1 };
 
-	return srt_call_log_end(engine->calls, &call, action == SRT_ACTION_RESET);
+	return srt_call_log_end(engine->checks.calls, &call, action == SRT_ACTION_RESET);
 }

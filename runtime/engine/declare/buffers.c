@@ -18,7 +18,7 @@ void srt_unit_buffer_free(srt_unit_buffer_t *buffer)
 
 srt_unit_buffer_t *srt_buffers_find(const srt_engine_t *engine, const char *name)
 {
-	return srt_names_find(&engine->buffer_names, name);
+	return srt_names_find(&engine->declared.unit_buffers, name);
 }
 
 static srt_status_t check_buffer(const srt_unit_t *unit, const char *name, srt_dtype_t dtype,
@@ -66,15 +66,16 @@ static srt_status_t place_buffer(srt_unit_buffer_t *buffer, const int64_t *shape
 	}
 	fits = fits && nelem <= INT64_MAX / 16 &&
 	       srt_dtype_nbytes(buffer->dtype, nelem, &buffer->nbytes) == SRT_OK &&
-	       srt_add_size(engine->buffers_nbytes, buffer->nbytes, &end) && end <= SIZE_MAX / 16;
+	       srt_add_size(engine->unit_buffers.nbytes, buffer->nbytes, &end) &&
+	       end <= SIZE_MAX / 16;
 	if (!fits)
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,
 			"buffer '%s' is too large: the buffers do not fit the address space",
 			buffer->name);
 	buffer->nelem = (int64_t)nelem;
-	buffer->offset = engine->buffers_nbytes;
-	engine->buffers_nbytes = srt_align_up(end, SRT_TENSOR_ALIGN);
+	buffer->offset = engine->unit_buffers.nbytes;
+	engine->unit_buffers.nbytes = srt_align_up(end, SRT_TENSOR_ALIGN);
 	return SRT_OK;
 }
 
@@ -94,12 +95,12 @@ srt_status_t srt_unit_buffer_create(srt_unit_t *unit, const char *name, srt_dtyp
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is empty", __func__);
 	SRT_TRY(check_buffer(unit, name, dtype, ndim, shape));
 	engine = unit->engine;
-	SRT_TRY(srt_names_reserve(&engine->buffer_names));
-	grown = srt_realloc(engine->buffers, engine->nbuffers + 1, sizeof(*grown),
+	SRT_TRY(srt_names_reserve(&engine->declared.unit_buffers));
+	grown = srt_realloc(engine->unit_buffers.all, engine->unit_buffers.n + 1, sizeof(*grown),
 			    "list of buffers");
 	if (grown == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	engine->buffers = grown;
+	engine->unit_buffers.all = grown;
 	buffer = srt_calloc(1, sizeof(*buffer), name);
 	if (buffer == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -113,26 +114,27 @@ srt_status_t srt_unit_buffer_create(srt_unit_t *unit, const char *name, srt_dtyp
 		srt_unit_buffer_free(buffer);
 		return status;
 	}
-	engine->buffers[engine->nbuffers++] = buffer;
-	srt_names_add(&engine->buffer_names, buffer->name, buffer);
+	engine->unit_buffers.all[engine->unit_buffers.n++] = buffer;
+	srt_names_add(&engine->declared.unit_buffers, buffer->name, buffer);
 	*out = buffer;
 	return SRT_OK;
 }
 
 srt_status_t srt_buffers_create_broadcast(srt_engine_t *engine)
 {
-	const srt_coll_segment_t all = { .nelem = engine->buffers_nbytes };
+	const srt_coll_segment_t all = { .nelem = engine->unit_buffers.nbytes };
 	size_t world = (size_t)engine->world;
 	srt_coll_owner_t *owners;
 	srt_coll_desc_t desc = {
 		.kind = SRT_COLL_BROADCAST,
 		.name = "buffers",
 		.dtype = SRT_U8,
-		.full = srt_view(engine->buffers_memory, 0, SRT_U8),
+		.full = srt_view(engine->unit_buffers.memory, 0, SRT_U8),
 	};
 	srt_status_t status;
 
-	if (!engine->options.broadcast_buffers || engine->world == 1 || engine->buffers_nbytes == 0)
+	if (!engine->options.broadcast_buffers || engine->world == 1 ||
+	    engine->unit_buffers.nbytes == 0)
 		return SRT_OK;
 	owners = srt_comm_calloc(engine->comm, world, sizeof(*owners),
 				 "creating broadcast of \"buffers\"");
@@ -140,25 +142,25 @@ srt_status_t srt_buffers_create_broadcast(srt_engine_t *engine)
 		return SRT_ERR_OUT_OF_MEMORY;
 	owners[0] = (srt_coll_owner_t){ &all, 1 };
 	desc.owners = owners;
-	status = srt_coll_create(engine->comm, &desc, &engine->broadcast);
+	status = srt_coll_create(engine->comm, &desc, &engine->unit_buffers.broadcast);
 	free(owners);
 	return status;
 }
 
 srt_status_t srt_buffers_broadcast(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->broadcast == NULL)
+	if (engine->unit_buffers.broadcast == NULL)
 		return SRT_OK;
-	SRT_TRY(srt_coll_start(engine->broadcast, NULL, stream));
+	SRT_TRY(srt_coll_start(engine->unit_buffers.broadcast, NULL, stream));
 	/* Edge: the peers' reading of rank 0's buffers -> the program's changes of them. */
-	return srt_coll_wait_readers(engine->broadcast, stream);
+	return srt_coll_wait_readers(engine->unit_buffers.broadcast, stream);
 }
 
 srt_view_t srt_unit_buffer_view(const srt_unit_buffer_t *buffer)
 {
-	if (buffer == NULL || buffer->unit->engine->buffers_memory == NULL)
+	if (buffer == NULL || buffer->unit->engine->unit_buffers.memory == NULL)
 		return (srt_view_t){ 0 };
-	return srt_view(buffer->unit->engine->buffers_memory, buffer->offset, buffer->dtype);
+	return srt_view(buffer->unit->engine->unit_buffers.memory, buffer->offset, buffer->dtype);
 }
 
 srt_status_t srt_unit_buffer_set(srt_unit_buffer_t *buffer, const void *values,
@@ -172,7 +174,7 @@ srt_status_t srt_unit_buffer_set(srt_unit_buffer_t *buffer, const void *values,
 	buffer->is_unset = false;
 	if (buffer->nbytes == 0)
 		return SRT_OK;
-	return srt_copy_from_host(stream, buffer->unit->engine->buffers_memory, buffer->offset,
+	return srt_copy_from_host(stream, buffer->unit->engine->unit_buffers.memory, buffer->offset,
 				  values, buffer->nbytes);
 }
 
@@ -185,7 +187,7 @@ srt_status_t srt_unit_buffer_get(srt_unit_buffer_t *buffer, void *values, srt_st
 	SRT_TRY(srt_engine_require_built(buffer->unit->engine, "srt_unit_buffer_get"));
 	if (buffer->nbytes == 0)
 		return srt_stream_sync(stream);
-	return srt_copy_to_host(stream, values, buffer->unit->engine->buffers_memory,
+	return srt_copy_to_host(stream, values, buffer->unit->engine->unit_buffers.memory,
 				buffer->offset, buffer->nbytes);
 }
 
@@ -201,5 +203,5 @@ int64_t srt_unit_buffer_nelem(const srt_unit_buffer_t *buffer)
 
 srt_unit_buffer_t *srt_engine_buffer(srt_engine_t *engine, size_t i)
 {
-	return engine != NULL && i < engine->nbuffers ? engine->buffers[i] : NULL;
+	return engine != NULL && i < engine->unit_buffers.n ? engine->unit_buffers.all[i] : NULL;
 }

@@ -14,29 +14,30 @@
 
 int srt_cell_count(const srt_engine_t *engine)
 {
-	return engine->tensor_dim >= 0 ? engine->mesh->shape[engine->tensor_dim] : 1;
+	return engine->comms.tensor_dim >= 0 ? engine->comms.mesh->shape[engine->comms.tensor_dim] :
+					       1;
 }
 
 int srt_cell_index(const srt_engine_t *engine, int rank)
 {
-	return engine->tensor_dim >= 0 ?
-		       srt_mesh_coordinate_of(engine->mesh, rank, engine->tensor_dim) :
+	return engine->comms.tensor_dim >= 0 ?
+		       srt_mesh_coordinate_of(engine->comms.mesh, rank, engine->comms.tensor_dim) :
 		       0;
 }
 
 void srt_cell_describe(srt_param_t *param)
 {
-	param->nblocks = param->is_cut && param->nblocks > 1 ? param->nblocks : 1;
-	param->outer = param->nblocks;
-	param->extent = param->whole_nelem;
-	param->inner = 1;
+	param->cut.nblocks = param->is_cut && param->cut.nblocks > 1 ? param->cut.nblocks : 1;
+	param->cut.outer = param->cut.nblocks;
+	param->cut.extent = param->whole_nelem;
+	param->cut.inner = 1;
 	if (!param->is_cut)
 		return;
-	param->extent = param->shape[param->cut_dim] / param->nblocks;
-	for (int i = 0; i < param->cut_dim; i++)
-		param->outer *= param->shape[i];
-	for (int i = param->cut_dim + 1; i < param->ndim; i++)
-		param->inner *= param->shape[i];
+	param->cut.extent = param->shape[param->cut.dim] / param->cut.nblocks;
+	for (int i = 0; i < param->cut.dim; i++)
+		param->cut.outer *= param->shape[i];
+	for (int i = param->cut.dim + 1; i < param->ndim; i++)
+		param->cut.inner *= param->shape[i];
 }
 
 /* The part of extent that a cell has. */
@@ -44,7 +45,7 @@ static int64_t chunk_of(const srt_param_t *param, int index, int64_t *offset)
 {
 	int64_t size;
 
-	srt_shard_rows(param->extent, param->is_cut ? srt_cell_count(param->unit->engine) : 1,
+	srt_shard_rows(param->cut.extent, param->is_cut ? srt_cell_count(param->unit->engine) : 1,
 		       param->is_cut ? index : 0, offset, &size);
 	return size;
 }
@@ -55,7 +56,7 @@ void srt_cell_shape(const srt_param_t *param, int index, int64_t *shape)
 
 	memcpy(shape, param->shape, (size_t)param->ndim * sizeof(*shape));
 	if (param->is_cut)
-		shape[param->cut_dim] = chunk_of(param, index, &offset) * param->nblocks;
+		shape[param->cut.dim] = chunk_of(param, index, &offset) * param->cut.nblocks;
 }
 
 int64_t srt_cell_offset(const srt_param_t *param, int index)
@@ -70,17 +71,17 @@ int64_t srt_cell_nelem(const srt_param_t *param, int index)
 {
 	int64_t offset;
 
-	return param->outer * chunk_of(param, index, &offset) * param->inner;
+	return param->cut.outer * chunk_of(param, index, &offset) * param->cut.inner;
 }
 
 int64_t srt_cell_run(const srt_param_t *param, int index, int64_t at, int64_t *first)
 {
 	int64_t offset;
-	const int64_t run = chunk_of(param, index, &offset) * param->inner;
+	const int64_t run = chunk_of(param, index, &offset) * param->cut.inner;
 
 	*first = 0;
 	if (run == 0)
 		return 0;
-	*first = (at / run * param->extent + offset) * param->inner + at % run;
+	*first = (at / run * param->cut.extent + offset) * param->cut.inner + at % run;
 	return run - at % run;
 }

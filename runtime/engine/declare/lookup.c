@@ -18,7 +18,7 @@ srt_param_t *srt_engine_find(srt_engine_t *engine, const char *name)
 {
 	if (engine == NULL || name == NULL)
 		return NULL;
-	return srt_names_find(&engine->param_names, name);
+	return srt_names_find(&engine->declared.params, name);
 }
 
 srt_param_t *srt_engine_param(srt_engine_t *engine, size_t i)
@@ -78,12 +78,12 @@ void srt_param_expect_values(srt_param_t *param)
 	if (param->is_unset || param->whole_nelem == 0)
 		return;
 	param->is_unset = true;
-	param->unit->engine->nunset++;
+	param->unit->engine->declared.nunset++;
 }
 
 void srt_param_has_values(srt_param_t *param)
 {
-	param->unit->engine->nunset -= param->is_unset;
+	param->unit->engine->declared.nunset -= param->is_unset;
 	param->is_unset = false;
 }
 
@@ -92,7 +92,7 @@ srt_status_t srt_values_check(const srt_engine_t *engine)
 	char names[512] = "";
 	size_t n = 0, used = 0;
 
-	if (engine->nunset == 0)
+	if (engine->declared.nunset == 0)
 		return SRT_OK;
 	for (size_t i = 0; i < engine->nparams; i++) {
 		const char *name = engine->params[i]->name;
@@ -106,6 +106,6 @@ srt_status_t srt_values_check(const srt_engine_t *engine)
 	return srt_fail(SRT_ERR_STATE,
 			"%zu parameter%s no values before the first forward pass: %s%s; call "
 			"srt_engine_materialize() or srt_engine_load(), or set each of them",
-			engine->nunset, engine->nunset == 1 ? " has" : "s have", names,
-			n < engine->nunset ? " and others" : "");
+			engine->declared.nunset, engine->declared.nunset == 1 ? " has" : "s have",
+			names, n < engine->declared.nunset ? " and others" : "");
 }

@@ -17,8 +17,8 @@ void srt_param_free(srt_param_t *param)
 		return;
 	for (size_t i = 0; i < param->naliases; i++)
 		free(param->aliases[i]);
-	for (size_t k = 0; k < SRT_ARRAY_LEN(param->window); k++)
-		srt_buffer_destroy(param->window[k]);
+	for (size_t k = 0; k < SRT_ARRAY_LEN(param->checks.window); k++)
+		srt_buffer_destroy(param->checks.window[k]);
 	free(param->aliases);
 	free(param->name);
 	free(param);
@@ -101,8 +101,8 @@ static srt_status_t check_placement(const srt_engine_t *engine, const char *name
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the placement of parameter '%s' has no mesh_dim", name);
 	}
-	if (engine->tensor_dim < 0 ||
-	    srt_mesh_find(engine->mesh, p->mesh_dim) != engine->tensor_dim)
+	if (engine->comms.tensor_dim < 0 ||
+	    srt_mesh_find(engine->comms.mesh, p->mesh_dim) != engine->comms.tensor_dim)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"parameter '%s' is cut over '%s', which must be a dimension of the "
 				"engine's mesh that it neither shards nor replicates over",
@@ -148,7 +148,7 @@ static srt_status_t compute_sizes(srt_param_t *param)
 	if (fits)
 		fits = srt_dtype_nbytes(param->dtype, nelem, &param->whole_nbytes) == SRT_OK &&
 		       srt_add_size(nelem, SRT_TENSOR_ALIGN, &total);
-	fits = fits && srt_add_size(total, engine->unsharded_nelem, &total);
+	fits = fits && srt_add_size(total, engine->declared.unsharded_nelem, &total);
 	fits = fits && total <= SIZE_MAX / 4096; /* room for gradients, state and slots */
 	if (!fits)
 		return srt_fail(
@@ -182,7 +182,7 @@ static void layout_unit(srt_unit_t *unit)
 		if (!frozen)
 			unit->trainable_nelem = at;
 	}
-	unit->engine->unsharded_nelem += at - unit->unsharded_nelem;
+	unit->engine->declared.unsharded_nelem += at - unit->unsharded_nelem;
 	unit->unsharded_nelem = at;
 }
 
@@ -233,7 +233,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	SRT_TRY(check_flat(unit, name, options != NULL && options->frozen));
 	if (options != NULL)
 		SRT_TRY(check_placement(engine, name, ndim, shape, &options->placement));
-	SRT_TRY(srt_names_reserve(&engine->param_names));
+	SRT_TRY(srt_names_reserve(&engine->declared.params));
 	param = srt_calloc(1, sizeof(*param), name);
 	if (param == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -248,8 +248,8 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 		param->weight_decay = options->weight_decay;
 		param->lr_scale = options->lr_scale;
 		param->is_cut = options->placement.mesh_dim != NULL && srt_cell_count(engine) > 1;
-		param->cut_dim = options->placement.tensor_dim;
-		param->nblocks = options->placement.nblocks;
+		param->cut.dim = options->placement.tensor_dim;
+		param->cut.nblocks = options->placement.nblocks;
 	}
 	if (param->weight_decay == 0.0f)
 		param->weight_decay = engine->groups[param->group].weight_decay;
@@ -266,12 +266,12 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 		srt_param_free(param);
 		return status;
 	}
-	srt_names_add(&engine->param_names, param->name, param);
+	srt_names_add(&engine->declared.params, param->name, param);
 	unit->nparams++;
 	param->index = engine->nparams++;
-	param->trainable = param->frozen ? -1 : (int32_t)engine->ntrainable++;
+	param->trainable = param->frozen ? -1 : (int32_t)engine->declared.ntrainable++;
 	if (!param->frozen)
-		engine->trainable_nelem += param->whole_nelem;
+		engine->declared.trainable_nelem += param->whole_nelem;
 	layout_unit(unit);
 	layout_flat(unit);
 	*out = param;
@@ -301,7 +301,7 @@ srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const char *ali
 			SRT_ERR_INVALID_ARGUMENT,
 			"'%s' cannot be an alias of '%s': a parameter already has this name", alias,
 			param->name);
-	SRT_TRY(srt_names_reserve(&unit->engine->param_names));
+	SRT_TRY(srt_names_reserve(&unit->engine->declared.params));
 	copy = srt_strdup(alias);
 	if (copy == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -312,6 +312,6 @@ srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const char *ali
 	}
 	param->aliases = grown;
 	param->aliases[param->naliases++] = copy;
-	srt_names_add(&unit->engine->param_names, copy, param);
+	srt_names_add(&unit->engine->declared.params, copy, param);
 	return SRT_OK;
 }

@@ -21,7 +21,7 @@ static srt_status_t check_unit(const srt_engine_t *engine, const srt_unit_t *par
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the parent '%s' of unit '%s' belongs to another engine",
 				parent->name, name);
-	if (srt_names_find(&engine->unit_names, name) != NULL)
+	if (srt_names_find(&engine->declared.units, name) != NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "unit '%s' is declared twice", name);
 	return SRT_OK;
 }
@@ -50,12 +50,12 @@ static int normalise_reshard(srt_engine_t *engine, const char *name, int reshard
 {
 	if (reshard != 1)
 		return reshard;
-	if (!engine->warned_reshard)
+	if (!engine->declared.warned_reshard)
 		srt_log(SRT_LOG_WARN,
 			"rank %d: option reshard of unit '%s' is 1, a group of one rank: the unit keeps "
 			"the memory of its unsharded parameters, as with SRT_RESHARD_NEVER",
 			engine->rank, name);
-	engine->warned_reshard = true;
+	engine->declared.warned_reshard = true;
 	return SRT_RESHARD_NEVER;
 }
 
@@ -91,7 +91,7 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	SRT_TRY(check_options(name, options));
 	precision = options != NULL && options->precision != NULL ? options->precision :
 								    engine->options.precision;
-	SRT_TRY(srt_names_reserve(&engine->unit_names));
+	SRT_TRY(srt_names_reserve(&engine->declared.units));
 	grown = srt_realloc(engine->units, engine->nunits + 1, sizeof(*grown), "list of units");
 	if (grown == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -116,20 +116,20 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	unit->index = engine->nunits;
 	unit->depth = parent == NULL ? 0 : parent->depth + 1;
 	engine->units[engine->nunits++] = unit;
-	srt_names_add(&engine->unit_names, unit->name, unit);
+	srt_names_add(&engine->declared.units, unit->name, unit);
 	*out = unit;
 	return SRT_OK;
 }
 
 void srt_unit_free(srt_unit_t *unit)
 {
-	srt_coll_destroy(unit->gather);
-	srt_coll_destroy(unit->regather);
-	srt_coll_destroy(unit->reduce);
-	srt_coll_destroy(unit->all_reduce);
-	srt_event_destroy(unit->gathered);
-	srt_event_destroy(unit->reduced);
-	srt_event_destroy(unit->uploaded);
+	srt_coll_destroy(unit->unshard.gather);
+	srt_coll_destroy(unit->unshard.regather);
+	srt_coll_destroy(unit->grads.reduce);
+	srt_coll_destroy(unit->grads.all_reduce);
+	srt_event_destroy(unit->unshard.gathered);
+	srt_event_destroy(unit->grads.reduced);
+	srt_event_destroy(unit->unshard.uploaded);
 	for (size_t i = 0; i < unit->nparams; i++)
 		srt_param_free(unit->params[i]);
 	free(unit->params);

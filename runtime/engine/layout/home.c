@@ -7,7 +7,8 @@
 
 srt_status_t srt_order_streams(srt_engine_t *engine, srt_stream_t *from, srt_stream_t *to)
 {
-	srt_event_t *edge = from == engine->home_stream ? engine->home_edge : engine->edge;
+	srt_event_t *edge =
+		from == engine->home.stream ? engine->home.edge : engine->home.device_edge;
 
 	SRT_TRY(srt_event_record(edge, from));
 	return srt_stream_wait_event(to, edge);
@@ -16,17 +17,17 @@ srt_status_t srt_order_streams(srt_engine_t *engine, srt_stream_t *from, srt_str
 srt_status_t srt_home_enter(srt_engine_t *engine, srt_stream_t *stream, srt_stream_t **home)
 {
 	*home = stream;
-	if (engine->home_stream == NULL)
+	if (engine->home.stream == NULL)
 		return SRT_OK;
-	*home = engine->home_stream;
+	*home = engine->home.stream;
 	/* Edge: the caller's work -> work on the host. */
-	return srt_order_streams(engine, stream, engine->home_stream);
+	return srt_order_streams(engine, stream, engine->home.stream);
 }
 
 srt_status_t srt_home_leave(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->home_stream == NULL)
+	if (engine->home.stream == NULL)
 		return SRT_OK;
 	/* Edge: work on the host -> the caller's later work. */
-	return srt_order_streams(engine, engine->home_stream, stream);
+	return srt_order_streams(engine, engine->home.stream, stream);
 }

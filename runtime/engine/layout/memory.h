@@ -134,4 +134,50 @@ typedef struct srt_memory {
 	size_t peer_mapped;
 } srt_memory_t;
 
+/* The allocated memory, as srt_memory_t says. */
+typedef struct srt_storage {
+	srt_buffer_t *arena[SRT_NARENAS]; /* by role; NULL: absent */
+	srt_buffer_t *slot_buffer[SRT_NSLOT_KINDS];
+	srt_slot_t *slots[SRT_NSLOT_KINDS];
+	size_t nslots[SRT_NSLOT_KINDS];
+	srt_buffer_t *staging;  /* where the owned values are */
+	srt_buffer_t *exchange; /* the same tables for collectives; perhaps `staging` */
+	srt_buffer_t *landing;  /* offload: where gradients arrive; NULL: none */
+	/* Offload, else NULL: memory of the host for copies by the device. */
+	srt_buffer_t *arena_alias[SRT_NARENAS], *staging_alias, *landing_alias;
+} srt_storage_t;
+
+/* Where the owned values are, and the streams of work on them: home.c. */
+typedef struct srt_home {
+	srt_device_t *device;     /* the engine's device or, with offload, the host */
+	srt_event_t *device_edge; /* recorded on one stream and at once waited for by another */
+	/* Offload, else NULL: */
+	srt_stream_t *stream;      /* all work on the owned values */
+	srt_stream_t *copy_stream; /* of the device: copies from and to the host */
+	srt_event_t *edge;         /* as device_edge, of `stream` */
+	srt_event_t *downloaded;   /* the last reading of SRT_ROLE_REDUCED by a copy has ended */
+	srt_event_t *landed;       /* the last reading of `landing` has ended */
+} srt_home_t;
+
+/* This rank's shard of a parameter: a range of the elements of its cell. */
+typedef struct srt_param_shard {
+	int64_t first, nelem;
+	size_t nbytes;        /* in the stored dtype */
+	size_t offset;        /* elements, of the shard in its part of an arena ... */
+	size_t upload_offset; /* ... and among those of its unit */
+} srt_param_shard_t;
+
+/* The tensors of a parameter. */
+typedef struct srt_param_views {
+	srt_view_t local;         /* shard of the values */
+	srt_view_t local_compute; /* shard in the compute dtype; absent if that is the stored one */
+	srt_view_t unsharded;     /* unsharded values */
+	/* of trainable parameters: */
+	srt_view_t local_grad;     /* shard of the reduced gradient */
+	srt_view_t device_grad;    /* the same on the device; perhaps local_grad */
+	srt_view_t unsharded_grad; /* unsharded gradient, as the program writes it */
+	srt_view_t summed_grad;    /* what is summed over ranks; perhaps unsharded_grad */
+	srt_view_t reduced_grad;   /* shard of the sum over all ranks; perhaps device_grad */
+} srt_param_views_t;
+
 #endif

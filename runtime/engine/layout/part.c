@@ -20,7 +20,7 @@ static void set_box(const srt_param_t *param, int rank, srt_part_t *part)
 
 	srt_cell_shape(param, cell, part->size);
 	if (param->is_cut)
-		part->offset[param->cut_dim] = srt_cell_offset(param, cell);
+		part->offset[param->cut.dim] = srt_cell_offset(param, cell);
 	srt_shard_rows(part->size[0], srt_shard_count(engine, engine->world),
 		       srt_shard_index(engine, rank), &row0, &part->size[0]);
 	part->offset[0] += row0;
@@ -39,7 +39,7 @@ srt_status_t srt_param_part(const srt_param_t *param, int rank, srt_part_t *part
 				"srt_param_part of '%s': rank is %d, must be 0 to %d", param->name,
 				rank, engine->world - 1);
 	*part = (srt_part_t){ .ndim = param->ndim };
-	part->is_flat = flat || (param->is_cut && param->nblocks > 1);
+	part->is_flat = flat || (param->is_cut && param->cut.nblocks > 1);
 	part->nelem = srt_shard_range(param, rank, engine->world, &part->first);
 	if (flat)
 		part->shard_offset = srt_shard_flat_offset(param, rank, engine->world);
@@ -87,8 +87,8 @@ srt_status_t srt_shard_pack(const srt_param_t *param, const void *whole, srt_pac
 {
 	const srt_engine_t *engine = param->unit->engine;
 	const size_t elem = srt_dtype_size(param->dtype);
-	const int64_t begin = param->shard_first;
-	const int64_t end = begin + param->shard_nelem;
+	const int64_t begin = param->shard.first;
+	const int64_t end = begin + param->shard.nelem;
 	char *to;
 
 	*packed = (srt_packed_t){ .elements = whole };
@@ -118,8 +118,8 @@ srt_view_t srt_param_shard_view(const srt_param_t *param, int arena)
 	const srt_dtype_t dtype = srt_role(param->unit, (srt_role_kind_t)arena, 1).dtype;
 	const size_t part = layout->offset[arena][srt_shard_part(param->unit)];
 
-	return srt_view(engine->arena[arena], part + param->shard_offset * srt_dtype_size(dtype),
-			dtype);
+	return srt_view(engine->storage.arena[arena],
+			part + param->shard.offset * srt_dtype_size(dtype), dtype);
 }
 
 srt_view_t srt_param_device_view(const srt_param_t *param, int arena)
@@ -127,7 +127,7 @@ srt_view_t srt_param_device_view(const srt_param_t *param, int arena)
 	const srt_engine_t *engine = param->unit->engine;
 	srt_view_t view = srt_param_shard_view(param, arena);
 
-	if (engine->arena_alias[arena] != NULL)
-		view.buffer = engine->arena_alias[arena];
+	if (engine->storage.arena_alias[arena] != NULL)
+		view.buffer = engine->storage.arena_alias[arena];
 	return view;
 }

@@ -61,7 +61,7 @@ static void count_collectives(const srt_engine_t *engine, int rank, int world,
 {
 	const int gradients = srt_roles_sharded(engine, world) ? SHARDS : REPLICAS;
 	const bool hybrid = srt_roles_hybrid(engine, world);
-	const bool sums = engine->ntrainable > 0;
+	const bool sums = engine->declared.ntrainable > 0;
 
 	uses[ALL_RANKS] = (srt_coll_uses_t){ .copies = true, .sums = sums, .nsums = sums };
 	for (int c = SHARDS; c < NCOMMS; c++)
@@ -193,7 +193,7 @@ static size_t plan_peer_mapped(const srt_engine_t *engine, int rank, int world,
 		of_slots += memory->slots[SRT_SLOT_PARAMS].total;
 	/* Rank 0 broadcasts. */
 	if (engine->options.broadcast_buffers && rank != 0)
-		peers += engine->buffers_nbytes;
+		peers += engine->unit_buffers.nbytes;
 	for (int r = 0; r < world; r++) {
 		if (r == rank || (world == srt_comm_size(engine->comm) &&
 				  !srt_comm_same_node(engine->comm, rank, r)))
@@ -289,8 +289,8 @@ srt_status_t srt_engine_plan_extra(srt_engine_t *engine, size_t activations, siz
 	SRT_NOT_NULL(engine);
 	if (engine->build_begun)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_plan_extra() after srt_engine_build()");
-	engine->activations = activations;
-	engine->scratch = scratch;
+	engine->declared.activations = activations;
+	engine->declared.scratch = scratch;
 	return SRT_OK;
 }
 
@@ -301,7 +301,7 @@ static srt_status_t check_tensor_dim(const srt_engine_t *engine)
 
 	if (srt_cell_count(engine) == 1)
 		return SRT_OK;
-	name = engine->mesh->names[engine->tensor_dim];
+	name = engine->comms.mesh->names[engine->comms.tensor_dim];
 	if (strcmp(name, "tp") == 0)
 		return SRT_OK;
 	for (size_t u = 0; u < engine->nunits; u++)
@@ -347,7 +347,7 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 	if (world < 1 || rank < 0 || rank >= world)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_engine_plan: rank is %d, must be 0 to %d", rank, world - 1);
-	if (engine->mesh != NULL && world != engine->world)
+	if (engine->comms.mesh != NULL && world != engine->world)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_engine_plan: world_size is %d, but the engine's mesh has %d "
 				"ranks: use a mesh to plan with of that size",
@@ -357,7 +357,7 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 	*plan = (srt_plan_t){
 		.param_shards = memory.slots[SRT_SLOT_UPLOADS].total,
 		.grad_shards = arenas[SRT_ROLE_GRAD],
-		.buffers = engine->buffers_nbytes,
+		.buffers = engine->unit_buffers.nbytes,
 		.unsharded =
 			memory.slots[SRT_SLOT_PARAMS].total + memory.slots[SRT_SLOT_PARTS].total,
 		.unsharded_grads =
@@ -370,8 +370,8 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 	place_owned(engine, &memory, plan);
 	plan->total = plan->param_shards + plan->grad_shards + plan->optimizer_state +
 		      plan->buffers + plan->unsharded + plan->unsharded_grads + plan->staging;
-	plan->activations = engine->activations;
-	plan->scratch = engine->scratch;
+	plan->activations = engine->declared.activations;
+	plan->scratch = engine->declared.scratch;
 	if (!srt_add_size(plan->total, plan->activations, &plan->rank_total) ||
 	    !srt_add_size(plan->rank_total, plan->scratch, &plan->rank_total))
 		plan->rank_total = SIZE_MAX;

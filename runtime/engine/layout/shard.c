@@ -26,13 +26,14 @@ int srt_shard_count(const srt_engine_t *engine, int world)
 {
 	if (engine->options.strategy == SRT_STRATEGY_DDP)
 		return 1;
-	return engine->mesh != NULL ? dim_size(engine->mesh, engine->shard_dim) : world;
+	return engine->comms.mesh != NULL ? dim_size(engine->comms.mesh, engine->comms.shard_dim) :
+					    world;
 }
 
 int srt_shard_replicas(const srt_engine_t *engine, int world)
 {
-	if (engine->mesh != NULL)
-		return dim_size(engine->mesh, engine->replicate_dim);
+	if (engine->comms.mesh != NULL)
+		return dim_size(engine->comms.mesh, engine->comms.replicate_dim);
 	return engine->options.strategy == SRT_STRATEGY_DDP ? world : 1;
 }
 
@@ -45,29 +46,30 @@ int srt_shard_index(const srt_engine_t *engine, int rank)
 {
 	if (engine->options.strategy == SRT_STRATEGY_DDP)
 		return 0;
-	if (engine->mesh == NULL)
+	if (engine->comms.mesh == NULL)
 		return rank;
-	return engine->shard_dim >= 0 ?
-		       srt_mesh_coordinate_of(engine->mesh, rank, engine->shard_dim) :
+	return engine->comms.shard_dim >= 0 ?
+		       srt_mesh_coordinate_of(engine->comms.mesh, rank, engine->comms.shard_dim) :
 		       0;
 }
 
 int srt_shard_rank(const srt_engine_t *engine, int rank, int index)
 {
-	if (engine->mesh == NULL)
+	if (engine->comms.mesh == NULL)
 		return engine->options.strategy == SRT_STRATEGY_DDP ? rank : index;
-	if (engine->shard_dim < 0)
+	if (engine->comms.shard_dim < 0)
 		return rank;
-	return rank +
-	       (index - srt_shard_index(engine, rank)) * engine->mesh->stride[engine->shard_dim];
+	return rank + (index - srt_shard_index(engine, rank)) *
+			      engine->comms.mesh->stride[engine->comms.shard_dim];
 }
 
 int srt_shard_replica(const srt_engine_t *engine, int rank)
 {
-	if (engine->mesh == NULL)
+	if (engine->comms.mesh == NULL)
 		return engine->options.strategy == SRT_STRATEGY_DDP ? rank : 0;
-	return engine->replicate_dim >= 0 ?
-		       srt_mesh_coordinate_of(engine->mesh, rank, engine->replicate_dim) :
+	return engine->comms.replicate_dim >= 0 ?
+		       srt_mesh_coordinate_of(engine->comms.mesh, rank,
+					      engine->comms.replicate_dim) :
 		       0;
 }
 
@@ -89,7 +91,7 @@ int srt_shard_group(const srt_engine_t *engine, int rank, int n)
 bool srt_shard_is_tree(const srt_engine_t *engine)
 {
 	return !srt_roles_hybrid(engine, engine->world) ||
-	       engine->replicate_dim < engine->shard_dim;
+	       engine->comms.replicate_dim < engine->comms.shard_dim;
 }
 
 int64_t srt_shard_flat_chunk(const srt_unit_t *unit, int world)
@@ -349,9 +351,9 @@ static void add_segment(srt_owners_t *owners, int rank, const srt_coll_segment_t
 }
 
 /*
- * Owners of a unit whose parameters are sharded, by rank of shard_comm. full_offset counts from the
- * unit's slot, shard_offset from the start of the owner's part; packed: as srt_shard_layout_unit()
- * has it.
+ * Owners of a unit whose parameters are sharded, by rank of comms.shard. full_offset counts from
+ * the unit's slot, shard_offset from the start of the owner's part; packed: as
+ * srt_shard_layout_unit() has it.
  */
 srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool packed,
 			      srt_owners_t *owners)
@@ -392,7 +394,7 @@ srt_status_t srt_shard_owners(const srt_unit_t *unit, bool trainable_only, bool 
 }
 
 /*
- * Owners for a sum in place over unsharded gradients, by rank of replica_comm. The owner of an
+ * Owners for a sum in place over unsharded gradients, by rank of comms.replica. The owner of an
  * element is the rank that sums it, so each tensor is cut evenly by elements. Offsets count from
  * the unit's unsharded gradients or, if those are in an arena, from the start of its part.
  */
@@ -413,7 +415,7 @@ srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *own
 			srt_shard_rows(param->nelem, nranks, r, &first, &nelem);
 			add_segment(owners, r,
 				    &(srt_coll_segment_t){
-					    .full_offset = (in_arena ? param->shard_offset :
+					    .full_offset = (in_arena ? param->shard.offset :
 								       param->unsharded_offset) +
 							   (size_t)first,
 					    .nelem = (size_t)nelem,
@@ -432,7 +434,7 @@ srt_status_t srt_shard_owners_replicas(const srt_unit_t *unit, srt_owners_t *own
 	for (int r = 0; r < nranks; r++) {
 		int64_t first, nelem;
 
-		srt_shard_rows((int64_t)unit->shard_nelem, nranks, r, &first, &nelem);
+		srt_shard_rows((int64_t)unit->grads.shard_nelem, nranks, r, &first, &nelem);
 		add_segment(owners, r,
 			    &(srt_coll_segment_t){
 				    .full_offset = (size_t)first,
@@ -442,7 +444,7 @@ srt_status_t srt_shard_owners_replicas(const srt_unit_t *unit, srt_owners_t *own
 	return SRT_OK;
 }
 
-/* Owners of the parts that the ranks of a group keep, by rank of group_comm. */
+/* Owners of the parts that the ranks of a group keep, by rank of comms.group. */
 srt_status_t srt_shard_owners_group(const srt_unit_t *unit, srt_owners_t *owners)
 {
 	const int n = srt_roles_group(unit, unit->engine->world);

@@ -20,7 +20,7 @@ int srt_shard_rank(const srt_engine_t *engine, int rank, int index);
 int srt_shard_replica(const srt_engine_t *engine, int rank);
 /* The lowest rank that has the same shard, of the same cell if `cells`. */
 int srt_shard_first_copy(const srt_engine_t *engine, bool cells, int rank);
-/* Which group of n ranks of shard_comm a rank is in, and its index there. */
+/* Which group of n ranks of comms.shard a rank is in, and its index there. */
 int srt_shard_group(const srt_engine_t *engine, int rank, int n);
 /* The ranks of a replica follow each other, so the tree of the ranks' sums has one for each. */
 bool srt_shard_is_tree(const srt_engine_t *engine);

@@ -25,7 +25,7 @@ static void plan_sum(srt_reproducible_sum_layout_t *layout, size_t *at, int worl
 
 void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *staging)
 {
-	size_t n = engine->ntrainable;
+	size_t n = engine->declared.ntrainable;
 	srt_optim_layout_t optim;
 	size_t at = 0;
 

@@ -12,20 +12,20 @@
 srt_status_t srt_finish_check(const srt_engine_t *engine, const char *call)
 {
 	SRT_TRY(srt_full_check(engine, call));
-	if (engine->units[0]->in_forward)
+	if (engine->units[0]->pass.in_forward)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() inside the forward pass of root '%s': call "
 				"srt_unit_forward_end() first",
 				call, engine->units[0]->name);
-	if (engine->microbatch != engine->nmicrobatches - 1)
+	if (engine->step.microbatch != engine->step.nmicrobatches - 1)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() after micro-batch %d of %d: run the others first, or drop "
 				"them with srt_engine_reset()",
-				call, engine->microbatch + 1, engine->nmicrobatches);
-	if (!engine->backward_begun && engine->ntrainable > 0)
+				call, engine->step.microbatch + 1, engine->step.nmicrobatches);
+	if (!engine->step.backward_begun && engine->declared.ntrainable > 0)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() without a backward pass in micro-batch %d of %d", call,
-				engine->microbatch + 1, engine->nmicrobatches);
+				engine->step.microbatch + 1, engine->step.nmicrobatches);
 	return SRT_OK;
 }
 
@@ -36,7 +36,7 @@ srt_status_t srt_finish_check_grad(const srt_param_t *param)
 	if (param->frozen)
 		return srt_fail(SRT_ERR_NOT_FOUND, "parameter '%s' is frozen: it has no gradient",
 				param->name);
-	if (engine->any_backward && !engine->finished)
+	if (engine->step.any_backward && !engine->step.finished)
 		return srt_fail(SRT_ERR_STATE,
 				"the gradient of parameter '%s' is not reduced yet: call "
 				"srt_engine_finish_backward() first",
@@ -48,12 +48,12 @@ srt_status_t srt_finish_check_stream(const srt_engine_t *engine, const char *cal
 				     const srt_stream_t *stream)
 {
 	SRT_TRY(srt_full_check(engine, call));
-	if (!engine->finished)
+	if (!engine->step.finished)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() before srt_engine_finish_backward(): the gradients are not "
 				"reduced yet",
 				call);
-	if (stream != engine->finish_stream)
+	if (stream != engine->step.finish_stream)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s() with another stream than that of "
 				"srt_engine_finish_backward()",
@@ -65,7 +65,7 @@ srt_status_t srt_finish_reductions(srt_engine_t *engine, srt_stream_t *stream)
 {
 	srt_stream_t *home;
 
-	if (engine->finished)
+	if (engine->step.finished)
 		return SRT_OK;
 	/* The units that ran no backward are reduced too. */
 	SRT_TRY(srt_reduce_end_microbatch(engine, stream));
@@ -74,10 +74,10 @@ srt_status_t srt_finish_reductions(srt_engine_t *engine, srt_stream_t *stream)
 	/* The parameters that have a gradient on any rank; the others are not stepped. */
 	SRT_TRY(srt_reduce_flags(engine, stream));
 	SRT_TRY(srt_home_enter(engine, stream, &home));
-	if (engine->found_inf)
-		SRT_TRY(srt_zero(home, engine->staging, srt_found_inf(engine).offset,
+	if (engine->step.found_inf)
+		SRT_TRY(srt_zero(home, engine->storage.staging, srt_found_inf(engine).offset,
 				 sizeof(float)));
-	engine->found_inf = false;
+	engine->step.found_inf = false;
 	return srt_home_leave(engine, stream);
 }
 
@@ -88,8 +88,9 @@ static srt_status_t wait_readers(srt_engine_t *engine, srt_stream_t *stream)
 		srt_unit_t *unit = engine->units[u];
 
 		/* Edge: the peers' reductions -> the changes. */
-		if (unit->reduce != NULL && srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD)
-			SRT_TRY(srt_coll_wait_readers(unit->reduce, stream));
+		if (unit->grads.reduce != NULL &&
+		    srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD)
+			SRT_TRY(srt_coll_wait_readers(unit->grads.reduce, stream));
 	}
 	return SRT_OK;
 }
@@ -97,7 +98,7 @@ static srt_status_t wait_readers(srt_engine_t *engine, srt_stream_t *stream)
 /* Edge: the reduced or changed gradients -> reads of them, perhaps on another stream. */
 static srt_status_t grads_changed(srt_engine_t *engine, srt_stream_t *stream)
 {
-	return srt_event_record(engine->stepped, stream);
+	return srt_event_record(engine->order.stepped, stream);
 }
 
 srt_status_t srt_engine_finish_backward(srt_engine_t *engine, srt_stream_t *stream)
@@ -107,24 +108,25 @@ srt_status_t srt_engine_finish_backward(srt_engine_t *engine, srt_stream_t *stre
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_finish_backward"));
-	if (engine->finished)
+	if (engine->step.finished)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_finish_backward() was called before in this step");
 	SRT_TRY(srt_finish_check(engine, "srt_engine_finish_backward"));
-	if (engine->ntrainable == 0)
-		engine->any_backward = true; /* a step without gradients: REDUCED all the same */
+	if (engine->declared.ntrainable == 0)
+		engine->step.any_backward =
+			true; /* a step without gradients: REDUCED all the same */
 	SRT_TRY(srt_verify_order(engine, SRT_ACTION_FINISH, NULL));
 	SRT_TRY(srt_finish_reductions(engine, stream));
 	SRT_TRY(wait_readers(engine, stream));
-	engine->finished = true;
-	engine->finish_stream = stream;
+	engine->step.finished = true;
+	engine->step.finish_stream = stream;
 	SRT_TRY(srt_home_enter(engine, stream, &home));
 	return grads_changed(engine, home);
 }
 
 srt_view_t srt_found_inf(const srt_engine_t *engine)
 {
-	return srt_view(engine->staging,
+	return srt_view(engine->storage.staging,
 			engine->memory.staging.state + offsetof(srt_step_state_t, found_inf),
 			SRT_F32);
 }
@@ -133,7 +135,7 @@ srt_view_t srt_found_inf_device(const srt_engine_t *engine)
 {
 	srt_view_t view = srt_found_inf(engine);
 
-	view.buffer = engine->exchange;
+	view.buffer = engine->storage.exchange;
 	return view;
 }
 
@@ -155,16 +157,16 @@ srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, s
 	SRT_TRY(srt_verify_float(engine, SRT_ACTION_CLIP, (uint32_t)norm_p, max_norm));
 	SRT_TRY(srt_home_enter(engine, stream, &home));
 	SRT_TRY(srt_grad_norm_compute(engine, norm_p, home));
-	engine->clipped = true;
-	norm = srt_view(engine->staging, engine->memory.staging.norm, SRT_F32);
+	engine->step.clipped = true;
+	norm = srt_view(engine->storage.staging, engine->memory.staging.norm, SRT_F32);
 	/* The first part too if it is empty: norm and coefficient are stored on every rank. */
 	for (int part = 0; part < SRT_NPARTS; part++) {
 		const int64_t nelem = (int64_t)engine->memory.layout.trainable[part];
 
 		if (part == 0 || nelem > 0)
 			SRT_TRY(srt_op_clip(home, srt_part_grads(engine, part),
-					    srt_view(engine->staging, engine->memory.staging.state,
-						     SRT_U8),
+					    srt_view(engine->storage.staging,
+						     engine->memory.staging.state, SRT_U8),
 					    norm, max_norm, nelem));
 	}
 	SRT_TRY(srt_grads_clear_padding(engine, home));
@@ -196,12 +198,13 @@ static srt_status_t gather_found(srt_engine_t *engine, srt_stream_t *home)
 	const srt_table_range_t mine = { staging->found, sizeof(float) };
 	const srt_table_range_t all = { staging->all_found, (size_t)engine->world * sizeof(float) };
 
-	if (engine->gather_found == NULL)
+	if (engine->scalars.gather_found == NULL)
 		return srt_op_absmax(home, srt_found_inf(engine),
-				     srt_view(engine->staging, mine.offset, SRT_F32), 1, 0);
-	SRT_TRY(srt_exchange_start(engine, engine->gather_found, mine, all, home));
+				     srt_view(engine->storage.staging, mine.offset, SRT_F32), 1, 0);
+	SRT_TRY(srt_exchange_start(engine, engine->scalars.gather_found, mine, all, home));
 	return srt_op_absmax(home, srt_found_inf(engine),
-			     srt_view(engine->staging, all.offset, SRT_F32), engine->world, 0);
+			     srt_view(engine->storage.staging, all.offset, SRT_F32), engine->world,
+			     0);
 }
 
 srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, srt_stream_t *stream)
@@ -210,22 +213,23 @@ srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, sr
 	const srt_view_t found = srt_found_inf(engine);
 	srt_stream_t *home;
 
-	if (engine->home_stream != NULL) {
-		SRT_TRY(srt_copy(stream, engine->staging_alias, staging->scale, scale_state.buffer,
-				 scale_state.offset, sizeof(srt_step_state_t)));
-		scale_state = srt_view(engine->staging, staging->scale, SRT_U8);
+	if (engine->home.stream != NULL) {
+		SRT_TRY(srt_copy(stream, engine->storage.staging_alias, staging->scale,
+				 scale_state.buffer, scale_state.offset, sizeof(srt_step_state_t)));
+		scale_state = srt_view(engine->storage.staging, staging->scale, SRT_U8);
 	}
 	SRT_TRY(srt_home_enter(engine, stream, &home));
-	if (engine->gather_found != NULL) /* Edge: peers' reading of the last flag -> this one. */
-		SRT_TRY(srt_exchange_wait_readers(engine, engine->gather_found, home));
-	SRT_TRY(unscale_local(engine, srt_view(engine->staging, staging->found, SRT_F32),
+	if (engine->scalars.gather_found !=
+	    NULL) /* Edge: peers' reading of the last flag -> this one. */
+		SRT_TRY(srt_exchange_wait_readers(engine, engine->scalars.gather_found, home));
+	SRT_TRY(unscale_local(engine, srt_view(engine->storage.staging, staging->found, SRT_F32),
 			      scale_state, home));
 	SRT_TRY(grads_changed(engine, home));
-	engine->found_inf = true;
+	engine->step.found_inf = true;
 	SRT_TRY(gather_found(engine, home));
 	SRT_TRY(srt_home_leave(engine, stream));
-	if (engine->home_stream == NULL)
+	if (engine->home.stream == NULL)
 		return SRT_OK;
-	return srt_copy(stream, engine->exchange, found.offset, engine->staging_alias, found.offset,
-			sizeof(float));
+	return srt_copy(stream, engine->storage.exchange, found.offset,
+			engine->storage.staging_alias, found.offset, sizeof(float));
 }

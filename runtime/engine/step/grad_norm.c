@@ -14,7 +14,7 @@ srt_view_t srt_part_grads(const srt_engine_t *engine, int part)
 	const srt_role_kind_t role = srt_role_stepped(engine);
 
 	/* stored dtypes: shard.c */
-	return srt_view(engine->arena[role], engine->memory.layout.offset[role][part],
+	return srt_view(engine->storage.arena[role], engine->memory.layout.offset[role][part],
 			(srt_dtype_t)(part / 3));
 }
 
@@ -45,8 +45,8 @@ srt_status_t srt_grads_clear_padding(const srt_engine_t *engine, srt_stream_t *s
 
 			if (param->frozen || param->is_cut != cut)
 				continue;
-			SRT_TRY(clear_grads(engine, part, at[part], param->shard_offset, stream));
-			at[part] = param->shard_offset + (size_t)param->shard_nelem;
+			SRT_TRY(clear_grads(engine, part, at[part], param->shard.offset, stream));
+			at[part] = param->shard.offset + (size_t)param->shard.nelem;
 		}
 	}
 	for (int part = 0; part < SRT_NPARTS; part++)
@@ -73,31 +73,32 @@ static int list_terms(const srt_engine_t *engine, srt_terms_t *terms)
 
 srt_status_t srt_grad_norm_compute(srt_engine_t *engine, int p, srt_stream_t *stream)
 {
-	srt_view_t norm = srt_view(engine->staging, engine->memory.staging.norm, SRT_F32);
-	const srt_reproducible_sum_t *sum = &engine->norm_sum;
+	srt_view_t norm = srt_view(engine->storage.staging, engine->memory.staging.norm, SRT_F32);
+	const srt_reproducible_sum_t *sum = &engine->scalars.norm_sum;
 	srt_terms_t terms[SRT_NPARTS];
 	int nterms = list_terms(engine, terms);
 
-	if (engine->trainable_nelem == 0)
+	if (engine->declared.trainable_nelem == 0)
 		return SRT_OK;
 	SRT_TRY(srt_reproducible_sum_max(sum, terms, nterms, stream));
 	if (p == SRT_NORM_INF)
 		return srt_copy(stream, norm.buffer, norm.offset, sum->max.buffer, sum->max.offset,
 				sizeof(float));
-	return srt_reproducible_sum_total(sum, terms, nterms, engine->trainable_nelem, p, 0, norm,
-					  stream);
+	return srt_reproducible_sum_total(sum, terms, nterms, engine->declared.trainable_nelem, p,
+					  0, norm, stream);
 }
 
 srt_status_t srt_grad_norm_check_finite(srt_engine_t *engine, srt_stream_t *stream)
 {
-	const srt_reproducible_sum_t *sum = &engine->norm_sum;
+	const srt_reproducible_sum_t *sum = &engine->scalars.norm_sum;
 	srt_terms_t terms[SRT_NPARTS];
 
-	if (engine->trainable_nelem == 0)
+	if (engine->declared.trainable_nelem == 0)
 		return SRT_OK;
-	if (engine->clipped || engine->options.norm_p == 0) /* no maximum yet, or of other values */
+	if (engine->step.clipped ||
+	    engine->options.norm_p == 0) /* no maximum yet, or of other values */
 		SRT_TRY(srt_reproducible_sum_max(sum, terms, list_terms(engine, terms), stream));
-	engine->found_inf = true;
+	engine->step.found_inf = true;
 	/* The check of the scaler on one value, which is multiplied by 1. */
 	return srt_op_unscale(stream, sum->max, srt_found_inf(engine), (srt_view_t){ 0 }, 1.0f, 1);
 }

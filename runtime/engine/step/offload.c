@@ -22,31 +22,32 @@
 
 srt_buffer_t *srt_tables_device(const srt_engine_t *engine)
 {
-	return engine->staging_alias != NULL ? engine->staging_alias : engine->staging;
+	return engine->storage.staging_alias != NULL ? engine->storage.staging_alias :
+						       engine->storage.staging;
 }
 
 srt_status_t srt_exchange_wait_readers(srt_engine_t *engine, srt_coll_t *coll, srt_stream_t *home)
 {
 	/* Offload: srt_exchange_start() waits, as it writes what they read. */
-	return engine->home_stream == NULL ? srt_coll_wait_readers(coll, home) : SRT_OK;
+	return engine->home.stream == NULL ? srt_coll_wait_readers(coll, home) : SRT_OK;
 }
 
 srt_status_t srt_exchange_start(srt_engine_t *engine, srt_coll_t *coll, srt_table_range_t mine,
 				srt_table_range_t all, srt_stream_t *home)
 {
-	srt_stream_t *stream = engine->copy_stream;
+	srt_stream_t *stream = engine->home.copy_stream;
 
-	if (engine->home_stream == NULL)
+	if (engine->home.stream == NULL)
 		return srt_coll_start(coll, NULL, home);
 	/* Edge: what the host wrote -> its copy. */
 	SRT_TRY(srt_order_streams(engine, home, stream));
 	/* Edge: the peers' last reading -> the new bytes. */
 	SRT_TRY(srt_coll_wait_readers(coll, stream));
-	SRT_TRY(srt_copy(stream, engine->exchange, mine.offset, engine->staging_alias, mine.offset,
-			 mine.nbytes));
+	SRT_TRY(srt_copy(stream, engine->storage.exchange, mine.offset,
+			 engine->storage.staging_alias, mine.offset, mine.nbytes));
 	SRT_TRY(srt_coll_start(coll, NULL, stream));
-	SRT_TRY(srt_copy(stream, engine->staging_alias, all.offset, engine->exchange, all.offset,
-			 all.nbytes));
+	SRT_TRY(srt_copy(stream, engine->storage.staging_alias, all.offset,
+			 engine->storage.exchange, all.offset, all.nbytes));
 	/* Edge: the copies -> the host's use of them. */
 	return srt_order_streams(engine, stream, home);
 }
@@ -56,13 +57,13 @@ srt_status_t srt_exchange_start(srt_engine_t *engine, srt_coll_t *coll, srt_tabl
 /* Before the copy stream overwrites an uploaded shard. */
 static srt_status_t wait_shard_read(srt_unit_t *unit, srt_stream_t *stream)
 {
-	if (!unit->is_exposed)
+	if (!unit->unshard.is_exposed)
 		return SRT_OK;
 	/* Edge: this rank's gather of what was uploaded -> the new upload. */
-	SRT_TRY(srt_stream_wait_event(stream, unit->gathered));
+	SRT_TRY(srt_stream_wait_event(stream, unit->unshard.gathered));
 	/* Edge: the peers' gathers -> the new upload. */
-	SRT_TRY(srt_coll_wait_readers(unit->gather, stream));
-	unit->is_exposed = false;
+	SRT_TRY(srt_coll_wait_readers(unit->unshard.gather, stream));
+	unit->unshard.is_exposed = false;
 	return SRT_OK;
 }
 
@@ -76,15 +77,15 @@ static srt_status_t copy_values(const srt_unit_t *unit, srt_stream_t *stream)
 	for (size_t i = 0; i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
 		const srt_view_t from = srt_param_device_view(param, role);
-		srt_view_t to = param->unsharded;
+		srt_view_t to = param->views.unsharded;
 
 		if (unit->slot[SRT_SLOT_UPLOADS] != NULL)
-			to = srt_view(engine->slot_buffer[SRT_SLOT_UPLOADS],
+			to = srt_view(engine->storage.slot_buffer[SRT_SLOT_UPLOADS],
 				      unit->slot[SRT_SLOT_UPLOADS]->offset +
-					      param->upload_offset * elem,
+					      param->shard.upload_offset * elem,
 				      unit->types.compute);
 		SRT_TRY(srt_copy(stream, to.buffer, to.offset, from.buffer, from.offset,
-				 (size_t)param->shard_nelem * elem));
+				 (size_t)param->shard.nelem * elem));
 	}
 	return SRT_OK;
 }
@@ -94,20 +95,20 @@ srt_status_t srt_upload(srt_unit_t *unit)
 	srt_engine_t *engine = unit->engine;
 	srt_slot_t *slot = unit->slot[SRT_SLOT_UPLOADS];
 
-	if (engine->home_stream == NULL || (slot != NULL && unit->is_uploaded))
+	if (engine->home.stream == NULL || (slot != NULL && unit->unshard.is_uploaded))
 		return SRT_OK;
 	if (slot != NULL && slot->holder != NULL) {
-		SRT_TRY(wait_shard_read(slot->holder, engine->copy_stream));
-		slot->holder->is_uploaded = false;
+		SRT_TRY(wait_shard_read(slot->holder, engine->home.copy_stream));
+		slot->holder->unshard.is_uploaded = false;
 	}
-	SRT_TRY(copy_values(unit, engine->copy_stream));
-	SRT_TRY(srt_event_record(unit->uploaded, engine->copy_stream));
+	SRT_TRY(copy_values(unit, engine->home.copy_stream));
+	SRT_TRY(srt_event_record(unit->unshard.uploaded, engine->home.copy_stream));
 	if (slot == NULL)
 		return SRT_OK;
 	slot->holder = unit;
-	unit->is_uploaded = true;
+	unit->unshard.is_uploaded = true;
 	/* Edge: the upload -> the gather. */
-	return srt_stream_wait_event(engine->comm_stream, unit->uploaded);
+	return srt_stream_wait_event(engine->comm_stream, unit->unshard.uploaded);
 }
 
 /* ---- gradients --------------------------------------------------------------------------- */
@@ -119,46 +120,47 @@ srt_status_t srt_download_prepare(const srt_unit_t *unit)
 	if (!engine->options.offload.grads)
 		return SRT_OK;
 	/* Edge: the copy of the last reduced gradients -> the new ones. */
-	return srt_stream_wait_event(engine->comm_stream, engine->downloaded);
+	return srt_stream_wait_event(engine->comm_stream, engine->home.downloaded);
 }
 
 srt_status_t srt_download(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
-	const srt_view_t from = unit->reduced_sums;
+	const srt_view_t from = unit->grads.reduced_sums;
 
 	if (!engine->options.offload.grads)
 		return SRT_OK;
 	/* Edge: the reduction -> the copy. */
-	SRT_TRY(srt_order_streams(engine, engine->comm_stream, engine->copy_stream));
+	SRT_TRY(srt_order_streams(engine, engine->comm_stream, engine->home.copy_stream));
 	/* Edge: the addition of what landed last -> the copy. */
-	SRT_TRY(srt_stream_wait_event(engine->copy_stream, engine->landed));
-	SRT_TRY(srt_copy(engine->copy_stream, engine->landing_alias, 0, from.buffer, from.offset,
-			 unit->shard_nelem * srt_dtype_size(from.dtype)));
-	SRT_TRY(srt_event_record(engine->downloaded, engine->copy_stream));
+	SRT_TRY(srt_stream_wait_event(engine->home.copy_stream, engine->home.landed));
+	SRT_TRY(srt_copy(engine->home.copy_stream, engine->storage.landing_alias, 0, from.buffer,
+			 from.offset, unit->grads.shard_nelem * srt_dtype_size(from.dtype)));
+	SRT_TRY(srt_event_record(engine->home.downloaded, engine->home.copy_stream));
 	/* Edge: the copy -> the addition. */
-	SRT_TRY(srt_stream_wait_event(engine->home_stream, engine->downloaded));
+	SRT_TRY(srt_stream_wait_event(engine->home.stream, engine->home.downloaded));
 	for (size_t i = 0; i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
 
 		if (!param->frozen)
-			SRT_TRY(srt_reduce_store(param->local_grad,
-						 srt_view(engine->landing,
-							  param->reduced_grad.offset - from.offset,
+			SRT_TRY(srt_reduce_store(param->views.local_grad,
+						 srt_view(engine->storage.landing,
+							  param->views.reduced_grad.offset -
+								  from.offset,
 							  from.dtype),
-						 param->shard_nelem, unit->has_reduced,
-						 engine->home_stream));
+						 param->shard.nelem, unit->grads.has_reduced,
+						 engine->home.stream));
 	}
-	return srt_event_record(engine->landed, engine->home_stream);
+	return srt_event_record(engine->home.landed, engine->home.stream);
 }
 
 srt_status_t srt_download_arena(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->home_stream == NULL || engine->options.offload.grads)
+	if (engine->home.stream == NULL || engine->options.offload.grads)
 		return SRT_OK;
 	/* Edge: the last step, which read the old ones -> the copy. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-	return srt_copy(stream, engine->arena_alias[SRT_ROLE_DOWNLOADED], 0,
-			engine->arena[SRT_ROLE_GRAD], 0,
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
+	return srt_copy(stream, engine->storage.arena_alias[SRT_ROLE_DOWNLOADED], 0,
+			engine->storage.arena[SRT_ROLE_GRAD], 0,
 			engine->memory.layout.nbytes[SRT_ROLE_GRAD]);
 }

@@ -21,16 +21,16 @@ static srt_optim_param_t list_param(const srt_param_t *param)
 {
 	srt_optim_param_t listed = {
 		.name = param->name,
-		.nelem = param->shard_nelem,
-		.value = param->local,
-		.grad = param->local_grad,
+		.nelem = param->shard.nelem,
+		.value = param->views.local,
+		.grad = param->views.local_grad,
 		.group = param->group,
 		.weight_decay = param->weight_decay,
 		.lr_scale = param->lr_scale,
 	};
 
 	if (writes_copy(param->unit))
-		listed.copy = param->local_compute;
+		listed.copy = param->views.local_compute;
 	for (int k = 0; k < param->unit->engine->memory.nstates; k++)
 		listed.state[k] = srt_param_shard_view(param, SRT_ROLE_STATE + k);
 	return listed;
@@ -69,14 +69,15 @@ srt_status_t srt_engine_optim_create(srt_engine_t *engine, srt_stream_t *stream)
 		.schedule = o->schedule,
 		.decay_steps = o->decay_steps,
 	};
-	const srt_view_t tables = srt_view(engine->staging, engine->memory.staging.optim, SRT_U8);
+	const srt_view_t tables =
+		srt_view(engine->storage.staging, engine->memory.staging.optim, SRT_U8);
 	srt_optim_param_t *list =
-		srt_calloc(engine->ntrainable, sizeof(*list), "list of the optimizer");
+		srt_calloc(engine->declared.ntrainable, sizeof(*list), "list of the optimizer");
 	srt_status_t status;
 
 	if (list == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_optim_create_in(engine->home, &options, list, list_params(engine, list),
+	status = srt_optim_create_in(engine->home.device, &options, list, list_params(engine, list),
 				     tables, stream, &engine->optim);
 	free(list);
 	for (size_t i = 0; status == SRT_OK && i < engine->nparams; i++) {
@@ -94,16 +95,17 @@ srt_status_t srt_engine_optim_advance(srt_engine_t *engine, srt_stream_t *stream
 	const srt_engine_options_t *options = &engine->options;
 	srt_view_t norm = { 0 };
 
-	if (!engine->clipped && options->norm_p != 0 && engine->trainable_nelem > 0)
-		norm = srt_view(engine->staging, engine->memory.staging.norm, SRT_F32);
+	if (!engine->step.clipped && options->norm_p != 0 && engine->declared.trainable_nelem > 0)
+		norm = srt_view(engine->storage.staging, engine->memory.staging.norm, SRT_F32);
 	return srt_optim_advance(engine->optim, norm, options->max_norm, stream);
 }
 
 srt_status_t srt_param_round(const srt_param_t *param, srt_stream_t *stream)
 {
-	if (param->local_compute.buffer == NULL)
+	if (param->views.local_compute.buffer == NULL)
 		return SRT_OK;
-	return srt_op_cast(stream, param->local_compute, param->local, param->shard_nelem);
+	return srt_op_cast(stream, param->views.local_compute, param->views.local,
+			   param->shard.nelem);
 }
 
 srt_status_t srt_unit_round(srt_unit_t *unit, srt_stream_t *stream)

@@ -16,7 +16,7 @@ static bool is_recomputation(const srt_unit_t *unit)
 {
 	const srt_unit_t *root = unit->engine->units[0];
 
-	return root->in_backward && !root->in_forward;
+	return root->pass.in_backward && !root->pass.in_forward;
 }
 
 /* No pass begins while the program changes values, or after the gradients are complete. */
@@ -25,33 +25,33 @@ static srt_status_t check_phase(const srt_unit_t *unit, const char *pass, const 
 	const srt_engine_t *engine = unit->engine;
 
 	SRT_TRY(srt_full_check(engine, call));
-	if (!engine->writing && !engine->finished)
+	if (!engine->writes.open && !engine->step.finished)
 		return SRT_OK;
 	return srt_fail(SRT_ERR_STATE, "the %s pass of unit '%s' begins after %s: call %s first",
 			pass, unit->name,
-			engine->writing ? "srt_engine_write_begin()" :
-					  "srt_engine_finish_backward()",
-			engine->writing ? "srt_engine_write_end()" : "srt_engine_step()");
+			engine->writes.open ? "srt_engine_write_begin()" :
+					      "srt_engine_finish_backward()",
+			engine->writes.open ? "srt_engine_write_end()" : "srt_engine_step()");
 }
 
 static srt_status_t check_forward(const srt_unit_t *unit)
 {
-	if (unit->in_forward)
+	if (unit->pass.in_forward)
 		return srt_fail(SRT_ERR_STATE,
 				"the forward pass of unit '%s' begins, but the one before has not "
 				"ended",
 				unit->name);
 	SRT_TRY(check_phase(unit, "forward", "srt_unit_forward_begin"));
-	if (unit->parent == NULL && unit->in_backward)
+	if (unit->parent == NULL && unit->pass.in_backward)
 		return srt_fail(
 			SRT_ERR_STATE,
 			"the forward pass of root '%s' begins inside its backward pass: end "
 			"that first",
 			unit->name);
-	if (unit->parent == NULL || unit->parent->in_forward)
+	if (unit->parent == NULL || unit->parent->pass.in_forward)
 		return SRT_OK;
 	if (is_recomputation(unit)) {
-		if (unit->parent->in_backward || unit->parent->recompute > 0)
+		if (unit->parent->pass.in_backward || unit->parent->pass.recompute > 0)
 			return SRT_OK;
 		return srt_fail(SRT_ERR_STATE,
 				"unit '%s' is recomputed outside the backward pass of its parent "
@@ -68,16 +68,16 @@ static srt_status_t check_forward(const srt_unit_t *unit)
 /* Begins a pass; ends the micro-batch before if the next one was announced. */
 static srt_status_t begin_pass(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->microbatch_over) {
+	if (engine->step.microbatch_over) {
 		SRT_TRY(srt_reduce_end_microbatch(engine, stream));
-		engine->microbatch++;
-		engine->microbatch_over = false;
+		engine->step.microbatch++;
+		engine->step.microbatch_over = false;
 	}
 	for (size_t u = 0; u < engine->nunits; u++)
-		engine->units[u]->uses = 0;
-	engine->last_forward = NULL;
+		engine->units[u]->pass.uses = 0;
+	engine->step.last_forward = NULL;
 	SRT_TRY(srt_writes_before_read(engine, stream));
-	if (engine->microbatch > 0 && srt_roles_defer(engine))
+	if (engine->step.microbatch > 0 && srt_roles_defer(engine))
 		return SRT_OK;
 	return srt_buffers_broadcast(engine, stream);
 }
@@ -86,18 +86,18 @@ static void record_forward(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
 
-	if (engine->last_forward != NULL)
-		engine->last_forward->next_forward = unit;
-	engine->last_forward = unit;
+	if (engine->step.last_forward != NULL)
+		engine->step.last_forward->pass.next_forward = unit;
+	engine->step.last_forward = unit;
 }
 
 static void record_backward(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;
 
-	if (engine->last_backward != NULL)
-		engine->last_backward->next_backward = unit;
-	engine->last_backward = unit;
+	if (engine->step.last_backward != NULL)
+		engine->step.last_backward->pass.next_backward = unit;
+	engine->step.last_backward = unit;
 }
 
 srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream)
@@ -111,7 +111,7 @@ srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream)
 	engine = unit->engine;
 	if (is_recomputation(unit)) {
 		SRT_TRY(srt_unshard_begin(unit, stream));
-		unit->recompute++;
+		unit->pass.recompute++;
 		return SRT_OK;
 	}
 	SRT_TRY(srt_values_check(engine));
@@ -120,8 +120,8 @@ srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream)
 		SRT_TRY(begin_pass(engine, stream));
 	record_forward(unit);
 	SRT_TRY(srt_unshard_begin(unit, stream));
-	unit->in_forward = true;
-	unit->uses++;
+	unit->pass.in_forward = true;
+	unit->pass.uses++;
 	return srt_unshard_prefetch(unit, false);
 }
 
@@ -132,7 +132,8 @@ static const srt_unit_t *find_open_child(const srt_unit_t *unit, bool backward)
 	for (size_t u = 0; u < engine->nunits; u++) {
 		const srt_unit_t *child = engine->units[u];
 
-		if (child->parent == unit && (backward ? child->in_backward : child->in_forward))
+		if (child->parent == unit &&
+		    (backward ? child->pass.in_backward : child->pass.in_forward))
 			return child;
 	}
 	return NULL;
@@ -145,12 +146,12 @@ srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_NOT_NULL(unit);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_forward_end"));
-	if (unit->recompute > 0) {
-		unit->recompute--;
+	if (unit->pass.recompute > 0) {
+		unit->pass.recompute--;
 		SRT_TRY(srt_unshard_end(unit, stream));
 		return srt_unshard_release(unit, stream);
 	}
-	if (!unit->in_forward)
+	if (!unit->pass.in_forward)
 		return srt_fail(SRT_ERR_STATE,
 				"the forward pass of unit '%s' ends but did not begin", unit->name);
 	child = find_open_child(unit, false);
@@ -159,40 +160,41 @@ srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream)
 				"the forward pass of unit '%s' ends before that of its unit '%s'",
 				unit->name, child->name);
 	SRT_TRY(srt_unshard_end(unit, stream));
-	unit->in_forward = false;
+	unit->pass.in_forward = false;
 	SRT_TRY(srt_unshard_release(unit, stream));
 	if (unit->parent != NULL)
 		return SRT_OK;
-	unit->engine->last_forward->next_forward = NULL;
+	unit->engine->step.last_forward->pass.next_forward = NULL;
 	return srt_writes_end_pass(unit->engine, stream);
 }
 
 static srt_status_t check_backward(const srt_unit_t *unit)
 {
-	if (unit->in_backward)
+	if (unit->pass.in_backward)
 		return srt_fail(SRT_ERR_STATE,
 				"the backward pass of unit '%s' begins, but the one before has not "
 				"ended",
 				unit->name);
-	if (unit->in_forward)
+	if (unit->pass.in_forward)
 		return srt_fail(
 			SRT_ERR_STATE,
 			"the backward pass of unit '%s' begins inside its forward pass: end "
 			"that first",
 			unit->name);
 	SRT_TRY(check_phase(unit, "backward", "srt_unit_backward_begin"));
-	if (unit->uses == 0)
+	if (unit->pass.uses == 0)
 		return srt_fail(SRT_ERR_STATE,
 				"the backward pass of unit '%s' begins without a forward pass of "
 				"the current values in this micro-batch",
 				unit->name);
-	if (unit->parent == NULL && unit->backward_done)
+	if (unit->parent == NULL && unit->grads.backward_done)
 		return srt_fail(SRT_ERR_STATE,
 				"a second backward pass begins in micro-batch %d of %d, but its "
 				"gradients are complete: announce the next micro-batch with "
 				"srt_engine_microbatch() before its forward pass",
-				unit->engine->microbatch + 1, unit->engine->nmicrobatches);
-	if (unit->parent != NULL && !unit->parent->in_backward)
+				unit->engine->step.microbatch + 1,
+				unit->engine->step.nmicrobatches);
+	if (unit->parent != NULL && !unit->parent->pass.in_backward)
 		return srt_fail(SRT_ERR_STATE,
 				"the backward pass of unit '%s' begins outside that of its parent "
 				"'%s'",
@@ -211,16 +213,16 @@ srt_status_t srt_unit_backward_begin(srt_unit_t *unit, srt_stream_t *stream)
 	engine = unit->engine;
 	SRT_TRY(srt_verify_order(engine, SRT_ACTION_BACKWARD, unit));
 	if (unit->parent == NULL)
-		engine->last_backward = NULL;
+		engine->step.last_backward = NULL;
 	record_backward(unit);
-	engine->backward_begun = true;
-	engine->any_backward = true;
+	engine->step.backward_begun = true;
+	engine->step.any_backward = true;
 	SRT_TRY(srt_unshard_begin(unit, stream));
 	SRT_TRY(srt_reduce_prepare(unit, stream));
 	for (size_t i = 0; i < unit->nparams; i++)
-		unit->params[i]->requested = unit->params[i]->ready = false;
+		unit->params[i]->grad.requested = unit->params[i]->grad.ready = false;
 	SRT_TRY(srt_check_begin_grads(unit, stream));
-	unit->in_backward = true;
+	unit->pass.in_backward = true;
 	return srt_unshard_prefetch(unit, true);
 }
 
@@ -230,9 +232,9 @@ static void warn_not_ready(srt_unit_t *unit)
 	for (size_t i = 0; i < unit->nparams; i++) {
 		srt_param_t *param = unit->params[i];
 
-		if (!param->requested || param->ready || param->warned)
+		if (!param->grad.requested || param->grad.ready || param->grad.warned)
 			continue;
-		param->warned = true;
+		param->grad.warned = true;
 		srt_log(SRT_LOG_WARN,
 			"rank %d: the memory of the gradient of parameter '%s' was requested, but "
 			"srt_param_grad_ready() was not called before the backward pass of unit "
@@ -248,7 +250,7 @@ srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_NOT_NULL(unit);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(unit->engine, "srt_unit_backward_end"));
-	if (!unit->in_backward)
+	if (!unit->pass.in_backward)
 		return srt_fail(SRT_ERR_STATE,
 				"the backward pass of unit '%s' ends but did not begin",
 				unit->name);
@@ -260,12 +262,12 @@ srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_TRY(srt_unshard_end(unit, stream));
 	warn_not_ready(unit);
 	SRT_TRY(srt_check_end_grads(unit, stream));
-	unit->in_backward = false;
+	unit->pass.in_backward = false;
 	SRT_TRY(srt_unshard_release(unit, stream));
-	unit->uses--;
+	unit->pass.uses--;
 	if (unit->parent == NULL)
-		unit->engine->last_backward->next_backward = NULL;
-	if (unit->uses == 0)
+		unit->engine->step.last_backward->pass.next_backward = NULL;
+	if (unit->pass.uses == 0)
 		SRT_TRY(srt_reduce_begin(unit, stream));
 	return unit->parent == NULL ? srt_writes_end_pass(unit->engine, stream) : SRT_OK;
 }

@@ -27,7 +27,7 @@
 
 static bool is_last_microbatch(const srt_engine_t *engine)
 {
-	return engine->microbatch == engine->nmicrobatches - 1;
+	return engine->step.microbatch == engine->step.nmicrobatches - 1;
 }
 
 /* Gradients are added up until the last micro-batch: by the mode, or, on one rank, because the
@@ -56,17 +56,17 @@ srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream)
 			"not ended: end it first, or declare them as parent and child",
 			unit->name, slot->writer->name);
 	/* Edge: norm and optimizer of the last step, which read the arena -> new gradients. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	if (slot->holder != NULL) {
 		/* Edge: this rank's reading of the slot's last gradients -> new gradients. */
-		SRT_TRY(srt_stream_wait_event(stream, slot->holder->reduced));
+		SRT_TRY(srt_stream_wait_event(stream, slot->holder->grads.reduced));
 		/* Edge: the peers' reductions, which read the slot -> new gradients. */
-		if (!srt_roles_sums_apart(slot->holder) && slot->holder->reduce != NULL)
-			SRT_TRY(srt_coll_wait_readers(slot->holder->reduce, stream));
+		if (!srt_roles_sums_apart(slot->holder) && slot->holder->grads.reduce != NULL)
+			SRT_TRY(srt_coll_wait_readers(slot->holder->grads.reduce, stream));
 		slot->holder = NULL;
 	}
-	if (unit->keeps_grads) /* Edge: additions of earlier micro-batches -> this one's. */
-		SRT_TRY(srt_stream_wait_event(stream, unit->reduced));
+	if (unit->grads.keeps_grads) /* Edge: additions of earlier micro-batches -> this one's. */
+		SRT_TRY(srt_stream_wait_event(stream, unit->grads.reduced));
 	slot->writer = unit;
 	return SRT_OK;
 }
@@ -78,12 +78,14 @@ static srt_status_t zero_missing(srt_unit_t *unit, srt_stream_t *stream)
 
 	for (size_t i = 0; i < unit->nparams; i++) {
 		srt_param_t *param = unit->params[i];
-		bool missing = srt_roles_sums_apart(unit) ? !param->summed : !param->written;
+		bool missing =
+			srt_roles_sums_apart(unit) ? !param->grad.summed : !param->grad.written;
 
 		if (!param->frozen && missing && param->nelem > 0)
-			SRT_TRY(srt_zero(stream, param->summed_grad.buffer,
-					 param->summed_grad.offset, (size_t)param->nelem * elem));
-		param->written = param->summed = false;
+			SRT_TRY(srt_zero(stream, param->views.summed_grad.buffer,
+					 param->views.summed_grad.offset,
+					 (size_t)param->nelem * elem));
+		param->grad.written = param->grad.summed = false;
 	}
 	return SRT_OK;
 }
@@ -104,7 +106,7 @@ srt_status_t srt_reduce_store(srt_view_t y, srt_view_t x, int64_t nelem, bool ad
 /* The sum of 2^level micro-batches; 2^level of them follow before it is added to another one. */
 static srt_view_t partial_sum(const srt_param_t *param, int level)
 {
-	srt_view_t view = param->summed_grad;
+	srt_view_t view = param->views.summed_grad;
 
 	view.offset +=
 		(size_t)(1 + level) * param->unit->trainable_nelem * srt_dtype_size(view.dtype);
@@ -119,15 +121,16 @@ static srt_view_t partial_sum(const srt_param_t *param, int level)
 static srt_status_t add_leaf(srt_param_t *param, srt_stream_t *stream)
 {
 	const srt_engine_t *engine = param->unit->engine;
-	srt_view_t sum = param->summed_grad;
+	srt_view_t sum = param->views.summed_grad;
 	int ncarries = 0;
 
-	while ((engine->microbatch >> ncarries & 1) != 0)
+	while ((engine->step.microbatch >> ncarries & 1) != 0)
 		ncarries++;
 	if (!is_last_microbatch(engine))
 		sum = partial_sum(param, ncarries);
-	if (param->written)
-		SRT_TRY(srt_reduce_store(sum, param->unsharded_grad, param->nelem, false, stream));
+	if (param->grad.written)
+		SRT_TRY(srt_reduce_store(sum, param->views.unsharded_grad, param->nelem, false,
+					 stream));
 	else if (param->nelem > 0)
 		SRT_TRY(srt_zero(stream, sum.buffer, sum.offset,
 				 (size_t)param->nelem * srt_dtype_size(sum.dtype)));
@@ -147,7 +150,7 @@ static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_TRY(srt_order_streams(unit->engine, stream, comm_stream));
 	if (slot->holder != NULL) {
 		/* Edge: the peers' reductions, which read the sums -> the new ones. */
-		SRT_TRY(srt_coll_wait_readers(slot->holder->reduce, comm_stream));
+		SRT_TRY(srt_coll_wait_readers(slot->holder->grads.reduce, comm_stream));
 		slot->holder = NULL;
 	}
 	for (size_t i = 0; i < unit->nparams; i++) {
@@ -157,16 +160,17 @@ static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
 			continue;
 		if (srt_roles_tree(unit->engine))
 			SRT_TRY(add_leaf(param, comm_stream));
-		else if (param->written)
-			SRT_TRY(srt_reduce_store(param->summed_grad, param->unsharded_grad,
-						 param->nelem, param->summed, comm_stream));
-		param->summed |= param->written || srt_roles_tree(unit->engine);
-		param->written = false;
+		else if (param->grad.written)
+			SRT_TRY(srt_reduce_store(param->views.summed_grad,
+						 param->views.unsharded_grad, param->nelem,
+						 param->grad.summed, comm_stream));
+		param->grad.summed |= param->grad.written || srt_roles_tree(unit->engine);
+		param->grad.written = false;
 	}
 	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
 	unit->slot[SRT_SLOT_GRADS]->holder = unit;
-	unit->keeps_grads = false;
-	return srt_event_record(unit->reduced, comm_stream);
+	unit->grads.keeps_grads = false;
+	return srt_event_record(unit->grads.reduced, comm_stream);
 }
 
 /* The sums over ranks -> the shards in the stored dtype, where they are not there yet. */
@@ -176,7 +180,7 @@ static srt_status_t store_reduced(srt_unit_t *unit, srt_stream_t *stream)
 	const bool sharded = srt_roles_sharded(engine, engine->world);
 	const bool downloads = engine->options.offload.grads;
 
-	if ((unit->partial_sums.buffer == NULL && unit->reduced_sums.buffer == NULL &&
+	if ((unit->grads.partial_sums.buffer == NULL && unit->grads.reduced_sums.buffer == NULL &&
 	     (sharded || srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD)) ||
 	    (sharded && downloads))
 		return srt_download(unit);
@@ -184,11 +188,12 @@ static srt_status_t store_reduced(srt_unit_t *unit, srt_stream_t *stream)
 		const srt_param_t *param = unit->params[i];
 
 		if (!param->frozen)
-			SRT_TRY(srt_reduce_store(downloads ? param->reduced_grad :
-							     param->device_grad,
-						 sharded ? param->reduced_grad : param->summed_grad,
-						 param->shard_nelem,
-						 !downloads && unit->has_reduced, stream));
+			SRT_TRY(srt_reduce_store(downloads ? param->views.reduced_grad :
+							     param->views.device_grad,
+						 sharded ? param->views.reduced_grad :
+							   param->views.summed_grad,
+						 param->shard.nelem,
+						 !downloads && unit->grads.has_reduced, stream));
 	}
 	return srt_download(unit);
 }
@@ -232,8 +237,8 @@ static srt_status_t divide_sums(srt_unit_t *unit, const srt_coll_epilogue_t *epi
 		const float divisor = divisors[i % 2];
 
 		if (!param->frozen && param->nelem > 0 && divisor != 0.0f && divisor != 1.0f)
-			SRT_TRY(srt_op_divide(stream, param->summed_grad, param->summed_grad,
-					      divisor, param->nelem));
+			SRT_TRY(srt_op_divide(stream, param->views.summed_grad,
+					      param->views.summed_grad, divisor, param->nelem));
 	}
 	return SRT_OK;
 }
@@ -241,19 +246,21 @@ static srt_status_t divide_sums(srt_unit_t *unit, const srt_coll_epilogue_t *epi
 /* The sums within the replicas -> the sum over the replicas, divided, in the reduce dtype. */
 static srt_status_t sum_replicas(srt_unit_t *unit, float divisor, srt_stream_t *stream)
 {
-	const bool rounds = unit->reduced_sums.buffer != NULL;
-	const int64_t nelem = (int64_t)unit->shard_nelem;
+	const bool rounds = unit->grads.reduced_sums.buffer != NULL;
+	const int64_t nelem = (int64_t)unit->grads.shard_nelem;
 	const srt_coll_epilogue_t epilogue = { .divisor = rounds ? 0.0f : divisor };
 
-	SRT_TRY(srt_coll_start(unit->all_reduce, &epilogue, stream));
-	unit->engine->partial_user = unit;
-	unit->has_partial = false;
+	SRT_TRY(srt_coll_start(unit->grads.all_reduce, &epilogue, stream));
+	unit->engine->step.partial_user = unit;
+	unit->grads.has_partial = false;
 	if (!rounds || nelem == 0)
 		return SRT_OK;
-	SRT_TRY(srt_reduce_store(unit->reduced_sums, unit->partial_sums, nelem, false, stream));
+	SRT_TRY(srt_reduce_store(unit->grads.reduced_sums, unit->grads.partial_sums, nelem, false,
+				 stream));
 	if (divisor == 0.0f || divisor == 1.0f)
 		return SRT_OK;
-	return srt_op_divide(stream, unit->reduced_sums, unit->reduced_sums, divisor, nelem);
+	return srt_op_divide(stream, unit->grads.reduced_sums, unit->grads.reduced_sums, divisor,
+			     nelem);
 }
 
 /* As start_reduction(), for shards that have replicas. */
@@ -263,25 +270,25 @@ static srt_status_t start_hybrid(srt_unit_t *unit, const srt_coll_epilogue_t *ep
 	srt_engine_t *engine = unit->engine;
 	const bool defers = engine->options.accumulation == SRT_ACCUMULATE_LAST_ALL_REDUCE;
 	const srt_coll_epilogue_t first = { .predivisor = epilogue->predivisor,
-					    .accumulate = unit->has_partial };
+					    .accumulate = unit->grads.has_partial };
 	/* Whose sums the memory had last: its own, or those of a unit that shares it. */
-	const srt_unit_t *last = defers ? unit : engine->partial_user;
+	const srt_unit_t *last = defers ? unit : engine->step.partial_user;
 
-	if (last != NULL && !unit->has_partial)
+	if (last != NULL && !unit->grads.has_partial)
 		/* Edge: the peers' reading of the last sums -> the new ones. */
-		SRT_TRY(srt_coll_wait_readers(last->all_reduce, stream));
+		SRT_TRY(srt_coll_wait_readers(last->grads.all_reduce, stream));
 	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_PARTIAL));
-	SRT_TRY(srt_coll_start(unit->reduce, &first, stream));
+	SRT_TRY(srt_coll_start(unit->grads.reduce, &first, stream));
 	unit->slot[srt_roles_sums_apart(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder = unit;
-	unit->has_partial = true;
+	unit->grads.has_partial = true;
 	SRT_TRY(srt_audit_end(unit, SRT_AUDIT_PARTIAL, epilogue));
 	if (defers && !is_last_microbatch(engine))
-		return srt_event_record(unit->reduced, stream);
+		return srt_event_record(unit->grads.reduced, stream);
 	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_REDUCED));
 	SRT_TRY(sum_replicas(unit, epilogue->divisor, stream));
 	SRT_TRY(store_reduced(unit, stream));
-	unit->has_reduced = true;
-	SRT_TRY(srt_event_record(unit->reduced, stream));
+	unit->grads.has_reduced = true;
+	SRT_TRY(srt_event_record(unit->grads.reduced, stream));
 	return srt_audit_end(unit, SRT_AUDIT_REDUCED, epilogue);
 }
 
@@ -294,13 +301,13 @@ static srt_status_t start_reduction(srt_unit_t *unit)
 
 	SRT_TRY(make_epilogue(unit, &epilogue));
 	SRT_TRY(srt_download_prepare(unit));
-	if (unit->all_reduce != NULL)
+	if (unit->grads.all_reduce != NULL)
 		return start_hybrid(unit, &epilogue, stream);
 	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_REDUCED));
 	epilogue.accumulate = srt_roles_sharded(engine, engine->world) &&
-			      unit->reduced_sums.buffer == NULL && unit->has_reduced;
-	if (unit->reduce != NULL) {
-		SRT_TRY(srt_coll_start(unit->reduce, &epilogue, stream));
+			      unit->grads.reduced_sums.buffer == NULL && unit->grads.has_reduced;
+	if (unit->grads.reduce != NULL) {
+		SRT_TRY(srt_coll_start(unit->grads.reduce, &epilogue, stream));
 		unit->slot[srt_roles_sums_apart(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder =
 			unit;
 	} else if (srt_role_summed(unit, engine->world) != SRT_ROLE_GRAD) {
@@ -308,8 +315,8 @@ static srt_status_t start_reduction(srt_unit_t *unit)
 		unit->slot[SRT_SLOT_GRADS]->holder = unit;
 	}
 	SRT_TRY(store_reduced(unit, stream));
-	unit->has_reduced = true;
-	SRT_TRY(srt_event_record(unit->reduced, stream));
+	unit->grads.has_reduced = true;
+	SRT_TRY(srt_event_record(unit->grads.reduced, stream));
 	return srt_audit_end(unit, SRT_AUDIT_REDUCED, &epilogue);
 }
 
@@ -319,20 +326,20 @@ srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream)
 	srt_engine_t *engine = unit->engine;
 	bool deferred = is_deferred(unit);
 
-	unit->backward_done = true;
+	unit->grads.backward_done = true;
 	if (unit->slot[SRT_SLOT_GRADS] == NULL)
 		return SRT_OK;
 	if (deferred && (!srt_roles_sums_apart(unit) || srt_roles_keep_grads(unit))) {
 		/* Stays unsharded; the next micro-batch adds to it, perhaps on another stream. */
-		unit->keeps_grads = true;
-		return srt_event_record(unit->reduced, stream);
+		unit->grads.keeps_grads = true;
+		return srt_event_record(unit->grads.reduced, stream);
 	}
 	SRT_TRY(srt_audit_record(unit, stream));
 	if (srt_roles_sums_apart(unit))
 		SRT_TRY(add_to_sums(unit, stream));
 	if (deferred)
 		return SRT_OK;
-	unit->keeps_grads = false;
+	unit->grads.keeps_grads = false;
 	SRT_TRY(zero_missing(unit, srt_roles_sums_apart(unit) ? engine->comm_stream : stream));
 	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
 	if (!srt_roles_sums_apart(
@@ -347,19 +354,19 @@ srt_status_t srt_reduce_end_microbatch(srt_engine_t *engine, srt_stream_t *strea
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_unit_t *unit = engine->units[u];
 
-		if (unit->in_backward)
+		if (unit->pass.in_backward)
 			return srt_fail(
 				SRT_ERR_STATE,
 				"the micro-batch ends inside the backward pass of unit '%s': "
 				"call srt_unit_backward_end() first",
 				unit->name);
-		if (!unit->backward_done) {
+		if (!unit->grads.backward_done) {
 			SRT_TRY(srt_reduce_prepare(unit, stream));
 			SRT_TRY(srt_reduce_begin(unit, stream));
 		}
-		unit->backward_done = false;
+		unit->grads.backward_done = false;
 	}
-	engine->backward_begun = false;
+	engine->step.backward_begun = false;
 	return SRT_OK;
 }
 
@@ -373,27 +380,28 @@ srt_status_t srt_reduce_join(srt_engine_t *engine, srt_stream_t *stream)
 /* This rank's flags -> staging.flags, unless it has the same flags from the last step. */
 static srt_status_t upload_flags(srt_engine_t *engine, srt_stream_t *stream)
 {
-	bool changed = !engine->flags_uploaded;
+	bool changed = !engine->scalars.flags_uploaded;
 
 	for (size_t i = 0; i < engine->nparams; i++) {
 		const srt_param_t *param = engine->params[i];
-		const float flag = param->used ? 1.0f : 0.0f;
+		const float flag = param->grad.used ? 1.0f : 0.0f;
 		float *old;
 
 		if (param->frozen)
 			continue;
-		old = &engine->flags[SRT_FLAG_NELEM * (size_t)param->trainable];
+		old = &engine->scalars.flags[SRT_FLAG_NELEM * (size_t)param->trainable];
 		changed |= *old != flag;
 		*old = flag;
 	}
 	if (!changed)
 		return SRT_OK;
-	engine->flags_uploaded = false;
+	engine->scalars.flags_uploaded = false;
 	/* Edge: the peers' reading of the last step's flags -> the new ones. */
-	SRT_TRY(srt_coll_wait_readers(engine->reduce_flags, stream));
-	SRT_TRY(srt_copy_from_host(stream, engine->exchange, engine->memory.staging.flags,
-				   engine->flags, engine->ntrainable * sizeof(srt_param_state_t)));
-	engine->flags_uploaded = true;
+	SRT_TRY(srt_coll_wait_readers(engine->scalars.reduce_flags, stream));
+	SRT_TRY(srt_copy_from_host(stream, engine->storage.exchange, engine->memory.staging.flags,
+				   engine->scalars.flags,
+				   engine->declared.ntrainable * sizeof(srt_param_state_t)));
+	engine->scalars.flags_uploaded = true;
 	return SRT_OK;
 }
 
@@ -405,7 +413,7 @@ static srt_status_t upload_flags(srt_engine_t *engine, srt_stream_t *stream)
 srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream)
 {
 	const srt_staging_t *staging = &engine->memory.staging;
-	size_t pitch = sizeof(srt_param_state_t), n = engine->ntrainable;
+	size_t pitch = sizeof(srt_param_state_t), n = engine->declared.ntrainable;
 	const srt_copy_rows_t rows = {
 		.dst_offset = staging->params + offsetof(srt_param_state_t, used),
 		.src_offset = staging->used,
@@ -420,40 +428,40 @@ srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream)
 	if (n == 0)
 		return SRT_OK;
 	SRT_TRY(upload_flags(engine, stream));
-	SRT_TRY(srt_coll_start(engine->reduce_flags, NULL, stream));
-	if (engine->home_stream != NULL) {
+	SRT_TRY(srt_coll_start(engine->scalars.reduce_flags, NULL, stream));
+	if (engine->home.stream != NULL) {
 		/* Edge: the last step, which read the old ones -> the copy. */
-		SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
-		SRT_TRY(srt_copy(stream, engine->staging_alias, staging->used, engine->exchange,
-				 staging->used, n * pitch));
+		SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
+		SRT_TRY(srt_copy(stream, engine->storage.staging_alias, staging->used,
+				 engine->storage.exchange, staging->used, n * pitch));
 	}
 	SRT_TRY(srt_home_enter(engine, stream, &home));
-	return srt_copy_rows(home, engine->staging, engine->staging, &rows);
+	return srt_copy_rows(home, engine->storage.staging, engine->storage.staging, &rows);
 }
 
 /* Ends the step: no gradient of it is left, and the next micro-batch is the first. */
 void srt_reduce_clear(srt_engine_t *engine)
 {
 	for (size_t i = 0; i < engine->nparams; i++) {
-		engine->params[i]->written = engine->params[i]->summed = false;
-		engine->params[i]->used = false;
+		engine->params[i]->grad.written = engine->params[i]->grad.summed = false;
+		engine->params[i]->grad.used = false;
 	}
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_unit_t *unit = engine->units[u];
 
-		unit->backward_done = false;
-		unit->has_reduced = false;
-		unit->has_partial = false;
-		unit->keeps_grads = false;
+		unit->grads.backward_done = false;
+		unit->grads.has_reduced = false;
+		unit->grads.has_partial = false;
+		unit->grads.keeps_grads = false;
 		srt_audit_drop(unit);
 		if (unit->slot[SRT_SLOT_GRADS] != NULL)
 			unit->slot[SRT_SLOT_GRADS]->writer = NULL;
 	}
-	engine->nonfinite = NULL;
-	engine->microbatch = 0;
-	engine->nmicrobatches = 1;
-	engine->microbatch_over = false;
-	engine->backward_begun = false;
-	engine->any_backward = false;
-	engine->finished = engine->clipped = false;
+	engine->checks.nonfinite = NULL;
+	engine->step.microbatch = 0;
+	engine->step.nmicrobatches = 1;
+	engine->step.microbatch_over = false;
+	engine->step.backward_begun = false;
+	engine->step.any_backward = false;
+	engine->step.finished = engine->step.clipped = false;
 }

@@ -43,7 +43,8 @@ static const size_t *arena_nelem(const srt_engine_t *engine, int arena)
 static srt_status_t digest_terms(srt_engine_t *engine, const srt_terms_t *terms, int nterms,
 				 srt_stream_t *stream, digest_t *digest)
 {
-	const srt_view_t out = srt_view(engine->staging, engine->memory.staging.norm, SRT_F32);
+	const srt_view_t out =
+		srt_view(engine->storage.staging, engine->memory.staging.norm, SRT_F32);
 	srt_reproducible_sum_t sum;
 	int64_t nelem = 0;
 	float max;
@@ -52,7 +53,7 @@ static srt_status_t digest_terms(srt_engine_t *engine, const srt_terms_t *terms,
 		nelem += terms[i].nelem;
 	if (nelem == 0)
 		return SRT_OK;
-	SRT_TRY(srt_reproducible_sum_local(&engine->norm_sum, stream, &sum));
+	SRT_TRY(srt_reproducible_sum_local(&engine->scalars.norm_sum, stream, &sum));
 	SRT_TRY(srt_reproducible_sum_max(&sum, terms, nterms, stream));
 	SRT_TRY(srt_reproducible_sum_total(&sum, terms, nterms, nelem, 1, 1, out, stream));
 	SRT_TRY(srt_copy_to_host(stream, &max, sum.max.buffer, sum.max.offset, sizeof(max)));
@@ -74,7 +75,7 @@ static srt_status_t digest_arena(srt_engine_t *engine, int arena, srt_stream_t *
 	for (int part = 0; part < SRT_NPARTS; part++) {
 		if (arena_nelem(engine, arena)[part] > 0)
 			terms[n++] = (srt_terms_t){
-				srt_view(engine->arena[arena], layout->offset[arena][part],
+				srt_view(engine->storage.arena[arena], layout->offset[arena][part],
 					 (srt_dtype_t)(part / 3)), /* stored dtypes: shard.c */
 				(int64_t)arena_nelem(engine, arena)[part],
 			};
@@ -85,7 +86,7 @@ static srt_status_t digest_arena(srt_engine_t *engine, int arena, srt_stream_t *
 static srt_status_t digest_param(srt_engine_t *engine, const srt_param_t *param, int arena,
 				 srt_stream_t *stream, digest_t *digest)
 {
-	const srt_terms_t term = { srt_param_shard_view(param, arena), param->shard_nelem };
+	const srt_terms_t term = { srt_param_shard_view(param, arena), param->shard.nelem };
 
 	if (arena != SRT_ROLE_MASTER && param->frozen)
 		return SRT_OK;
@@ -164,7 +165,7 @@ static srt_status_t compare(srt_engine_t *engine, srt_stream_t *stream)
 	    engine->nparams == 0)
 		return SRT_OK;
 	/* Edge: the last change of values, perhaps on another stream -> this read of them. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	SRT_TRY(srt_home_enter(engine, stream, &home));
 	SRT_TRY(compare_arena(engine, SRT_ROLE_MASTER, home));
 	for (int k = 0; k < engine->memory.nstates; k++)

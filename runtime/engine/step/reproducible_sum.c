@@ -22,8 +22,8 @@ srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 srt_comm_t *comm, const char *name, bool is_home,
 					 srt_reproducible_sum_t *sum)
 {
-	srt_buffer_t *staging = is_home ? engine->staging : engine->exchange;
-	srt_buffer_t *peers = engine->exchange;
+	srt_buffer_t *staging = is_home ? engine->storage.staging : engine->storage.exchange;
+	srt_buffer_t *peers = engine->storage.exchange;
 
 	*sum = (srt_reproducible_sum_t){
 		.local_max = srt_view(staging, layout->local_max, SRT_F32),
@@ -147,9 +147,9 @@ srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nel
 				(long long)nelem, (long long)total_nelem);
 	SRT_TRY(srt_verify_sum(engine, nelem, total_nelem));
 	/* Edge: the last sum, perhaps on another stream -> this one, in the same memory. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->summed));
-	SRT_TRY(srt_reproducible_sum_max(&engine->user_sum, &terms, 1, stream));
-	SRT_TRY(srt_reproducible_sum_total(&engine->user_sum, &terms, 1, total_nelem, 1, 1, total,
-					   stream));
-	return srt_event_record(engine->summed, stream);
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.summed));
+	SRT_TRY(srt_reproducible_sum_max(&engine->scalars.user_sum, &terms, 1, stream));
+	SRT_TRY(srt_reproducible_sum_total(&engine->scalars.user_sum, &terms, 1, total_nelem, 1, 1,
+					   total, stream));
+	return srt_event_record(engine->order.summed, stream);
 }

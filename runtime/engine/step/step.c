@@ -17,11 +17,11 @@
 static srt_status_t check_step(const srt_engine_t *engine, const srt_stream_t *stream)
 {
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_step"));
-	if (engine->writing)
+	if (engine->writes.open)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_step() after srt_engine_write_begin(): "
 					       "call srt_engine_write_end() first");
 	SRT_TRY(srt_optim_check_lr(engine->optim, "srt_engine_step", "srt_engine_set_lr"));
-	if (!engine->finished)
+	if (!engine->step.finished)
 		return srt_finish_check(engine, "srt_engine_step");
 	return srt_finish_check_stream(engine, "srt_engine_step", stream);
 }
@@ -31,7 +31,7 @@ static srt_status_t measure_gradients(srt_engine_t *engine, srt_stream_t *stream
 {
 	const srt_engine_options_t *options = &engine->options;
 
-	if (!engine->clipped && options->norm_p != 0)
+	if (!engine->step.clipped && options->norm_p != 0)
 		SRT_TRY(srt_grad_norm_compute(engine, options->norm_p, stream));
 	if (options->skip_nonfinite)
 		SRT_TRY(srt_grad_norm_check_finite(engine, stream));
@@ -61,8 +61,8 @@ static srt_status_t queue_step(srt_engine_t *engine, srt_stream_t *stream)
 	 * waiting. */
 	srt_reduce_clear(engine);
 	for (size_t u = 0; u < engine->nunits; u++)
-		engine->units[u]->uses = 0;
-	engine->order_checked = true;
+		engine->units[u]->pass.uses = 0;
+	engine->checks.order_checked = true;
 	return srt_verify_end(engine, SRT_ACTION_STEP);
 }
 
@@ -72,15 +72,15 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_step(engine, stream));
 	SRT_TRY(srt_verify_order(engine, SRT_ACTION_STEP, NULL));
-	if (!engine->order_checked && !engine->options.trust_replicas)
+	if (!engine->checks.order_checked && !engine->options.trust_replicas)
 		SRT_TRY(srt_replicas_compare(engine, stream));
 	SRT_TRY(srt_check_before_step(engine, stream));
-	if (engine->checks)
+	if (engine->checks.on)
 		SRT_TRY(srt_replicas_compare(engine, stream));
 	SRT_TRY(queue_step(engine, stream));
 	SRT_TRY(srt_check_after_step(engine, stream));
-	engine->nsteps++;
-	engine->norm_is_set = false;
+	engine->step.nsteps++;
+	engine->step.norm_is_set = false;
 	return SRT_OK;
 }
 
@@ -88,10 +88,11 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
  * all. */
 static void warn_nonfinite(srt_engine_t *engine, const srt_step_state_t *state)
 {
-	if (engine->warned_nonfinite || isfinite(state->grad_norm) || state->found_inf != 0.0f ||
-	    engine->norm_is_set) /* perhaps of a step that was skipped */
+	if (engine->step.warned_nonfinite || isfinite(state->grad_norm) ||
+	    state->found_inf != 0.0f ||
+	    engine->step.norm_is_set) /* perhaps of a step that was skipped */
 		return;
-	engine->warned_nonfinite = true;
+	engine->step.warned_nonfinite = true;
 	srt_log(SRT_LOG_WARN,
 		"rank %d: the norm of the gradients is %g in step %d, and the values were stepped "
 		"by them: set option skip_nonfinite to skip such steps",
@@ -105,7 +106,7 @@ srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_st
 	SRT_NOT_NULL(state);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_state"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	SRT_TRY(srt_copy_to_host(stream, state, srt_tables_device(engine),
 				 engine->memory.staging.state, sizeof(*state)));
 	warn_nonfinite(engine, state);
@@ -122,7 +123,7 @@ srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream, s
 	SRT_NOT_NULL(to);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_copy_state"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	SRT_TRY(srt_copy(stream, to, offset, srt_tables_device(engine),
 			 engine->memory.staging.state, sizeof(srt_step_state_t)));
 	/* Edge: this read -> the next step or change, perhaps on another stream. */

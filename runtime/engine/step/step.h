@@ -27,7 +27,7 @@ srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream)
 srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream);
 /* After the shards or tables changed on `stream`: later gathers and steps read the new ones. */
 srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream);
-/* After a unit's use, only if engine->checks: no view of its parameters has values any more. */
+/* After a unit's use, only if engine->checks.on: no view of its parameters has values any more. */
 srt_status_t srt_unshard_release(srt_unit_t *unit, srt_stream_t *stream);
 
 /* ---- reduce.c */
@@ -46,9 +46,9 @@ void srt_reduce_clear(srt_engine_t *engine);
 srt_buffer_t *srt_tables_device(const srt_engine_t *engine);
 /* Bytes of a table. */
 typedef struct srt_table_range {
-	size_t offset, nbytes; /* in staging and in engine->exchange */
+	size_t offset, nbytes; /* in staging and in storage.exchange */
 } srt_table_range_t;
-/* Before `home` writes what peers read in a collective of engine->exchange. */
+/* Before `home` writes what peers read in a collective of storage.exchange. */
 srt_status_t srt_exchange_wait_readers(srt_engine_t *engine, srt_coll_t *coll, srt_stream_t *home);
 /* Starts it with the bytes that `home` wrote; what it writes is for later work on `home`. */
 srt_status_t srt_exchange_start(srt_engine_t *engine, srt_coll_t *coll, srt_table_range_t mine,

@@ -30,7 +30,7 @@ static srt_stream_t *gather_stream(const srt_unit_t *unit)
 {
 	const srt_engine_t *engine = unit->engine;
 
-	return unit->gather != NULL ? engine->comm_stream : engine->copy_stream;
+	return unit->unshard.gather != NULL ? engine->comm_stream : engine->home.copy_stream;
 }
 
 /* Before the slot of the unit's values is overwritten on the communication stream: this rank's part
@@ -41,18 +41,20 @@ srt_status_t srt_unshard_keep_part(srt_unit_t *unit)
 	const size_t elem = srt_dtype_size(unit->types.compute);
 	size_t first, nelem;
 
-	if (unit->regather == NULL || unit->has_part || !unit->is_gathered || unit->uses == 0)
+	if (unit->unshard.regather == NULL || unit->unshard.has_part ||
+	    !unit->unshard.is_gathered || unit->pass.uses == 0)
 		return SRT_OK;
-	if (unit->is_part_exposed)
+	if (unit->unshard.is_part_exposed)
 		/* Edge: the peers' gathers of the last part -> the new one. */
-		SRT_TRY(srt_coll_wait_readers(unit->regather, engine->comm_stream));
-	unit->is_part_exposed = false;
-	nelem = srt_shard_part_nelem(unit, engine->group_comm->size, engine->group_comm->rank,
+		SRT_TRY(srt_coll_wait_readers(unit->unshard.regather, engine->comm_stream));
+	unit->unshard.is_part_exposed = false;
+	nelem = srt_shard_part_nelem(unit, engine->comms.group->size, engine->comms.group->rank,
 				     &first);
-	SRT_TRY(srt_copy(engine->comm_stream, engine->slot_buffer[SRT_SLOT_PARTS],
-			 unit->slot[SRT_SLOT_PARTS]->offset, engine->slot_buffer[SRT_SLOT_PARAMS],
+	SRT_TRY(srt_copy(engine->comm_stream, engine->storage.slot_buffer[SRT_SLOT_PARTS],
+			 unit->slot[SRT_SLOT_PARTS]->offset,
+			 engine->storage.slot_buffer[SRT_SLOT_PARAMS],
 			 unit->slot[SRT_SLOT_PARAMS]->offset + first * elem, nelem * elem));
-	unit->has_part = true;
+	unit->unshard.has_part = true;
 	return SRT_OK;
 }
 
@@ -60,16 +62,16 @@ srt_status_t srt_unshard_keep_part(srt_unit_t *unit)
 static srt_status_t queue_gather(srt_unit_t *unit)
 {
 	srt_stream_t *stream = gather_stream(unit);
-	srt_coll_t *gather = unit->has_part ? unit->regather : unit->gather;
+	srt_coll_t *gather = unit->unshard.has_part ? unit->unshard.regather : unit->unshard.gather;
 
 	/* Edge: the program's last use of the slot -> what overwrites it. */
 	SRT_TRY(srt_stream_wait_event(stream, unit->slot[SRT_SLOT_PARAMS]->released));
-	if (!unit->has_part)
+	if (!unit->unshard.has_part)
 		SRT_TRY(srt_upload(unit));
 	if (gather == NULL)
 		return SRT_OK;
-	unit->is_exposed = unit->is_exposed || !unit->has_part;
-	unit->is_part_exposed = unit->is_part_exposed || unit->has_part;
+	unit->unshard.is_exposed = unit->unshard.is_exposed || !unit->unshard.has_part;
+	unit->unshard.is_part_exposed = unit->unshard.is_part_exposed || unit->unshard.has_part;
 	return srt_coll_start(gather, NULL, stream);
 }
 
@@ -87,15 +89,15 @@ static srt_status_t start_gather(srt_unit_t *unit)
 				"srt_engine_options_t.prefetch",
 				unit->name, holder->name);
 		SRT_TRY(srt_unshard_keep_part(holder));
-		holder->is_gathered = false;
-		holder->is_prefetched = false;
+		holder->unshard.is_gathered = false;
+		holder->unshard.is_prefetched = false;
 	}
 	slot->holder = NULL;
-	unit->is_gathered = false;
+	unit->unshard.is_gathered = false;
 	SRT_TRY(queue_gather(unit));
-	SRT_TRY(srt_event_record(unit->gathered, gather_stream(unit)));
+	SRT_TRY(srt_event_record(unit->unshard.gathered, gather_stream(unit)));
 	slot->holder = unit;
-	unit->is_gathered = true;
+	unit->unshard.is_gathered = true;
 	unit->is_hashed = false;
 	return SRT_OK;
 }
@@ -106,37 +108,37 @@ srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_TRY(srt_check_unchanged(unit, stream));
 	if (unit->slot[SRT_SLOT_PARAMS] ==
 	    NULL) /* Edge: the last change of the values -> their use. */
-		return srt_stream_wait_event(stream, unit->engine->stepped);
-	if (!unit->is_gathered)
+		return srt_stream_wait_event(stream, unit->engine->order.stepped);
+	if (!unit->unshard.is_gathered)
 		SRT_TRY(start_gather(unit));
-	unit->is_prefetched = false;
+	unit->unshard.is_prefetched = false;
 	/* Edge: the gather -> the program's use. */
-	SRT_TRY(srt_stream_wait_event(stream, unit->gathered));
+	SRT_TRY(srt_stream_wait_event(stream, unit->unshard.gathered));
 	return srt_check_unsharded(unit, stream);
 }
 
 /* Uses on several streams are ordered by the communication stream. */
 static srt_status_t end_use_in_place(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->user != NULL && engine->user != stream) {
+	if (engine->order.user != NULL && engine->order.user != stream) {
 		/* Edge: the last use, on another stream -> the next change. */
-		SRT_TRY(srt_stream_wait_event(engine->comm_stream, engine->used));
-		engine->has_several_users = true;
+		SRT_TRY(srt_stream_wait_event(engine->comm_stream, engine->order.used));
+		engine->order.has_several_users = true;
 	}
-	engine->user = stream;
-	return srt_event_record(engine->used, stream);
+	engine->order.user = stream;
+	return srt_event_record(engine->order.used, stream);
 }
 
 static srt_status_t wait_uses_in_place(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->user == NULL)
+	if (engine->order.user == NULL)
 		return SRT_OK;
 	/* Edge: the program's uses of the values -> the change. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->used));
-	if (engine->has_several_users)
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.used));
+	if (engine->order.has_several_users)
 		SRT_TRY(srt_reduce_join(engine, stream));
-	engine->user = NULL;
-	engine->has_several_users = false;
+	engine->order.user = NULL;
+	engine->order.has_several_users = false;
 	return SRT_OK;
 }
 
@@ -165,17 +167,17 @@ srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward)
 	const srt_slot_t *slot;
 
 	for (int i = 0; i < unit->engine->options.prefetch; i++) {
-		next = backward ? next->next_backward : next->next_forward;
+		next = backward ? next->pass.next_backward : next->pass.next_forward;
 		if (next == NULL)
 			break;
 		slot = next->slot[SRT_SLOT_PARAMS];
-		if (slot == NULL || next->is_gathered)
+		if (slot == NULL || next->unshard.is_gathered)
 			continue;
 		if (slot->holder != NULL &&
-		    (srt_unit_in_use(slot->holder) || slot->holder->is_prefetched))
+		    (srt_unit_in_use(slot->holder) || slot->holder->unshard.is_prefetched))
 			break;
 		SRT_TRY(start_gather(next));
-		next->is_prefetched = true;
+		next->unshard.is_prefetched = true;
 	}
 	return SRT_OK;
 }
@@ -183,15 +185,15 @@ srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward)
 srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream)
 {
 	SRT_TRY(wait_uses_in_place(unit->engine, stream));
-	if (unit->engine->home_stream != NULL) /* Edge: the copy of the values -> the change. */
-		return srt_stream_wait_event(stream, unit->uploaded);
-	if (!unit->is_exposed)
+	if (unit->engine->home.stream != NULL) /* Edge: the copy of the values -> the change. */
+		return srt_stream_wait_event(stream, unit->unshard.uploaded);
+	if (!unit->unshard.is_exposed)
 		return SRT_OK;
 	/* Edge: this rank's own gather, which reads the shard -> the change. */
-	SRT_TRY(srt_stream_wait_event(stream, unit->gathered));
+	SRT_TRY(srt_stream_wait_event(stream, unit->unshard.gathered));
 	/* Edge: the peers' gathers -> the change. */
-	SRT_TRY(srt_coll_wait_readers(unit->gather, stream));
-	unit->is_exposed = false;
+	SRT_TRY(srt_coll_wait_readers(unit->unshard.gather, stream));
+	unit->unshard.is_exposed = false;
 	return SRT_OK;
 }
 
@@ -199,23 +201,23 @@ srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream)
 srt_status_t srt_unshard_wait_readers(srt_unit_t *unit, srt_stream_t *stream)
 {
 	/* Edge: earlier changes, perhaps on another stream -> this one. */
-	SRT_TRY(srt_stream_wait_event(stream, unit->engine->stepped));
+	SRT_TRY(srt_stream_wait_event(stream, unit->engine->order.stepped));
 	SRT_TRY(srt_unshard_wait_shard_read(unit, stream));
-	unit->is_gathered = false;
-	unit->is_prefetched = false;
-	unit->is_uploaded = false;
-	unit->has_part = false;
+	unit->unshard.is_gathered = false;
+	unit->unshard.is_prefetched = false;
+	unit->unshard.is_uploaded = false;
+	unit->unshard.has_part = false;
 	return SRT_OK;
 }
 
 /* After `stream` changed shards, or tables of the step. */
 srt_status_t srt_unshard_changed(srt_engine_t *engine, srt_stream_t *stream)
 {
-	SRT_TRY(srt_event_record(engine->stepped, stream));
-	if (engine->home_stream != NULL) /* Edge: the change -> uploads from now on. */
-		SRT_TRY(srt_stream_wait_event(engine->copy_stream, engine->stepped));
+	SRT_TRY(srt_event_record(engine->order.stepped, stream));
+	if (engine->home.stream != NULL) /* Edge: the change -> uploads from now on. */
+		SRT_TRY(srt_stream_wait_event(engine->home.copy_stream, engine->order.stepped));
 	/* Edge: the change -> gathers, reductions and the step from now on. */
-	return srt_stream_wait_event(engine->comm_stream, engine->stepped);
+	return srt_stream_wait_event(engine->comm_stream, engine->order.stepped);
 }
 
 srt_status_t srt_unshard_release(srt_unit_t *unit, srt_stream_t *stream)
@@ -224,9 +226,9 @@ srt_status_t srt_unshard_release(srt_unit_t *unit, srt_stream_t *stream)
 	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
 	const srt_role_t role = srt_role(unit, SRT_ROLE_UNSHARDED, engine->world);
 
-	if (engine->checks && !srt_unit_in_use(unit))
+	if (engine->checks.on && !srt_unit_in_use(unit))
 		srt_check_end_views(unit);
-	if (!engine->checks || slot == NULL || role.lifetime != SRT_LIFETIME_USE ||
+	if (!engine->checks.on || slot == NULL || role.lifetime != SRT_LIFETIME_USE ||
 	    srt_unit_in_use(unit) || slot->holder != unit)
 		return SRT_OK;
 	SRT_TRY(srt_unshard_keep_part(unit));
@@ -235,11 +237,11 @@ srt_status_t srt_unshard_release(srt_unit_t *unit, srt_stream_t *stream)
 	/* Edge: uses by other streams -> this write. */
 	SRT_TRY(srt_stream_wait_event(stream, slot->released));
 	SRT_TRY(srt_op_fill(stream,
-			    srt_view(engine->slot_buffer[SRT_SLOT_PARAMS], slot->offset,
+			    srt_view(engine->storage.slot_buffer[SRT_SLOT_PARAMS], slot->offset,
 				     role.dtype),
 			    NAN, (int64_t)unit->unsharded_nelem));
 	SRT_TRY(srt_event_record(slot->released, stream));
 	slot->holder = NULL;
-	unit->is_gathered = false;
+	unit->unshard.is_gathered = false;
 	return SRT_OK;
 }

@@ -24,13 +24,13 @@ static srt_status_t wait_shards_read(srt_engine_t *engine, srt_stream_t *stream)
 
 srt_status_t srt_writes_allow(srt_engine_t *engine)
 {
-	if (engine->program_writes || engine->writing)
+	if (engine->writes.unseen || engine->writes.open)
 		return SRT_OK;
 	if (!srt_unit_in_use(engine->units[0])) { /* else the end of the pass waits */
 		SRT_TRY(wait_shards_read(engine, engine->comm_stream));
 		SRT_TRY(srt_stream_sync(engine->comm_stream));
 	}
-	engine->program_writes = true;
+	engine->writes.unseen = true;
 	return SRT_OK;
 }
 
@@ -50,13 +50,14 @@ srt_status_t srt_writes_take(srt_engine_t *engine, srt_stream_t *stream)
 
 srt_status_t srt_writes_before_read(srt_engine_t *engine, srt_stream_t *stream)
 {
-	const bool may_differ = engine->program_writes || engine->writing;
+	const bool may_differ = engine->writes.unseen || engine->writes.open;
 	bool gathered = false;
 
 	if (srt_unit_in_use(engine->units[0]))
 		return SRT_OK;
 	for (size_t u = 0; u < engine->nunits; u++)
-		gathered = gathered || engine->units[u]->is_gathered || engine->units[u]->has_part;
+		gathered = gathered || engine->units[u]->unshard.is_gathered ||
+			   engine->units[u]->unshard.has_part;
 	if (gathered) /* the same on all ranks, and what follows must be */
 		SRT_TRY(srt_verify_call(engine, SRT_ACTION_REUSE, 0, !may_differ));
 	if (!may_differ)
@@ -66,5 +67,5 @@ srt_status_t srt_writes_before_read(srt_engine_t *engine, srt_stream_t *stream)
 
 srt_status_t srt_writes_end_pass(srt_engine_t *engine, srt_stream_t *stream)
 {
-	return engine->program_writes ? wait_shards_read(engine, stream) : SRT_OK;
+	return engine->writes.unseen ? wait_shards_read(engine, stream) : SRT_OK;
 }

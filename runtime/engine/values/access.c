@@ -21,7 +21,7 @@ srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view)
 			"parameter '%s' is not unsharded: call srt_param_data() between begin and "
 			"end of its unit '%s'",
 			param->name, unit->name);
-	*view = param->unsharded;
+	*view = param->views.unsharded;
 	return srt_check_view(param, false, view);
 }
 
@@ -30,7 +30,7 @@ static srt_status_t check_grad(const srt_param_t *param)
 	if (param->frozen)
 		return srt_fail(SRT_ERR_STATE, "parameter '%s' is frozen: it has no gradient",
 				param->name);
-	if (!param->unit->in_backward)
+	if (!param->unit->pass.in_backward)
 		return srt_fail(SRT_ERR_STATE,
 				"the gradient of parameter '%s' has memory only between "
 				"srt_unit_backward_begin() and srt_unit_backward_end() of its unit "
@@ -45,10 +45,10 @@ srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *accumulat
 	SRT_NOT_NULL(view);
 	SRT_NOT_NULL(accumulate);
 	SRT_TRY(check_grad(param));
-	*view = param->unsharded_grad;
+	*view = param->views.unsharded_grad;
 	SRT_TRY(srt_check_view(param, true, view));
-	*accumulate = param->written || param->unit->engine->options.clear_grads;
-	param->requested = true;
+	*accumulate = param->grad.written || param->unit->engine->options.clear_grads;
+	param->grad.requested = true;
 	return SRT_OK;
 }
 
@@ -56,15 +56,15 @@ srt_status_t srt_param_grad_ready(srt_param_t *param)
 {
 	SRT_NOT_NULL(param);
 	SRT_TRY(check_grad(param));
-	if (!param->requested)
+	if (!param->grad.requested)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_param_grad_ready() of parameter '%s' without srt_param_grad() "
 				"in this backward pass of its unit '%s': request the memory of the "
 				"gradient and queue the work that writes it first",
 				param->name, param->unit->name);
-	param->ready = true;
-	param->written = true;
-	param->used = true;
+	param->grad.ready = true;
+	param->grad.written = true;
+	param->grad.used = true;
 	return SRT_OK;
 }
 
@@ -81,7 +81,7 @@ srt_status_t srt_engine_microbatch(srt_engine_t *engine, int i, int n)
 				"a step of %d micro-batches, but memory is planned for %d: set "
 				"srt_engine_options_t.microbatches",
 				n, engine->options.microbatches);
-	if (engine->units[0]->in_forward || engine->units[0]->in_backward)
+	if (engine->units[0]->pass.in_forward || engine->units[0]->pass.in_backward)
 		return srt_fail(SRT_ERR_STATE,
 				"micro-batch index %d is announced inside a pass of root '%s': end "
 				"the pass first",
@@ -92,22 +92,23 @@ srt_status_t srt_engine_microbatch(srt_engine_t *engine, int i, int n)
 				"SRT_ACCUMULATE_TREE",
 				n);
 	if (i == 0) {
-		if (engine->any_backward)
+		if (engine->step.any_backward)
 			return srt_fail(SRT_ERR_STATE,
 					"micro-batch 0 is announced, but the current step has "
 					"gradients: call srt_engine_step() or srt_engine_reset()");
-		engine->microbatch = 0;
-		engine->nmicrobatches = n;
+		engine->step.microbatch = 0;
+		engine->step.nmicrobatches = n;
 		return SRT_OK;
 	}
-	if (i != engine->microbatch + 1 || n != engine->nmicrobatches || engine->microbatch_over ||
-	    !engine->backward_begun)
+	if (i != engine->step.microbatch + 1 || n != engine->step.nmicrobatches ||
+	    engine->step.microbatch_over || !engine->step.backward_begun)
 		return srt_fail(
 			SRT_ERR_STATE,
 			"micro-batch index %d of %d is announced after index %d of %d%s: announce "
 			"each once, in rising order, after the backward pass of the one before",
-			i, n, engine->microbatch + engine->microbatch_over, engine->nmicrobatches,
-			engine->backward_begun ? "" : ", which ran no backward pass");
-	engine->microbatch_over = true;
+			i, n, engine->step.microbatch + engine->step.microbatch_over,
+			engine->step.nmicrobatches,
+			engine->step.backward_begun ? "" : ", which ran no backward pass");
+	engine->step.microbatch_over = true;
 	return SRT_OK;
 }

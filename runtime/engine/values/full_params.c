@@ -141,13 +141,13 @@ static srt_status_t check_begin(const srt_unit_t *unit, const srt_full_params_op
 		return srt_fail(SRT_ERR_STATE,
 				"%s of unit '%s' inside a pass of root '%s': end the pass first",
 				call, unit->name, engine->units[0]->name);
-	if (engine->writing)
+	if (engine->writes.open)
 		return srt_fail(SRT_ERR_STATE,
 				"%s of unit '%s' after srt_engine_write_begin(): call "
 				"srt_engine_write_end() first",
 				call, unit->name);
-	if (options->with_grads && !engine->finished &&
-	    (engine->any_backward || engine->nsteps == 0))
+	if (options->with_grads && !engine->step.finished &&
+	    (engine->step.any_backward || engine->step.nsteps == 0))
 		return srt_fail(SRT_ERR_STATE,
 				"%s of unit '%s' with gradients, but there are no reduced ones: "
 				"call it after srt_engine_finish_backward()",
@@ -328,7 +328,7 @@ static srt_status_t for_written(const srt_unit_t *top, tensor_fn *fn, srt_stream
 			continue;
 		for (size_t i = 0; i < unit->nparams; i++) {
 			SRT_TRY(fn(unit, i, SRT_PARAM_VALUE, stream));
-			if (engine->finished && unit->full->has_grad[i])
+			if (engine->step.finished && unit->full->has_grad[i])
 				SRT_TRY(fn(unit, i, SRT_PARAM_GRAD, stream));
 		}
 	}
@@ -358,7 +358,7 @@ srt_status_t srt_full_params_end(srt_unit_t *unit, srt_stream_t *stream)
 				unit->name);
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_FULL, (uint32_t)unit->index, 0));
 	status = srt_stream_sync(stream); /* host memory is read below */
-	if (status == SRT_OK && engine->checks)
+	if (status == SRT_OK && engine->checks.on)
 		status = for_written(unit, compare_tensor, stream);
 	if (status == SRT_OK)
 		status = for_written(unit, write_tensor, stream);

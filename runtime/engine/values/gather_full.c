@@ -45,9 +45,9 @@ static srt_status_t gather_value(srt_param_t *param, const srt_gather_sink_t *si
 	srt_status_t status;
 
 	SRT_TRY(srt_unshard_begin(param->unit, stream));
-	if (engine->program_writes || engine->writing) /* before the program's next change */
+	if (engine->writes.unseen || engine->writes.open) /* before the program's next change */
 		SRT_TRY(srt_unshard_wait_shard_read(param->unit, stream));
-	status = take_cell(param, param->unsharded, sink, stream);
+	status = take_cell(param, param->views.unsharded, sink, stream);
 	if (status == SRT_OK)
 		status = srt_unshard_end(param->unit, stream);
 	return status;
@@ -91,7 +91,7 @@ static srt_status_t create_gather(srt_param_t *param, level_t level, srt_view_t 
 				  srt_view_t full, srt_coll_t **coll)
 {
 	srt_engine_t *engine = param->unit->engine;
-	srt_comm_t *comm = level == LEVEL_SHARDS ? engine->shard_comm : engine->tensor_comm;
+	srt_comm_t *comm = level == LEVEL_SHARDS ? engine->comms.shard : engine->comms.tensor;
 	size_t total = 0, at = 0;
 	srt_owners_t owners = { 0 };
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
@@ -129,8 +129,8 @@ static srt_status_t gather_parts(srt_param_t *param, level_t level, srt_view_t l
 {
 	const srt_engine_t *engine = param->unit->engine;
 	const bool shards = level == LEVEL_SHARDS;
-	const srt_comm_t *comm = shards ? engine->shard_comm : engine->tensor_comm;
-	const size_t nbytes = shards ? param->shard_nbytes : param->nbytes;
+	const srt_comm_t *comm = shards ? engine->comms.shard : engine->comms.tensor;
+	const size_t nbytes = shards ? param->shard.nbytes : param->nbytes;
 	const size_t full_nbytes = shards ? param->nbytes : param->whole_nbytes;
 	srt_buffer_t *part = NULL, *full = NULL;
 	srt_coll_t *coll = NULL;
@@ -204,13 +204,13 @@ static srt_status_t gather(srt_param_t *param, srt_param_what_t what, const srt_
 	srt_engine_t *engine = param->unit->engine;
 	srt_view_t local;
 
-	if (engine->checks && srt_unit_in_use(engine->units[0]))
+	if (engine->checks.on && srt_unit_in_use(engine->units[0]))
 		return srt_fail(SRT_ERR_STATE,
 				"parameter '%s' is read inside a pass of root '%s': end the pass "
 				"first",
 				param->name, engine->units[0]->name);
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
-	SRT_TRY(srt_stream_wait_event(stream, engine->stepped));
+	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	if (what == SRT_PARAM_VALUE && srt_role_gathered(param->unit) == SRT_ROLE_MASTER)
 		return gather_value(param, sink, stream);
 	if (what == SRT_PARAM_VALUE) {

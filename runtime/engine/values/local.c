@@ -23,12 +23,12 @@ static srt_status_t find_local(srt_param_t *param, srt_param_what_t what, srt_vi
 	if (what == SRT_PARAM_VALUE) {
 		SRT_TRY(srt_writes_allow(engine));
 		srt_param_has_values(param); /* the program may write them */
-		*view = param->local;
+		*view = param->views.local;
 		return SRT_OK;
 	}
 	if (what == SRT_PARAM_GRAD) {
 		SRT_TRY(srt_finish_check_grad(param));
-		*view = param->local_grad;
+		*view = param->views.local_grad;
 		return SRT_OK;
 	}
 	if (param->frozen || k < 0 || k >= engine->memory.nstates)
@@ -66,7 +66,7 @@ srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_write_begin"));
-	if (engine->writing)
+	if (engine->writes.open)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_write_begin() was called before: call "
 					       "srt_engine_write_end() first");
 	SRT_TRY(srt_full_check(engine, "srt_engine_write_begin"));
@@ -80,12 +80,12 @@ srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)
 	}
 	for (size_t u = 0; u < engine->nunits; u++) {
 		SRT_TRY(srt_unshard_wait_readers(engine->units[u], stream));
-		if (!engine->program_writes)
+		if (!engine->writes.unseen)
 			SRT_TRY(srt_check_unchanged(engine->units[u], stream));
 	}
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_WRITE, 0, 1));
-	engine->writing = true;
-	engine->write_stream = stream;
+	engine->writes.open = true;
+	engine->writes.stream = stream;
 	return SRT_OK;
 }
 
@@ -94,17 +94,17 @@ srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_write_end"));
-	if (!engine->writing)
+	if (!engine->writes.open)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_write_end() without srt_engine_write_begin()");
-	if (stream != engine->write_stream)
+	if (stream != engine->writes.stream)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_engine_write_end() with another stream than that of "
 				"srt_engine_write_begin()");
 	/* A backward pass needs a forward pass of the new values. */
 	for (size_t u = 0; u < engine->nunits; u++)
-		engine->units[u]->uses = 0;
+		engine->units[u]->pass.uses = 0;
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_WRITE, 0, 0));
-	engine->writing = false;
+	engine->writes.open = false;
 	return srt_writes_take(engine, stream); /* srt_param_get() may have gathered in between */
 }

@@ -67,7 +67,7 @@ static srt_status_t begin_access(srt_engine_t *engine, const char *call, srt_str
 	SRT_TRY(srt_engine_require_built(engine, call));
 	SRT_TRY(srt_home_enter(engine, stream, home));
 	/* Edge: the last step or change, perhaps on another stream -> this call. */
-	return srt_stream_wait_event(*home, engine->stepped);
+	return srt_stream_wait_event(*home, engine->order.stepped);
 }
 
 static srt_status_t end_change(srt_engine_t *engine, srt_stream_t *home, srt_stream_t *stream)
@@ -127,7 +127,7 @@ srt_status_t srt_engine_set_group_state(srt_engine_t *engine, int32_t group,
 	SRT_TRY(check_group(engine, "srt_engine_set_group_state", group));
 	SRT_TRY(begin_access(engine, "srt_engine_set_group_state", stream, &home));
 	SRT_TRY(srt_optim_set_state(engine->optim, (size_t)group, state, home));
-	engine->norm_is_set = engine->norm_is_set || group == 0;
+	engine->step.norm_is_set = engine->step.norm_is_set || group == 0;
 	return end_change(engine, home, stream);
 }
 
@@ -172,7 +172,7 @@ static srt_status_t set_state_shard(srt_param_t *param, const char *call, srt_pa
 				    const void *elements, srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
-	const size_t nbytes = param->shard_nbytes;
+	const size_t nbytes = param->shard.nbytes;
 	srt_view_t local = { 0 };
 	srt_stream_t *home;
 
@@ -208,7 +208,7 @@ srt_status_t srt_param_set_local(srt_param_t *param, srt_param_what_t what, cons
 				 srt_stream_t *stream)
 {
 	SRT_NOT_NULL(param);
-	if (param->shard_nbytes > 0)
+	if (param->shard.nbytes > 0)
 		SRT_NOT_NULL(elements);
 	SRT_NOT_NULL(stream);
 	if (what == SRT_PARAM_VALUE)

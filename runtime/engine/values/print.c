@@ -95,7 +95,7 @@ srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out)
 	fprintf(out,
 		"engine: %s, rank %d of %d, %zu units, %zu parameters, %lld trainable elements\n",
 		srt_strategy_name(engine->options.strategy), engine->rank, engine->world,
-		engine->nunits, engine->nparams, (long long)engine->trainable_nelem);
+		engine->nunits, engine->nparams, (long long)engine->declared.trainable_nelem);
 	for (size_t u = 0; u < engine->nunits; u++)
 		print_unit(engine->units[u], &memory, out);
 	print_plan(&plan, out);

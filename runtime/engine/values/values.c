@@ -43,7 +43,7 @@ static srt_status_t begin_write(srt_param_t *param, const char *call, srt_stream
 				"%s changes parameter '%s' while its unit '%s' is in use: change "
 				"parameters outside of passes",
 				call, param->name, unit->name);
-	unit->uses = 0; /* a backward pass needs a forward pass of the new values */
+	unit->pass.uses = 0; /* a backward pass needs a forward pass of the new values */
 	SRT_TRY(srt_home_enter(unit->engine, stream, home));
 	return srt_unshard_wait_readers(unit, *home);
 }
@@ -139,9 +139,9 @@ static srt_status_t init_param(srt_param_t *param, const char *call, uint64_t se
 			       const srt_init_t *init, srt_stream_t *stream)
 {
 	const srt_engine_t *engine = param->unit->engine;
-	const int64_t begin = param->shard_first;
-	const int64_t end = begin + param->shard_nelem;
-	srt_view_t y = param->local;
+	const int64_t begin = param->shard.first;
+	const int64_t end = begin + param->shard.nelem;
+	srt_view_t y = param->views.local;
 	srt_stream_t *home;
 	float numbers[2];
 
@@ -153,7 +153,8 @@ static srt_status_t init_param(srt_param_t *param, const char *call, uint64_t se
 	for (int64_t at = begin, n, first; at < end; at += n) {
 		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
 		n = n < end - at ? n : end - at;
-		y.offset = param->local.offset + (size_t)(at - begin) * srt_dtype_size(y.dtype);
+		y.offset =
+			param->views.local.offset + (size_t)(at - begin) * srt_dtype_size(y.dtype);
 		SRT_TRY(fill_run(param, seed, init, numbers, y, first, n, home));
 	}
 	return end_write(param, home, stream);
@@ -192,13 +193,13 @@ srt_status_t srt_param_init_constant(srt_param_t *param, float value, srt_stream
 srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const void *elements,
 				 srt_stream_t *stream)
 {
-	const size_t nbytes = param->shard_nbytes;
+	const size_t nbytes = param->shard.nbytes;
 	srt_stream_t *home;
 
 	SRT_TRY(begin_write(param, call, stream, &home));
 	if (nbytes > 0)
-		SRT_TRY(srt_copy_from_host(home, param->local.buffer, param->local.offset, elements,
-					   nbytes));
+		SRT_TRY(srt_copy_from_host(home, param->views.local.buffer,
+					   param->views.local.offset, elements, nbytes));
 	return end_write(param, home, stream);
 }
 
@@ -225,8 +226,8 @@ static srt_status_t copy_shard(const srt_param_t *param, srt_view_t to, srt_view
 {
 	const srt_engine_t *engine = param->unit->engine;
 	const size_t elem = srt_dtype_size(param->dtype);
-	const int64_t begin = param->shard_first;
-	const int64_t end = begin + param->shard_nelem;
+	const int64_t begin = param->shard.first;
+	const int64_t end = begin + param->shard.nelem;
 
 	for (int64_t at = begin, n, first; at < end; at += n) {
 		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
@@ -260,5 +261,6 @@ srt_status_t srt_param_set_full(srt_param_t *param, srt_param_what_t what, srt_v
 	SRT_TRY(srt_home_leave(engine, stream));
 	SRT_TRY(copy_shard(param, srt_param_device_view(param, role), full, on_host, stream));
 	SRT_TRY(srt_home_enter(engine, stream, &home));
-	return is_value ? end_write(param, home, stream) : srt_event_record(engine->stepped, home);
+	return is_value ? end_write(param, home, stream) :
+			  srt_event_record(engine->order.stepped, home);
 }

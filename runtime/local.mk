@@ -45,6 +45,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/declare/state.h \
 	runtime/engine/declare/unit.c \
 	runtime/engine/engine.h \
+	runtime/engine/layout/average.c \
+	runtime/engine/layout/flow.c \
 	runtime/engine/layout/home.c \
 	runtime/engine/layout/layout.h \
 	runtime/engine/layout/memory.h \
@@ -55,7 +57,6 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/layout/shard.h \
 	runtime/engine/layout/slots.c \
 	runtime/engine/layout/staging.c \
-	runtime/engine/step/average.c \
 	runtime/engine/step/finish.c \
 	runtime/engine/step/grad_norm.c \
 	runtime/engine/step/offload.c \

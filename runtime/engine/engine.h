@@ -8,6 +8,7 @@
  *             cell.c                 tensor parallelism: which part each rank computes with
  *   layout/   roles.c                which tensors a parameter has: dtype, spread, lifetime
  *             shard.c, part.c        which elements each rank owns, where its arenas have them
+ *             flow.c, average.c      how gradients go to the shards; the divisors of averages
  *             home.c                 the stream of the owned values
  *             plan.c, slots.c, staging.c  all memory, from the declaration alone
  *   checks/   verify_declaration.c   declarations compared across ranks
@@ -17,7 +18,7 @@
  *             audit.c                wrong sums of gradients, found by SHARDRT_AUDIT=1
  *   step/     pass.c                 the calls around the program's compute
  *             unshard.c              parameters gathered, prefetched, released, kept in groups
- *             reduce.c, average.c    gradients zeroed where missing, summed over ranks, accumulated
+ *             reduce.c               gradients zeroed where missing, summed over ranks, accumulated
  *             writes.c               changes of values by the program, seen by the next pass
  *             replicas.c             values that several ranks have, compared
  *             finish.c               reduced gradients unscaled, clipped, read
@@ -124,6 +125,7 @@ struct srt_unit {
 
 	/* NULL: none. Gradients in an arena have a slot without memory, which orders their uses. */
 	srt_slot_t *slot[SRT_NSLOT_KINDS];
+	srt_unit_flow_t flow;
 	srt_unit_unshard_t unshard;
 	srt_unit_grads_t grads;
 	srt_unit_pass_t pass;

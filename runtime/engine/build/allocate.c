@@ -305,5 +305,8 @@ srt_status_t srt_engine_allocate(srt_engine_t *engine)
 	SRT_TRY(create_buffers(engine));
 	SRT_TRY(create_slots(engine));
 	SRT_TRY(create_events(engine));
-	return create_views(engine);
+	SRT_TRY(create_views(engine));
+	for (size_t u = 0; u < engine->nunits; u++)
+		SRT_TRY(srt_unit_flow_resolve(engine->units[u]));
+	return SRT_OK;
 }

@@ -22,7 +22,6 @@
 #include "base/fpenv.h"
 #include "collectives/comm.h"
 #include "runtime/engine/checks/audit.h"
-#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 #include "base/projection.h"
 
@@ -253,22 +252,22 @@ static bool divides(float divisor)
 
 /* The roundings between the parts and the result. n: ranks whose parts are added. */
 static srt_rounding_t count_roundings(const srt_unit_t *unit, srt_audit_sum_t sum, bool is_second,
-				      const srt_coll_epilogue_t *epilogue, int n)
+				      int n)
 {
 	const srt_unit_types_t *t = &unit->types;
 	const int nmicro = unit->audit->nmicrobatches, stores = unit->audit->adds ? 2 : 1;
 	srt_rounding_t rounding = srt_rounding_none();
 
-	if (!is_second && srt_roles_sums_apart(unit)) /* converted, added */
+	if (!is_second && unit->flow.sums_apart) /* converted, added */
 		srt_rounding_add(&rounding, t->reduce, nmicro, n * nmicro);
-	if (!is_second && divides(epilogue->predivisor))
+	if (!is_second && divides(unit->flow.predivisor))
 		srt_rounding_add(&rounding, t->reduce, 1, n);
 	srt_rounding_add(&rounding, SRT_F32, n - 1, n); /* in any order */
 	if (sum == SRT_AUDIT_PARTIAL) {
 		srt_rounding_add(&rounding, unit->grads.partial_sums.dtype, stores, 1);
 		return rounding;
 	}
-	srt_rounding_add(&rounding, t->reduce, 1 + divides(epilogue->divisor), 1);
+	srt_rounding_add(&rounding, t->reduce, 1 + divides(unit->flow.divisor), 1);
 	srt_rounding_add(&rounding, t->stored, stores, 1);
 	return rounding;
 }
@@ -431,17 +430,16 @@ static srt_status_t compare_replicas(const srt_unit_t *unit)
 	return status;
 }
 
-srt_status_t srt_audit_end(srt_unit_t *unit, srt_audit_sum_t sum,
-			   const srt_coll_epilogue_t *epilogue)
+srt_status_t srt_audit_end(srt_unit_t *unit, srt_audit_sum_t sum)
 {
 	const srt_engine_t *engine = unit->engine;
 	const bool is_second = sum == SRT_AUDIT_REDUCED && unit->grads.partial_sums.buffer != NULL;
 	const bool has_replicas =
 		sum == SRT_AUDIT_REDUCED && srt_shard_replicas(engine, engine->world) > 1;
-	const bool has_shard_comm = !is_second && srt_roles_sharded(engine, engine->world);
+	const bool has_shard_comm = !is_second && unit->flow.is_sharded;
 	srt_comm_t *comm = has_shard_comm ? engine->comms.shard : engine->comms.replica;
-	const float divisors[2] = { is_second ? 0.0f : epilogue->predivisor,
-				    sum == SRT_AUDIT_PARTIAL ? 0.0f : epilogue->divisor };
+	const float divisors[2] = { is_second ? 0.0f : unit->flow.predivisor,
+				    sum == SRT_AUDIT_PARTIAL ? 0.0f : unit->flow.divisor };
 	srt_audit_t *audit = unit->audit;
 	srt_projection_t *result;
 	srt_rounding_t rounding;
@@ -450,8 +448,7 @@ srt_status_t srt_audit_end(srt_unit_t *unit, srt_audit_sum_t sum,
 	if (audit == NULL)
 		return SRT_OK;
 	result = sum == SRT_AUDIT_PARTIAL ? audit->partial : audit->reduced;
-	rounding = count_roundings(unit, sum, is_second, epilogue,
-				   comm != NULL ? srt_comm_size(comm) : 1);
+	rounding = count_roundings(unit, sum, is_second, comm != NULL ? srt_comm_size(comm) : 1);
 	SRT_TRY(share(unit,
 		      project_shards(unit, sum, result, has_replicas ? audit->hashes : NULL)));
 	if (is_second)

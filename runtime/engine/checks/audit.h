@@ -25,8 +25,7 @@ srt_status_t srt_audit_record(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_audit_begin(srt_unit_t *unit, srt_audit_sum_t sum);
 /* After it was written on the communication stream: compares it with its parts. Collective,
  * blocking. SRT_ERR_DEVICE on all ranks of the engine if it is wrong on any. */
-srt_status_t srt_audit_end(srt_unit_t *unit, srt_audit_sum_t sum,
-			   const srt_coll_epilogue_t *epilogue);
+srt_status_t srt_audit_end(srt_unit_t *unit, srt_audit_sum_t sum);
 /* No gradient of the step is left. */
 void srt_audit_drop(srt_unit_t *unit);
 

@@ -35,6 +35,10 @@ srt_role_t srt_role(const srt_unit_t *unit, srt_role_kind_t kind, int world);
 srt_role_kind_t srt_role_summed(const srt_unit_t *unit, int world);
 srt_role_kind_t srt_role_gathered(const srt_unit_t *unit);
 
+/* ---- flow.c */
+/* Sets unit->flow. */
+srt_status_t srt_unit_flow_resolve(srt_unit_t *unit);
+
 /* ---- part.c */
 /* This rank's shard, packed from the whole tensor in host memory. */
 typedef struct srt_packed {

@@ -134,6 +134,22 @@ typedef struct srt_memory {
 	size_t peer_mapped;
 } srt_memory_t;
 
+/* How the gradients of a unit go to its shards: flow.c. */
+typedef struct srt_unit_flow {
+	bool is_sharded;      /* each rank owns a shard of the sum, not all of it */
+	bool is_tree;         /* micro-batches are added pairwise, in summed_grad */
+	bool sums_apart;      /* summed_grad is other memory than unsharded_grad */
+	bool sums_in_shard;   /* summed_grad is device_grad */
+	bool defers;          /* unreduced gradients are added up until the last micro-batch ... */
+	bool keeps_grads;     /* ... in unsharded_grad */
+	bool defers_replicas; /* sums within a replica are added up until the last micro-batch */
+	bool accumulates;     /* the reduction adds to the shard if that has a gradient */
+	bool stores;          /* the sum over ranks is copied or added to the shard */
+	bool downloads;       /* offload: the sum goes to the host */
+	srt_slot_kind_t summed_slot; /* of summed_grad */
+	float predivisor, divisor;   /* of the sum: before and after it; 0: none */
+} srt_unit_flow_t;
+
 /* The allocated memory, as srt_memory_t says. */
 typedef struct srt_storage {
 	srt_buffer_t *arena[SRT_NARENAS]; /* by role; NULL: absent */

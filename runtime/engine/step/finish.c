@@ -88,8 +88,7 @@ static srt_status_t wait_readers(srt_engine_t *engine, srt_stream_t *stream)
 		srt_unit_t *unit = engine->units[u];
 
 		/* Edge: the peers' reductions -> the changes. */
-		if (unit->grads.reduce != NULL &&
-		    srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD)
+		if (unit->grads.reduce != NULL && unit->flow.sums_in_shard)
 			SRT_TRY(srt_coll_wait_readers(unit->grads.reduce, stream));
 	}
 	return SRT_OK;

@@ -13,8 +13,8 @@
  * The sum is the tree of docs/numerics.md with the divisions of srt_average_t. With several
  * micro-batches either each one is reduced and the reduced shards are added, or unreduced gradients
  * are added, in the dtype that srt_unit_types_t names, and reduced at the last one. In each mode
- * all strategies do the same additions in the same order. roles.c says which of these tensors share
- * memory.
+ * all strategies do the same additions in the same order. unit->flow says what is done of this, and
+ * which of these tensors share memory (flow.c).
  *
  * A gradient that this rank does not have counts as +0. Units that did not run backward are
  * reduced at the end of the micro-batch, in order of declaration.
@@ -22,23 +22,11 @@
 #include "device/device.h"
 #include "runtime/engine/checks/audit.h"
 #include "runtime/engine/layout/layout.h"
-#include "runtime/engine/layout/shard.h"
 #include "runtime/engine/step/step.h"
 
 static bool is_last_microbatch(const srt_engine_t *engine)
 {
 	return engine->step.microbatch == engine->step.nmicrobatches - 1;
-}
-
-/* Gradients are added up until the last micro-batch: by the mode, or, on one rank, because the
- * shard is what they are added to. */
-static bool is_deferred(const srt_unit_t *unit)
-{
-	const srt_engine_t *engine = unit->engine;
-
-	if (is_last_microbatch(engine))
-		return false;
-	return srt_roles_defer(engine) || srt_roles_add_unreduced(unit, engine->world);
 }
 
 /* Makes the memory of the unit's unsharded gradients writable for `stream`. */
@@ -61,7 +49,7 @@ srt_status_t srt_reduce_prepare(srt_unit_t *unit, srt_stream_t *stream)
 		/* Edge: this rank's reading of the slot's last gradients -> new gradients. */
 		SRT_TRY(srt_stream_wait_event(stream, slot->holder->grads.reduced));
 		/* Edge: the peers' reductions, which read the slot -> new gradients. */
-		if (!srt_roles_sums_apart(slot->holder) && slot->holder->grads.reduce != NULL)
+		if (!slot->holder->flow.sums_apart && slot->holder->grads.reduce != NULL)
 			SRT_TRY(srt_coll_wait_readers(slot->holder->grads.reduce, stream));
 		slot->holder = NULL;
 	}
@@ -78,8 +66,7 @@ static srt_status_t zero_missing(srt_unit_t *unit, srt_stream_t *stream)
 
 	for (size_t i = 0; i < unit->nparams; i++) {
 		srt_param_t *param = unit->params[i];
-		bool missing =
-			srt_roles_sums_apart(unit) ? !param->grad.summed : !param->grad.written;
+		bool missing = unit->flow.sums_apart ? !param->grad.summed : !param->grad.written;
 
 		if (!param->frozen && missing && param->nelem > 0)
 			SRT_TRY(srt_zero(stream, param->views.summed_grad.buffer,
@@ -158,13 +145,13 @@ static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
 
 		if (param->frozen)
 			continue;
-		if (srt_roles_tree(unit->engine))
+		if (unit->flow.is_tree)
 			SRT_TRY(add_leaf(param, comm_stream));
 		else if (param->grad.written)
 			SRT_TRY(srt_reduce_store(param->views.summed_grad,
 						 param->views.unsharded_grad, param->nelem,
 						 param->grad.summed, comm_stream));
-		param->grad.summed |= param->grad.written || srt_roles_tree(unit->engine);
+		param->grad.summed |= param->grad.written || unit->flow.is_tree;
 		param->grad.written = false;
 	}
 	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
@@ -176,61 +163,28 @@ static srt_status_t add_to_sums(srt_unit_t *unit, srt_stream_t *stream)
 /* The sums over ranks -> the shards in the stored dtype, where they are not there yet. */
 static srt_status_t store_reduced(srt_unit_t *unit, srt_stream_t *stream)
 {
-	const srt_engine_t *engine = unit->engine;
-	const bool sharded = srt_roles_sharded(engine, engine->world);
-	const bool downloads = engine->options.offload.grads;
+	const srt_unit_flow_t *flow = &unit->flow;
 
-	if ((unit->grads.partial_sums.buffer == NULL && unit->grads.reduced_sums.buffer == NULL &&
-	     (sharded || srt_role_summed(unit, engine->world) == SRT_ROLE_GRAD)) ||
-	    (sharded && downloads))
-		return srt_download(unit);
-	for (size_t i = 0; i < unit->nparams; i++) {
+	for (size_t i = 0; flow->stores && i < unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i];
+		const srt_param_views_t *views = &param->views;
 
 		if (!param->frozen)
-			SRT_TRY(srt_reduce_store(downloads ? param->views.reduced_grad :
-							     param->views.device_grad,
-						 sharded ? param->views.reduced_grad :
-							   param->views.summed_grad,
+			SRT_TRY(srt_reduce_store(flow->downloads ? views->reduced_grad :
+								   views->device_grad,
+						 flow->is_sharded ? views->reduced_grad :
+								    views->summed_grad,
 						 param->shard.nelem,
-						 !downloads && unit->grads.has_reduced, stream));
+						 !flow->downloads && unit->grads.has_reduced,
+						 stream));
 	}
 	return srt_download(unit);
 }
 
-/* The divisions of the unit's sum. */
-static srt_status_t make_epilogue(const srt_unit_t *unit, srt_coll_epilogue_t *epilogue)
-{
-	const srt_engine_t *engine = unit->engine;
-	const float given = engine->options.divide_factor;
-	const int nranks = srt_shard_dp_size(engine, engine->world);
-	const float factor = given != 0.0f ? given : (float)nranks;
-	srt_average_t average = engine->options.average;
-
-	*epilogue = (srt_coll_epilogue_t){ 0 };
-	if (average == SRT_AVERAGE_DEFAULT)
-		average = unit->types.reduce == SRT_F16 ? SRT_AVERAGE_FACTORS : SRT_AVERAGE_ONCE;
-	switch (average) {
-	case SRT_AVERAGE_FACTORS: /* those of fp16, for every dtype */
-		return srt_coll_divide_factors(SRT_F16, nranks, factor, &epilogue->predivisor,
-					       &epilogue->divisor);
-	case SRT_AVERAGE_FIRST:
-		epilogue->predivisor = factor;
-		break;
-	case SRT_AVERAGE_ONCE:
-		epilogue->divisor = factor;
-		break;
-	default:
-		break;
-	}
-	return SRT_OK;
-}
-
 /* One rank: what a reduction over ranks would do besides adding. */
-static srt_status_t divide_sums(srt_unit_t *unit, const srt_coll_epilogue_t *epilogue,
-				srt_stream_t *stream)
+static srt_status_t divide_sums(srt_unit_t *unit, srt_stream_t *stream)
 {
-	const float divisors[] = { epilogue->predivisor, epilogue->divisor };
+	const float divisors[] = { unit->flow.predivisor, unit->flow.divisor };
 
 	for (size_t i = 0; i < 2 * unit->nparams; i++) {
 		const srt_param_t *param = unit->params[i / 2];
@@ -244,8 +198,9 @@ static srt_status_t divide_sums(srt_unit_t *unit, const srt_coll_epilogue_t *epi
 }
 
 /* The sums within the replicas -> the sum over the replicas, divided, in the reduce dtype. */
-static srt_status_t sum_replicas(srt_unit_t *unit, float divisor, srt_stream_t *stream)
+static srt_status_t sum_replicas(srt_unit_t *unit, srt_stream_t *stream)
 {
+	const float divisor = unit->flow.divisor;
 	const bool rounds = unit->grads.reduced_sums.buffer != NULL;
 	const int64_t nelem = (int64_t)unit->grads.shard_nelem;
 	const srt_coll_epilogue_t epilogue = { .divisor = rounds ? 0.0f : divisor };
@@ -263,87 +218,88 @@ static srt_status_t sum_replicas(srt_unit_t *unit, float divisor, srt_stream_t *
 			     nelem);
 }
 
+/* The sums over all ranks are queued on `stream`: they go to the shards. */
+static srt_status_t end_reduction(srt_unit_t *unit, srt_stream_t *stream)
+{
+	SRT_TRY(store_reduced(unit, stream));
+	unit->grads.has_reduced = true;
+	SRT_TRY(srt_event_record(unit->grads.reduced, stream));
+	return srt_audit_end(unit, SRT_AUDIT_REDUCED);
+}
+
 /* As start_reduction(), for shards that have replicas. */
-static srt_status_t start_hybrid(srt_unit_t *unit, const srt_coll_epilogue_t *epilogue,
-				 srt_stream_t *stream)
+static srt_status_t start_hybrid(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_engine_t *engine = unit->engine;
-	const bool defers = engine->options.accumulation == SRT_ACCUMULATE_LAST_ALL_REDUCE;
-	const srt_coll_epilogue_t first = { .predivisor = epilogue->predivisor,
-					    .accumulate = unit->grads.has_partial };
+	const srt_unit_flow_t *flow = &unit->flow;
+	const srt_coll_epilogue_t epilogue = { .predivisor = flow->predivisor,
+					       .accumulate = unit->grads.has_partial };
 	/* Whose sums the memory had last: its own, or those of a unit that shares it. */
-	const srt_unit_t *last = defers ? unit : engine->step.partial_user;
+	const srt_unit_t *last = flow->defers_replicas ? unit : engine->step.partial_user;
 
 	if (last != NULL && !unit->grads.has_partial)
 		/* Edge: the peers' reading of the last sums -> the new ones. */
 		SRT_TRY(srt_coll_wait_readers(last->grads.all_reduce, stream));
 	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_PARTIAL));
-	SRT_TRY(srt_coll_start(unit->grads.reduce, &first, stream));
-	unit->slot[srt_roles_sums_apart(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder = unit;
+	SRT_TRY(srt_coll_start(unit->grads.reduce, &epilogue, stream));
+	unit->slot[flow->summed_slot]->holder = unit;
 	unit->grads.has_partial = true;
-	SRT_TRY(srt_audit_end(unit, SRT_AUDIT_PARTIAL, epilogue));
-	if (defers && !is_last_microbatch(engine))
+	SRT_TRY(srt_audit_end(unit, SRT_AUDIT_PARTIAL));
+	if (flow->defers_replicas && !is_last_microbatch(engine))
 		return srt_event_record(unit->grads.reduced, stream);
 	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_REDUCED));
-	SRT_TRY(sum_replicas(unit, epilogue->divisor, stream));
-	SRT_TRY(store_reduced(unit, stream));
-	unit->grads.has_reduced = true;
-	SRT_TRY(srt_event_record(unit->grads.reduced, stream));
-	return srt_audit_end(unit, SRT_AUDIT_REDUCED, epilogue);
+	SRT_TRY(sum_replicas(unit, stream));
+	return end_reduction(unit, stream);
 }
 
 /* Sums over ranks on the communication stream; the unit's sums are complete there. */
 static srt_status_t start_reduction(srt_unit_t *unit)
 {
-	srt_engine_t *engine = unit->engine;
-	srt_stream_t *stream = engine->comm_stream;
-	srt_coll_epilogue_t epilogue;
+	srt_stream_t *stream = unit->engine->comm_stream;
+	const srt_unit_flow_t *flow = &unit->flow;
+	const srt_coll_epilogue_t epilogue = { .predivisor = flow->predivisor,
+					       .divisor = flow->divisor,
+					       .accumulate = flow->accumulates &&
+							     unit->grads.has_reduced };
 
-	SRT_TRY(make_epilogue(unit, &epilogue));
 	SRT_TRY(srt_download_prepare(unit));
 	if (unit->grads.all_reduce != NULL)
-		return start_hybrid(unit, &epilogue, stream);
+		return start_hybrid(unit, stream);
 	SRT_TRY(srt_audit_begin(unit, SRT_AUDIT_REDUCED));
-	epilogue.accumulate = srt_roles_sharded(engine, engine->world) &&
-			      unit->grads.reduced_sums.buffer == NULL && unit->grads.has_reduced;
 	if (unit->grads.reduce != NULL) {
 		SRT_TRY(srt_coll_start(unit->grads.reduce, &epilogue, stream));
-		unit->slot[srt_roles_sums_apart(unit) ? SRT_SLOT_SUMS : SRT_SLOT_GRADS]->holder =
-			unit;
-	} else if (srt_role_summed(unit, engine->world) != SRT_ROLE_GRAD) {
-		SRT_TRY(divide_sums(unit, &epilogue, stream));
+		unit->slot[flow->summed_slot]->holder = unit;
+	} else if (!flow->sums_in_shard) {
+		SRT_TRY(divide_sums(unit, stream));
 		unit->slot[SRT_SLOT_GRADS]->holder = unit;
 	}
-	SRT_TRY(store_reduced(unit, stream));
-	unit->grads.has_reduced = true;
-	SRT_TRY(srt_event_record(unit->grads.reduced, stream));
-	return srt_audit_end(unit, SRT_AUDIT_REDUCED, &epilogue);
+	return end_reduction(unit, stream);
 }
 
 /* The unit's gradients of this micro-batch are final on this rank. */
 srt_status_t srt_reduce_begin(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_engine_t *engine = unit->engine;
-	bool deferred = is_deferred(unit);
+	const srt_unit_flow_t *flow = &unit->flow;
+	const bool deferred = flow->defers && !is_last_microbatch(engine);
 
 	unit->grads.backward_done = true;
 	if (unit->slot[SRT_SLOT_GRADS] == NULL)
 		return SRT_OK;
-	if (deferred && (!srt_roles_sums_apart(unit) || srt_roles_keep_grads(unit))) {
+	if (deferred && flow->keeps_grads) {
 		/* Stays unsharded; the next micro-batch adds to it, perhaps on another stream. */
 		unit->grads.keeps_grads = true;
 		return srt_event_record(unit->grads.reduced, stream);
 	}
 	SRT_TRY(srt_audit_record(unit, stream));
-	if (srt_roles_sums_apart(unit))
+	if (flow->sums_apart)
 		SRT_TRY(add_to_sums(unit, stream));
 	if (deferred)
 		return SRT_OK;
 	unit->grads.keeps_grads = false;
-	SRT_TRY(zero_missing(unit, srt_roles_sums_apart(unit) ? engine->comm_stream : stream));
+	SRT_TRY(zero_missing(unit, flow->sums_apart ? engine->comm_stream : stream));
 	unit->slot[SRT_SLOT_GRADS]->writer = NULL;
-	if (!srt_roles_sums_apart(
-		    unit)) /* Edge: the program's gradients -> the reduction that reads them. */
+	if (!flow->sums_apart) /* Edge: the program's gradients -> the reduction of them. */
 		SRT_TRY(srt_order_streams(engine, stream, engine->comm_stream));
 	return start_reduction(unit);
 }

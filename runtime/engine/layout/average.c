@@ -2,7 +2,7 @@
 /*
  * The divisors of gradient averages. Normally the sum is divided once. Because the range of fp16 is
  * small, its gradients are also divided before the sum (PyTorch's _get_gradient_divide_factors).
- * Called where epilogues of reductions are made.
+ * Called by flow.c.
  */
 #include <shardrt/coll.h>
 

@@ -9,6 +9,7 @@
 
 typedef struct srt_audit srt_audit_t; /* audit.c */
 
+/* What is remembered of an engine. */
 typedef struct srt_engine_checks {
 	bool on, audits;              /* SHARDRT_CHECK, SHARDRT_AUDIT */
 	const srt_param_t *nonfinite; /* the first bad gradient of this step; NULL: none */
@@ -16,7 +17,7 @@ typedef struct srt_engine_checks {
 	struct srt_call_log *calls;   /* what the ranks compare; NULL: one rank */
 } srt_engine_checks_t;
 
-/* Of a parameter. */
+/* What is remembered of a parameter. */
 typedef struct srt_param_checks {
 	uint64_t hash;           /* of the shard after the last change by a call for it */
 	uint64_t unsharded_hash; /* of the values as they were gathered, if the unit is_hashed */

@@ -156,8 +156,8 @@ typedef struct srt_storage {
 	srt_buffer_t *slot_buffer[SRT_NSLOT_KINDS];
 	srt_slot_t *slots[SRT_NSLOT_KINDS];
 	size_t nslots[SRT_NSLOT_KINDS];
-	srt_buffer_t *staging;  /* where the owned values are */
-	srt_buffer_t *exchange; /* the same tables for collectives; perhaps `staging` */
+	srt_buffer_t *staging;  /* tables, where the owned values are */
+	srt_buffer_t *exchange; /* tables for collectives; perhaps `staging` */
 	srt_buffer_t *landing;  /* offload: where gradients arrive; NULL: none */
 	/* Offload, else NULL: memory of the host for copies by the device. */
 	srt_buffer_t *arena_alias[SRT_NARENAS], *staging_alias, *landing_alias;
@@ -190,7 +190,7 @@ typedef struct srt_param_views {
 	srt_view_t unsharded;     /* unsharded values */
 	/* of trainable parameters: */
 	srt_view_t local_grad;     /* shard of the reduced gradient */
-	srt_view_t device_grad;    /* the same on the device; perhaps local_grad */
+	srt_view_t device_grad;    /* that shard on the device; perhaps local_grad */
 	srt_view_t unsharded_grad; /* unsharded gradient, as the program writes it */
 	srt_view_t summed_grad;    /* what is summed over ranks; perhaps unsharded_grad */
 	srt_view_t reduced_grad;   /* shard of the sum over all ranks; perhaps device_grad */

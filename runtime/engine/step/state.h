@@ -55,7 +55,7 @@ typedef struct srt_scalars {
 
 /* ---- of a unit */
 
-/* Its passes. */
+/* The passes of a unit. */
 typedef struct srt_unit_pass {
 	bool in_forward, in_backward;
 	int recompute; /* forward calls inside the backward pass, by activation checkpointing */
@@ -64,7 +64,7 @@ typedef struct srt_unit_pass {
 	srt_unit_t *next_backward;
 } srt_unit_pass_t;
 
-/* Its unsharded values. */
+/* The unsharded values of a unit. */
 typedef struct srt_unit_unshard {
 	srt_coll_t *gather;    /* shards -> slot; NULL: not needed */
 	srt_coll_t *regather;  /* parts of the group -> slot; NULL: no groups */
@@ -78,7 +78,7 @@ typedef struct srt_unit_unshard {
 	bool is_part_exposed; /* peers may be reading this rank's part */
 } srt_unit_unshard_t;
 
-/* Its gradients. */
+/* The gradients of a unit. */
 typedef struct srt_unit_grads {
 	srt_coll_t *reduce;      /* unsharded gradients -> shards, or in place; NULL: not needed */
 	srt_coll_t *all_reduce;  /* shards of the replicas, in place; NULL: not needed */
@@ -92,7 +92,9 @@ typedef struct srt_unit_grads {
 	bool keeps_grads;        /* unsharded gradients stay: the next micro-batch adds to them */
 } srt_unit_grads_t;
 
-/* ---- of a parameter: its gradient */
+/* ---- of a parameter */
+
+/* The gradient of a parameter. */
 typedef struct srt_param_grad {
 	/* in the current step */
 	bool written; /* unsharded_grad has a gradient that is in no sum yet */

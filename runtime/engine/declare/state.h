@@ -46,8 +46,8 @@ typedef struct srt_unit_buffers {
 /* The whole tensor of a parameter as (outer, extent, inner), and how extent is cut: cell.c. */
 typedef struct srt_cut {
 	int64_t outer, extent, inner;
-	int dim;     /* the dimension that is cut ... */
-	int nblocks; /* ... in so many blocks */
+	int dim;     /* the dimension that is cut */
+	int nblocks; /* n: each of its n equal blocks is cut; 0 or 1: it is cut as a whole */
 } srt_cut_t;
 
 #endif

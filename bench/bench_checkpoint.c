@@ -61,12 +61,13 @@ static void check_status(srt_status_t status)
 
 static void declare(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
-					       .optimizer = SRT_OPTIMIZER_NONE };
+	const srt_optim_options_t none = { .size = sizeof(none), .kind = SRT_OPTIMIZER_NONE };
+	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
 	const int64_t shape[] = { ROWS, COLUMNS };
 	srt_unit_t *root, *unit;
 	char name[32];
 
+	options.optim = &none;
 	check_status(srt_engine_create(context, &options, &engine));
 	check_status(srt_unit_create(engine, NULL, "root", NULL, &root));
 	for (int u = 0; u < UNITS; u++) {

@@ -140,9 +140,6 @@ int main(int argc, char **argv)
 {
 	static const char *const kinds[] = { "Block", NULL };
 	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = kinds };
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
-					       .optimizer = SRT_OPTIMIZER_ADAMW,
-					       .lr = 1e-3f };
 	const srt_materialize_options_t init = { .seed = SEED };
 	const srt_init_t normal = { .kind = SRT_INIT_NORMAL, .std = 0.02 };
 	const int is_default = argc > 1 && strcmp(argv[1], "default") == 0;
@@ -162,7 +159,7 @@ int main(int argc, char **argv)
 	check_status(srt_context_create(NULL, &context));
 	joined = now_s();
 	check_status(srt_stream_create(srt_context_device(context), 0, "compute", &stream));
-	check_status(srt_engine_create(context, &options, &engine));
+	check_status(srt_engine_create(context, NULL, &engine));
 	check_status(
 		srt_engine_wrap(engine, create_gpt(is_default ? NULL : &normal), &policy, NULL));
 	check_status(srt_engine_build(engine));

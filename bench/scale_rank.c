@@ -111,11 +111,7 @@ static size_t allocated(void)
 
 void scale_rank_run(const srt_gpt_config_t *config, scale_record_t *record)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
-					       .optimizer = SRT_OPTIMIZER_ADAMW,
-					       .lr = 1e-3f,
-					       .norm_p = 2,
-					       .max_norm = 1.0f };
+	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
 	const srt_model_options_t model = { .matrix_decay = 0.1f };
 	const double start = srt_awake_s();
 	const size_t before = allocated();
@@ -124,6 +120,8 @@ void scale_rank_run(const srt_gpt_config_t *config, scale_record_t *record)
 	srt_plan_t plan;
 	srt_gpt_t *gpt;
 
+	options.norm_p = 2;
+	options.max_norm = 1.0f;
 	check_status(srt_context_create(NULL, &context));
 	record->join_s = srt_awake_s() - start;
 	check_status(srt_stream_create(srt_context_device(context), 0, "compute", &w.stream));

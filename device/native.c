@@ -27,7 +27,7 @@ static srt_status_t no_handles(const char *call, const srt_device_t *device)
 srt_status_t srt_device_native(srt_device_t *device, const char *backend,
 			       srt_native_device_t *native)
 {
-	srt_native_device_t found = { 0 };
+	srt_native_device_t found = SRT_NATIVE_DEVICE_INIT;
 
 	SRT_NOT_NULL(device);
 	SRT_NOT_NULL(backend);
@@ -37,8 +37,7 @@ srt_status_t srt_device_native(srt_device_t *device, const char *backend,
 		return no_handles(__func__, device);
 	found.backend = device->backend->name;
 	device->backend->device->native(device->impl, &found.context, &found.device);
-	*native = found;
-	return SRT_OK;
+	return srt_struct_write(native, &found, sizeof(found), "srt_native_device_t");
 }
 
 srt_status_t srt_stream_native(srt_stream_t *stream, const char *backend, void **queue)

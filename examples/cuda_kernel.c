@@ -63,7 +63,7 @@ static CUmodule load_kernels(const char *file)
 
 int main(int argc, char **argv)
 {
-	const srt_context_options_t options = { .backend = "cuda" };
+	const srt_context_options_t options = { .size = sizeof(options), .backend = "cuda" };
 	CUcontext cuda = NULL, popped;
 	srt_context_t *context;
 	CUmodule module;

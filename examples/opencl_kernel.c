@@ -67,7 +67,7 @@ static void build_kernels(srt_device_t *device)
 
 int main(void)
 {
-	const srt_context_options_t options = { .backend = "opencl" };
+	const srt_context_options_t options = { .size = sizeof(options), .backend = "opencl" };
 	srt_context_t *context;
 	int failed;
 

@@ -92,12 +92,15 @@ static void step(srt_unit_t *unit, srt_param_t *w1, srt_param_t *w2, srt_stream_
 
 static void train(srt_context_t *context, srt_stream_t *stream, srt_enqueue_fn *fn, float *losses)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.05f };
+	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
+	srt_optim_options_t sgd = SRT_OPTIM_SGD_INIT;
 	const int64_t shape1[] = { HIDDEN, IN }, shape2[] = { 1, HIDDEN };
 	srt_engine_t *engine;
 	srt_unit_t *unit;
 	srt_param_t *w1, *w2;
 
+	sgd.lr = 0.05f;
+	options.optim = &sgd;
 	check(srt_engine_create(context, &options, &engine));
 	check(srt_unit_create(engine, NULL, "model", NULL, &unit));
 	check(srt_param_create(unit, "w1", SRT_F32, 2, shape1, NULL, &w1));

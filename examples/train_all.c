@@ -83,8 +83,9 @@ static void report(int step)
 
 int main(int argc, char **argv)
 {
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .microbatches = MICRO };
-	const srt_param_options_t frozen = { .frozen = 1 };
+	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT; /* zero3 */
+	srt_optim_options_t adamw = SRT_OPTIM_OPTIONS_INIT;
+	srt_param_options_t frozen = SRT_PARAM_OPTIONS_INIT;
 	const char *path = argc > 1 ? argv[1] : "train_all.safetensors";
 	int64_t shape[] = { N };
 	srt_view_t value, average;
@@ -93,12 +94,14 @@ int main(int argc, char **argv)
 	srt_buffer_t *memory;
 	srt_status_t status;
 
+	options.microbatches = MICRO;
 	options.accumulation = SRT_ACCUMULATE_LAST;
-	options.optimizer = SRT_OPTIMIZER_ADAMW;
-	options.lr = 0.05f; /* 10 steps of warm-up, then half a cosine down to min_lr */
-	options.min_lr = 0.02f;
-	options.warmup = 10;
-	options.lr_steps = STEPS;
+	options.optim = &adamw;
+	adamw.lr = 0.05f; /* 10 steps of warm-up, then half a cosine down to min_lr */
+	adamw.min_lr = 0.02f;
+	adamw.warmup = 10;
+	adamw.lr_steps = STEPS;
+	frozen.frozen = 1;
 	check(srt_context_create(NULL, &context));
 	check(srt_stream_create(srt_context_device(context), 0, "compute", &stream));
 	check(srt_engine_create(context, &options, &engine));

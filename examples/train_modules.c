@@ -112,17 +112,18 @@ static float train(srt_engine_t *engine, srt_module_t *const *layers, int step)
 int main(void)
 {
 	const srt_precision_t bf16 = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 };
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
-					       .precision = &bf16,
-					       .offload = { .params = 1, .grads = 1, .state = 1 },
-					       .optimizer = SRT_OPTIMIZER_ADAMW,
-					       .lr = 0.01f };
+	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT; /* zero3 */
+	srt_optim_options_t adamw = SRT_OPTIM_OPTIONS_INIT;
 	const char *const kinds[] = { "Linear", "Mix", "Head", NULL };
 	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = kinds };
 	const srt_init_t small = { .kind = SRT_INIT_UNIFORM, .low = -0.1, .high = 0.1 };
 	srt_module_t *root, *layers[3];
 	srt_engine_t *engine;
 
+	options.precision = &bf16;
+	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
+	options.optim = &adamw;
+	adamw.lr = 0.01f;
 	check(srt_context_create(NULL, &context));
 	check(srt_stream_create(srt_context_device(context), 0, "compute", &stream));
 	check(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, 12 * ROOM, "data",

@@ -85,14 +85,15 @@ static float forward_backward(void)
 
 int main(void)
 {
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT; /* zero3 */
+	srt_optim_options_t adam = SRT_OPTIM_ADAM_INIT;
 	const int64_t shape[] = { HIDDEN };
 	srt_context_t *context;
 	srt_engine_t *engine;
 	float loss = 0.0f;
 
-	options.optimizer = SRT_OPTIMIZER_ADAM;
-	options.lr = 0.02f;
+	adam.lr = 0.02f;
+	options.optim = &adam;
 	check(srt_context_create(NULL, &context));
 	check(srt_stream_create(srt_context_device(context), 0, "compute", &stream));
 	check(srt_engine_create(context, &options, &engine));

@@ -48,8 +48,9 @@ int srt_model_tensor_ranks(const srt_model_options_t *options)
 static srt_param_options_t param_options(const char *name, int ndim,
 					 const srt_model_options_t *options)
 {
-	srt_param_options_t po = { .frozen = 0 };
+	srt_param_options_t po = SRT_PARAM_OPTIONS_INIT;
 
+	po.weight_decay = 0;
 	if (options) {
 		po.weight_decay = ndim == 2 ? options->matrix_decay : options->vector_decay;
 		po.frozen = options->frozen && options->frozen(name, options->arg);
@@ -104,7 +105,8 @@ srt_status_t srt_model_add_param(srt_module_t *root, const srt_model_param_spec_
 srt_status_t srt_model_wrap(srt_engine_t *engine, srt_module_t *root,
 			    const srt_wrap_policy_t *policy, const srt_model_options_t *options)
 {
-	const srt_unit_options_t units = { .reshard = options ? options->reshard : 0,
+	const srt_unit_options_t units = { .size = sizeof(units),
+					   .reshard = options ? options->reshard : 0,
 					   .flat = options ? options->flat : SRT_FLAT_NO };
 	const srt_wrap_options_t wrap = { .root = &units, .units = &units };
 	const srt_status_t status = srt_engine_wrap(engine, root, policy, &wrap);

@@ -34,7 +34,6 @@ static srt_status_t check_native(const srt_context_options_t *options)
 
 	if (!native)
 		return SRT_OK;
-	SRT_TRY(srt_check_reserved(native->reserved, "srt_native_device_t"));
 	if (!native->backend || !native->context)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_context_create: native.%s is NULL",
 				native->backend ? "context" : "backend");
@@ -49,7 +48,6 @@ static srt_status_t check_native(const srt_context_options_t *options)
 
 static srt_status_t check_options(const srt_context_options_t *options)
 {
-	SRT_TRY(srt_check_reserved(options->reserved, "srt_context_options_t"));
 	if (options->threads < 0 || options->threads > MAX_THREADS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_context_create: threads is %d, must be 0 (choose) to %d",
@@ -129,25 +127,30 @@ static srt_status_t open_device(srt_context_t *context, const srt_context_option
 	return SRT_OK;
 }
 
-srt_status_t srt_context_create(const srt_context_options_t *options, srt_context_t **out)
+srt_status_t srt_context_create(const srt_context_options_t *given, srt_context_t **out)
 {
-	static const srt_context_options_t defaults;
+	srt_context_options_t options = SRT_CONTEXT_OPTIONS_INIT;
+	srt_native_device_t native = SRT_NATIVE_DEVICE_INIT;
 	srt_context_t *context;
 	srt_status_t status;
 
 	SRT_TRY(srt_check_not_null(out, __func__, "context"));
-	if (!options)
-		options = &defaults;
-	SRT_TRY(check_options(options));
+	SRT_TRY(srt_struct_read(&options, sizeof(options), given, "srt_context_options_t"));
+	if (options.native) {
+		SRT_TRY(srt_struct_read(&native, sizeof(native), options.native,
+					"srt_native_device_t"));
+		options.native = &native;
+	}
+	SRT_TRY(check_options(&options));
 	SRT_TRY(srt_config_check_all());
-	SRT_TRY(check_backend(choose_backend(options)));
+	SRT_TRY(check_backend(choose_backend(&options)));
 	context = srt_calloc(1, sizeof(*context), "a context");
 	if (!context)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_bootstrap_join(options, &context->bootstrap);
+	status = srt_bootstrap_join(&options, &context->bootstrap);
 	if (status != SRT_OK)
 		goto free_context;
-	status = open_device(context, options);
+	status = open_device(context, &options);
 	if (status != SRT_OK) {
 		status = srt_bootstrap_fail(context->bootstrap, "opening the device", status,
 					    srt_last_error());

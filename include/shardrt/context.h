@@ -35,11 +35,17 @@ typedef enum srt_numerics {
  * <shardrt/opencl.h> and <shardrt/cuda.h> make one from their types.
  */
 typedef struct srt_native_device {
-	const char *backend;  /* "opencl", "cuda" */
-	void *context;        /* cl_context, CUcontext */
-	void *device;         /* cl_device_id; NULL for CUDA, whose context has one device */
-	uint64_t reserved[4]; /* zero */
+	size_t size;         /* sizeof(srt_native_device_t) */
+	const char *backend; /* "opencl", "cuda" */
+	void *context;       /* cl_context, CUcontext */
+	void *device;        /* cl_device_id; NULL for CUDA, whose context has one device */
 } srt_native_device_t;
+
+/** Neither a context nor a device. */
+#define SRT_NATIVE_DEVICE_INIT                                                                     \
+	{                                                                                          \
+		.size = sizeof(srt_native_device_t)                                                \
+	}
 
 /**
  * Sends `nbytes` (at most 1024) at `data` of rank 0 to all ranks, which receive them at `data`, as
@@ -50,10 +56,11 @@ typedef struct srt_native_device {
 typedef int srt_broadcast_fn(void *arg, void *data, size_t nbytes);
 
 /**
- * Options of srt_context_create(). Zero-initialise, set what differs. A zero field takes its value
- * from the environment variable that its comment names, else from that variable's default.
+ * Options of srt_context_create(). A zero field takes its value from the environment variable that
+ * its comment names, else from that variable's default.
  */
 typedef struct srt_context_options {
+	size_t size;         /* sizeof(srt_context_options_t) */
 	const char *backend; /* SHARDRT_BACKEND: "auto", "cpu", "opencl", ... */
 	const char *device;  /* SHARDRT_DEVICE */
 	/* SHARDRT_BOOTSTRAP: set by the launcher; "" or "none" = a world of one rank, "pmix",
@@ -74,18 +81,23 @@ typedef struct srt_context_options {
 	int rank, world_size;
 	srt_broadcast_fn *broadcast;
 	void *broadcast_arg;
-	uint64_t reserved[4]; /* zero */
 } srt_context_options_t;
+
+/** What the environment says. */
+#define SRT_CONTEXT_OPTIONS_INIT                                                                   \
+	{                                                                                          \
+		.size = sizeof(srt_context_options_t)                                              \
+	}
 
 /**
  * Joins the job, opens the device and connects to the other ranks. Collective over all ranks,
  * blocking.
  * @param options NULL for the defaults; strings are borrowed for the call.
  * @param[out] context owned by the caller, freed by srt_context_destroy(); set on success only.
- * @return SRT_ERR_INVALID_ARGUMENT for an option or an environment variable outside its range, or a
- *         reserved field that is not zero; SRT_ERR_UNSUPPORTED if the backend is not installed or
- *         has no device; SRT_ERR_DEVICE if the device cannot be opened; SRT_ERR_TIMEOUT or
- *         SRT_ERR_PEER_DEAD if a rank did not join: the sentence names it.
+ * @return SRT_ERR_INVALID_ARGUMENT for an option or an environment variable outside its range;
+ *         SRT_ERR_UNSUPPORTED if the backend is not installed or has no device; SRT_ERR_DEVICE if
+ *         the device cannot be opened; SRT_ERR_TIMEOUT or SRT_ERR_PEER_DEAD if a rank did not join:
+ *         the sentence names it.
  * Thread-safe: ranks may be threads of one process, with the option `broadcast`; UCX then carries
  * their bytes. Drivers are asked and devices opened by one thread at a time.
  */

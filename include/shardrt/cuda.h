@@ -19,7 +19,7 @@ extern "C" {
 /** The program's own context, for srt_context_options_t.native. */
 static inline srt_native_device_t srt_cuda_native_device(CUcontext context)
 {
-	srt_native_device_t native = { "cuda", context, NULL, { 0 } };
+	srt_native_device_t native = { sizeof(native), "cuda", context, NULL };
 
 	return native;
 }
@@ -29,7 +29,7 @@ static inline srt_native_device_t srt_cuda_native_device(CUcontext context)
 static inline srt_status_t srt_cuda_get_device(srt_device_t *device, CUcontext *context,
 					       CUdevice *id)
 {
-	srt_native_device_t native;
+	srt_native_device_t native = { sizeof(native), NULL, NULL, NULL };
 	srt_status_t status = srt_device_native(device, "cuda", &native);
 
 	if (status == SRT_OK) {

@@ -113,12 +113,11 @@ typedef struct srt_unit_buffer srt_unit_buffer_t;
 /**
  * Creates an engine without units. Local.
  * @param context must outlive the engine.
- * @param options copied.
+ * @param options NULL for the defaults; copied.
  * @param[out] engine owned by the caller, freed by srt_engine_destroy().
  * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim
  *         where it has them (a negative lr, betas outside [0, 1), nesterov without momentum), one
- *         that the optimizer does not have (momentum of Adam, amsgrad of SGD), or a reserved field
- *         that is not zero.
+ *         that the optimizer does not have (momentum of Adam, amsgrad of SGD).
  */
 SRT_API srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
 				       srt_engine_t **engine);
@@ -157,9 +156,8 @@ SRT_API srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *ty
  * @return SRT_ERR_INVALID_ARGUMENT for a scalar (declare one dimension of one element), an integer
  *         dtype, a dtype that another parameter of the unit does not have, a negative size, sizes
  *         that do not fit the address space, a name that is not unique, an option outside its
- *         range, a reserved field that is not zero, or one that is frozen where another one of an
- *         SRT_FLAT_PADDED unit is trainable; SRT_ERR_UNSUPPORTED for SRT_F64; SRT_ERR_STATE after
- *         srt_engine_build().
+ *         range, or one that is frozen where another one of an SRT_FLAT_PADDED unit is trainable;
+ *         SRT_ERR_UNSUPPORTED for SRT_F64; SRT_ERR_STATE after srt_engine_build().
  */
 SRT_API srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dtype,
 				      int ndim, const int64_t *shape,
@@ -337,7 +335,7 @@ SRT_API srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max
  * asynchronous.
  * @param stream after srt_engine_finish_backward(), that of this call.
  * @return SRT_ERR_INVALID_ARGUMENT for another stream; SRT_ERR_STATE by the table above, or for a
- *         group that has parameters and no learning rate (srt_group_options_t.lr).
+ *         group that has parameters and no learning rate (srt_optim_options_t.lr).
  */
 SRT_API srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream);
 

@@ -32,24 +32,25 @@ extern "C" {
 /**
  * The hyper-parameters of a group of parameters: to read them, or to change a copy for another
  * group. Local.
- * @param group 0: those of srt_engine_options_t; or of srt_engine_group_create().
- * @param[out] options set on success only.
+ * @param group 0: srt_engine_options_t.optim; or of srt_engine_group_create().
+ * @param[out] options its size by SRT_OPTIM_OPTIONS_INIT; set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for a group that there is not.
  */
 SRT_API srt_status_t srt_engine_group_options(const srt_engine_t *engine, int32_t group,
-					      srt_group_options_t *options);
+					      srt_optim_options_t *options);
 
 /**
- * Declares a group of parameters with its own hyper-parameters and learning rate, as torch.optim's
- * param_groups are; srt_param_options_t.group names it. The kind of the optimizer and the shape of
- * the schedule are the engine's. A group costs a launch more in a step (for each dtype); weight
- * decay and lr_scale of srt_param_options_t cost none. Local; in the same order on all ranks.
- * @param options copied.
+ * Declares a group of parameters with its own hyper-parameters and schedule, as torch.optim's
+ * param_groups are; srt_param_options_t.group names it. A group costs a launch more in a step (for
+ * each dtype); weight decay and lr_scale of srt_param_options_t cost none. Local; in the same order
+ * on all ranks.
+ * @param options of the kind of the engine's optimizer; copied.
  * @param[out] group its index: 1 for the first.
- * @return SRT_ERR_INVALID_ARGUMENT as srt_engine_create(); SRT_ERR_STATE after srt_engine_build().
+ * @return SRT_ERR_INVALID_ARGUMENT as srt_engine_create(), and for another kind; SRT_ERR_STATE
+ *         after srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_group_create(srt_engine_t *engine,
-					     const srt_group_options_t *options, int32_t *group);
+					     const srt_optim_options_t *options, int32_t *group);
 
 /** As srt_engine_set_lr(), of one group. @return SRT_ERR_INVALID_ARGUMENT for a group that there is
  * not, too. */

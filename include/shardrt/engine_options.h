@@ -5,6 +5,7 @@
 #ifndef SHARDRT_ENGINE_OPTIONS_H
 #define SHARDRT_ENGINE_OPTIONS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <shardrt/context.h>
@@ -65,20 +66,20 @@ typedef enum srt_accumulation {
  * optimizer state on its host device (srt_context_host()), which clips, unscales and steps them;
  * the bits are those of the device. What is not offloaded has a copy on the device for the whole
  * run. `params` or `grads` without `state` needs SRT_OPTIMIZER_NONE, as a step is where its state
- * is. Zero: nothing.
+ * is. Zero: nothing. Does not grow.
  */
 typedef struct srt_offload {
-	int params;           /* 1: shards are copied to the device before each gather */
-	int grads;            /* 1: reduced gradients are copied to the host, and added up there */
-	int state;            /* 1: the optimizer steps on the host */
-	uint64_t reserved[4]; /* zero */
+	int params; /* 1: shards are copied to the device before each gather */
+	int grads;  /* 1: reduced gradients are copied to the host, and added up there */
+	int state;  /* 1: the optimizer steps on the host */
 } srt_offload_t;
 
 /** Value of srt_engine_options_t.norm_p: the maximum norm. */
 #define SRT_NORM_INF 0x7fffffff
 
-/** Options of srt_engine_create(). Zero-initialise, set what differs. */
+/** Options of srt_engine_create(). */
 typedef struct srt_engine_options {
+	size_t size;      /* sizeof(srt_engine_options_t) */
 	srt_comm_t *comm; /* ranks that share the parameters; NULL = the context's world; must
 			   * outlive the engine */
 	/*
@@ -97,8 +98,8 @@ typedef struct srt_engine_options {
 	srt_average_t average;
 	float divide_factor; /* instead of the number of ranks; 0 = the number of ranks */
 	srt_accumulation_t accumulation;
-	int microbatches; /* most micro-batches of a step, for the memory plan; 0 = 1 */
-	int prefetch;     /* units gathered ahead of use; 0 = 1, negative = none */
+	int microbatches; /* most micro-batches of a step, for the memory plan; at least 1 */
+	int prefetch;     /* units gathered ahead of use; at least 0 */
 	/* 1: all ranks take the buffers of rank 0 before a forward pass, unless the gradients of
 	 * the pass before wait for later micro-batches (PyTorch's DDP) */
 	int broadcast_buffers;
@@ -111,25 +112,9 @@ typedef struct srt_engine_options {
 	int trust_replicas;
 	srt_offload_t offload;
 
-	srt_optimizer_t optimizer;
-	/* As in srt_group_options_t: of group 0. One that is not 0 and that the optimizer does not
-	 * have is refused. */
-	float momentum;  /* SGD; at least 0 */
-	float dampening; /* SGD */
-	int nesterov;    /* SGD; 1: Nesterov momentum */
-	int amsgrad;     /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
-	int maximize;    /* 1: steps up the gradient */
-	double beta1;    /* Adam, AdamW; below 1; 0 = 0.9, SRT_OPTION_ZERO: 0 */
-	double beta2;    /* Adam, AdamW; below 1; 0 = 0.999, SRT_OPTION_ZERO: 0 */
-	float eps;       /* Adam, AdamW; 0 = 1e-8, SRT_OPTION_ZERO: 0 */
-
-	float lr;         /* at least 0: peak of the schedule, or constant; 0: none, so that
-			   * srt_engine_step() is refused until srt_engine_set_lr() sets one */
-	float min_lr;     /* end of the schedule */
-	int32_t warmup;   /* steps of linear warm-up, at most lr_steps unless that is 0 */
-	int32_t lr_steps; /* steps of the whole schedule; 0 = constant lr after warm-up */
-	srt_schedule_t schedule;
-	int32_t decay_steps; /* SRT_SCHEDULE_STABLE: the last of lr_steps, in which lr decays */
+	/* The optimizer, and the hyper-parameters of group 0; NULL = SRT_OPTIM_OPTIONS_INIT, which
+	 * is AdamW; copied */
+	const srt_optim_options_t *optim;
 
 	/* 0: no norm is computed; 1, 2, 3 or SRT_NORM_INF. A gradient that is infinite or NaN on
 	 * any rank makes srt_step_state_t.grad_norm infinite or NaN on all ranks. The step uses it
@@ -139,9 +124,14 @@ typedef struct srt_engine_options {
 	/* 1: a step with an infinite or NaN gradient changes nothing on any rank, and
 	 * srt_step_state_t.skipped counts it */
 	int skip_nonfinite;
-
-	uint64_t reserved[4]; /* zero */
 } srt_engine_options_t;
+
+/** zero3 over the ranks of the context, AdamW, one micro-batch, one unit gathered ahead. */
+#define SRT_ENGINE_OPTIONS_INIT                                                                    \
+	{                                                                                          \
+		.size = sizeof(srt_engine_options_t), .strategy = SRT_STRATEGY_ZERO3,              \
+		.microbatches = 1, .prefetch = 1                                                   \
+	}
 
 /** Value of srt_unit_options_t.reshard: the unit keeps the memory of its unsharded parameters. */
 #define SRT_RESHARD_NEVER (-1)
@@ -163,8 +153,9 @@ typedef enum srt_flat {
 	SRT_FLAT_PADDED,
 } srt_flat_t;
 
-/** Options of srt_unit_create(). Zero-initialise, set what differs. */
+/** Options of srt_unit_create(). */
 typedef struct srt_unit_options {
+	size_t size;                      /* sizeof(srt_unit_options_t) */
 	const srt_precision_t *precision; /* NULL: the engine's; copied */
 	/*
 	 * 0: as the strategy has it; or SRT_RESHARD_NEVER, _ALWAYS.
@@ -176,12 +167,18 @@ typedef struct srt_unit_options {
 	 */
 	int reshard;
 	srt_flat_t flat;
-	uint64_t reserved[4]; /* zero */
 } srt_unit_options_t;
+
+/** As the engine's options have it, not flat. */
+#define SRT_UNIT_OPTIONS_INIT                                                                      \
+	{                                                                                          \
+		.size = sizeof(srt_unit_options_t)                                                 \
+	}
 
 /**
  * Where the elements of a parameter are on a mesh with a dimension for tensor parallelism. Zero:
- * whole on each of its ranks; compute then gives its gradient equal bits on all of them.
+ * whole on each of its ranks; compute then gives its gradient equal bits on all of them. Does not
+ * grow.
  */
 typedef struct srt_placement {
 	/* The dimension of the mesh that the parameter is cut over, in chunks of ceil(d / ranks),
@@ -194,15 +191,22 @@ typedef struct srt_placement {
 	int nblocks;
 } srt_placement_t;
 
-/** Options of srt_param_create(). Zero-initialise, set what differs. */
+/** Options of srt_param_create(). */
 typedef struct srt_param_options {
+	size_t size;        /* sizeof(srt_param_options_t) */
 	int frozen;         /* 1: no gradient, no optimizer state */
-	int32_t group;      /* of srt_engine_group_create(); 0: the engine's options */
-	float weight_decay; /* at least 0; 0 = the group's, SRT_OPTION_ZERO: 0 */
-	float lr_scale;     /* factor of the learning rate; 0 = 1, SRT_OPTION_ZERO: 0 */
+	int32_t group;      /* of srt_engine_group_create(); 0: srt_engine_options_t.optim */
+	float weight_decay; /* at least 0, or SRT_GROUP_WEIGHT_DECAY */
+	float lr_scale;     /* factor of the learning rate, at least 0 */
 	srt_placement_t placement;
-	uint64_t reserved[4]; /* zero */
 } srt_param_options_t;
+
+/** Trainable, of group 0, whole. */
+#define SRT_PARAM_OPTIONS_INIT                                                                     \
+	{                                                                                          \
+		.size = sizeof(srt_param_options_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY,       \
+		.lr_scale = 1.0f                                                                   \
+	}
 
 #ifdef __cplusplus
 }

@@ -70,7 +70,7 @@ SRT_API srt_status_t srt_stream_enqueue(srt_stream_t *stream, srt_enqueue_fn *fn
 
 /**
  * The context and the device of the driver that a device of the library uses.
- * @param[out] native set on success only.
+ * @param[out] native its size by SRT_NATIVE_DEVICE_INIT; set on success only.
  * Thread-safe.
  */
 SRT_API srt_status_t srt_device_native(srt_device_t *device, const char *backend,

@@ -20,7 +20,7 @@ extern "C" {
 /** The program's own context and a device of it, for srt_context_options_t.native. */
 static inline srt_native_device_t srt_opencl_native_device(cl_context context, cl_device_id device)
 {
-	srt_native_device_t native = { "opencl", context, device, { 0 } };
+	srt_native_device_t native = { sizeof(native), "opencl", context, device };
 
 	return native;
 }
@@ -30,7 +30,7 @@ static inline srt_native_device_t srt_opencl_native_device(cl_context context, c
 static inline srt_status_t srt_opencl_get_device(srt_device_t *device, cl_context *context,
 						 cl_device_id *id)
 {
-	srt_native_device_t native;
+	srt_native_device_t native = { sizeof(native), NULL, NULL, NULL };
 	srt_status_t status = srt_device_native(device, "opencl", &native);
 
 	if (status == SRT_OK) {

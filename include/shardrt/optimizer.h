@@ -53,46 +53,59 @@ typedef enum srt_optimizer {
 #define SRT_OPTIM_MAX_STATES 3
 
 /**
- * The number 0 as the value of an option for which a field of 0 means a default: beta1, beta2, eps,
- * and weight_decay and lr_scale of a parameter. Each such field has its default by itself, whatever
- * the others are.
+ * An optimizer with its hyper-parameters: what a param_group of torch.optim has. All numbers are
+ * finite. A field that is not 0 and that the kind does not have is refused. Where parameters are in
+ * several groups, each group has such options, all of one kind.
+ *
+ * Each kind has an initialiser with the defaults of torch.optim: SRT_OPTIM_OPTIONS_INIT is AdamW,
+ * SRT_OPTIM_ADAM_INIT Adam, SRT_OPTIM_SGD_INIT SGD.
  */
-#define SRT_OPTION_ZERO (-1)
-
-/**
- * Hyper-parameters of a group of parameters: what a param_group of torch.optim has. All are finite.
- * A field that is not 0 and that the optimizer does not have is refused.
- */
-typedef struct srt_group_options {
+typedef struct srt_optim_options {
+	size_t size; /* sizeof(srt_optim_options_t) */
+	srt_optimizer_t kind;
 	float lr;           /* at least 0: peak of the schedule, or constant; 0: none, so that steps
 			     * are refused until a call sets one (which may be 0) */
 	float weight_decay; /* at least 0; of parameters without their own */
 	float momentum;     /* SGD; at least 0 */
 	float dampening;    /* SGD */
 	int nesterov;       /* SGD; 1: Nesterov momentum */
-	double beta1;       /* Adam, AdamW; below 1; 0 = 0.9, SRT_OPTION_ZERO: 0 */
-	double beta2;       /* Adam, AdamW; below 1; 0 = 0.999, SRT_OPTION_ZERO: 0 */
-	float eps;          /* Adam, AdamW; 0 = 1e-8, SRT_OPTION_ZERO: 0 */
+	double beta1;       /* Adam, AdamW; in [0, 1) */
+	double beta2;       /* Adam, AdamW; in [0, 1) */
+	float eps;          /* Adam, AdamW; at least 0 */
 	int amsgrad;        /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
 	int maximize;       /* 1: steps up the gradient */
-	uint64_t reserved[4]; /* zero */
-} srt_group_options_t;
-
-/** Options of srt_optim_create(). Zero-initialise, set what differs. */
-typedef struct srt_optim_options {
-	srt_optimizer_t kind;
-	const srt_group_options_t *groups; /* ngroups, at least 1; copied */
-	size_t ngroups;
-	float min_lr;            /* end of the schedule */
-	int32_t warmup;          /* steps of linear warm-up, at most lr_steps unless that is 0 */
-	int32_t lr_steps;        /* steps of the whole schedule; 0 = constant lr after warm-up */
-	srt_schedule_t schedule; /* of the learning rates of all groups */
-	int32_t decay_steps;     /* SRT_SCHEDULE_STABLE: the last of lr_steps, in which lr decays */
-	uint64_t reserved[4];    /* zero */
+	/* The schedule of the learning rate */
+	float min_lr;     /* at its end */
+	int32_t warmup;   /* steps of linear warm-up, at most lr_steps unless that is 0 */
+	int32_t lr_steps; /* steps of the whole schedule; 0 = constant lr after warm-up */
+	srt_schedule_t schedule;
+	int32_t decay_steps; /* SRT_SCHEDULE_STABLE: the last of lr_steps, in which lr decays */
 } srt_optim_options_t;
 
-/** A parameter: an element of the list. Zero-initialise, set what differs. */
+/** The defaults of torch.optim.AdamW. */
+#define SRT_OPTIM_OPTIONS_INIT                                                                     \
+	{                                                                                          \
+		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIMIZER_ADAMW, .lr = 0.001f,    \
+		.weight_decay = 0.01f, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8f                  \
+	}
+/** The defaults of torch.optim.Adam. */
+#define SRT_OPTIM_ADAM_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIMIZER_ADAM, .lr = 0.001f,     \
+		.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8f                                         \
+	}
+/** The defaults of torch.optim.SGD. */
+#define SRT_OPTIM_SGD_INIT                                                                         \
+	{                                                                                          \
+		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIMIZER_SGD, .lr = 0.001f       \
+	}
+
+/** Weight decay of a parameter: that of its group. */
+#define SRT_GROUP_WEIGHT_DECAY (-1)
+
+/** A parameter: an element of the list. */
 typedef struct srt_optim_param {
+	size_t size;      /* sizeof(srt_optim_param_t) */
 	const char *name; /* unique in the list; copied */
 	int64_t nelem;    /* of all its views; 0 is allowed, the views are then absent */
 	srt_view_t value; /* (nelem), SRT_F32, SRT_F16 or SRT_BF16 */
@@ -102,11 +115,17 @@ typedef struct srt_optim_param {
 	/* (nelem) each, of the value's dtype, zero before the first step; absent: allocated by the
 	 * object. srt_optim_count_states() of them. */
 	srt_view_t state[SRT_OPTIM_MAX_STATES];
-	int32_t group;        /* index into srt_optim_options_t.groups */
-	float weight_decay;   /* at least 0; 0 = the group's, SRT_OPTION_ZERO: 0 */
-	float lr_scale;       /* factor of the group's learning rate; 0 = 1, SRT_OPTION_ZERO: 0 */
-	uint64_t reserved[4]; /* zero */
+	int32_t group;      /* index of its group */
+	float weight_decay; /* at least 0, or SRT_GROUP_WEIGHT_DECAY */
+	float lr_scale;     /* factor of the group's learning rate, at least 0 */
 } srt_optim_param_t;
+
+/** A parameter without views, of group 0. */
+#define SRT_OPTIM_PARAM_INIT                                                                       \
+	{                                                                                          \
+		.size = sizeof(srt_optim_param_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY,         \
+		.lr_scale = 1.0f                                                                   \
+	}
 
 /** An optimizer. Opaque. */
 typedef struct srt_optim srt_optim_t;
@@ -114,17 +133,19 @@ typedef struct srt_optim srt_optim_t;
 /**
  * Creates an optimizer. Local; its tables are uploaded on `stream`.
  * @param device where all views of the list are. The object keeps the memory of their buffers.
+ * @param groups hyper-parameters of ngroups groups, of one kind; copied.
+ * @param ngroups at least 1.
  * @param params nparams parameters; copied.
  * @param[out] optim owned by the caller, freed by srt_optim_destroy(); set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim (a
  *         negative lr, betas outside [0, 1), nesterov without momentum), or that the optimizer does
- *         not have (momentum of Adam, amsgrad of SGD), a name that is not unique, a view that is
- *         absent, outside its buffer or of another dtype, or a reserved field that is not zero;
+ *         not have (momentum of Adam, amsgrad of SGD), groups of several kinds, a name that is not
+ *         unique, or a view that is absent, outside its buffer or of another dtype;
  *         SRT_ERR_OUT_OF_MEMORY.
  */
-SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *options,
-				      const srt_optim_param_t *params, size_t nparams,
-				      srt_stream_t *stream, srt_optim_t **optim);
+SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *groups,
+				      size_t ngroups, const srt_optim_param_t *params,
+				      size_t nparams, srt_stream_t *stream, srt_optim_t **optim);
 
 /** Frees the object and the states that it allocated. Waits for the streams of its last calls. NULL
  * is allowed. */

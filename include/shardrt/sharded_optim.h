@@ -32,8 +32,9 @@
 extern "C" {
 #endif
 
-/** A named parameter. Zero-initialise, set what differs. */
+/** A named parameter. */
 typedef struct srt_sharded_optim_param {
+	size_t size;      /* sizeof(srt_sharded_optim_param_t) */
 	const char *name; /* unique in the list; copied */
 	/* Sharded: both, of one shape, dtype and sharding, SRT_F32, SRT_F16 or SRT_BF16. They must
 	 * outlive the optimizer. */
@@ -41,11 +42,17 @@ typedef struct srt_sharded_optim_param {
 	/* Plain: as srt_optim_param_t; value and grad are then NULL. */
 	int64_t nelem;
 	srt_view_t plain_value, plain_grad; /* (nelem), on the context's device */
-	int32_t group;                      /* index into srt_optim_options_t.groups */
+	int32_t group;                      /* index of its group */
 	float weight_decay;                 /* as srt_optim_param_t */
 	float lr_scale;                     /* as srt_optim_param_t */
-	uint64_t reserved[4];               /* zero */
 } srt_sharded_optim_param_t;
+
+/** A parameter without tensors, of group 0. */
+#define SRT_SHARDED_OPTIM_PARAM_INIT                                                               \
+	{                                                                                          \
+		.size = sizeof(srt_sharded_optim_param_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY, \
+		.lr_scale = 1.0f                                                                   \
+	}
 
 /** An optimizer over sharded and plain parameters. Opaque. */
 typedef struct srt_sharded_optim srt_sharded_optim_t;
@@ -53,7 +60,7 @@ typedef struct srt_sharded_optim srt_sharded_optim_t;
 /**
  * Creates an optimizer. Collective over the communicator, blocking.
  * @param comm that of all sharded parameters; NULL: the world.
- * @param options the same on all ranks.
+ * @param groups hyper-parameters of ngroups groups, as srt_optim_create(); the same on all ranks.
  * @param params nparams parameters, the same names in the same order on all ranks, with the same
  *        groups, weight decays and lr scales; copied.
  * @param[out] optim owned by the caller, set on success only.
@@ -63,7 +70,7 @@ typedef struct srt_sharded_optim srt_sharded_optim_t;
  *         SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_sharded_optim_create(srt_context_t *context, srt_comm_t *comm,
-					      const srt_optim_options_t *options,
+					      const srt_optim_options_t *groups, size_t ngroups,
 					      const srt_sharded_optim_param_t *params,
 					      size_t nparams, srt_stream_t *stream,
 					      srt_sharded_optim_t **optim);

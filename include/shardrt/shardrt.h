@@ -2,11 +2,22 @@
 /*
  * All public headers of libshardrt.
  *
- * Structs of options, descriptions and arguments that a program fills end in `reserved`, for fields
- * of later versions. Zero-initialise these structs: the library refuses a reserved field that is
- * not zero with SRT_ERR_INVALID_ARGUMENT. Structs that the library fills end in `reserved` too, and
- * it writes zeros there. Small values do not have it: views, placements, the elements of arrays
- * (segments, owners, messages, metadata), and the rows of tables in device memory.
+ * Structs of options, descriptions and arguments that a program fills, or that the library fills
+ * for it, begin with `size`. The macro SRT_..._INIT next to a struct sets it, and the defaults of
+ * the other fields:
+ *
+ *     srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
+ *
+ *     options.strategy = SRT_STRATEGY_DDP;
+ *
+ * Where all other defaults are zero, { .size = sizeof(options), ... } is the same. Later versions
+ * add fields at the end of a struct. A program that was compiled with an earlier header goes on
+ * working: the library takes the defaults of the fields that it does not have. A size of 0 is
+ * SRT_ERR_INVALID_ARGUMENT; a later header's field that is not zero is SRT_ERR_UNSUPPORTED in a
+ * library that does not have it. All elements of an array have the size of the first.
+ *
+ * Small values do not grow: views, placements, the elements of arrays (segments, owners, messages,
+ * metadata), and the rows of tables in device memory.
  */
 #ifndef SHARDRT_SHARDRT_H
 #define SHARDRT_SHARDRT_H

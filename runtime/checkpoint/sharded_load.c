@@ -91,12 +91,12 @@ static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *sa
 /* The engine takes what the optimizer had. */
 static bool has_optimizer(const loader_t *l)
 {
-	return l->engine->options.optimizer != SRT_OPTIMIZER_NONE && !l->options->values_only;
+	return l->engine->groups[0].kind != SRT_OPTIMIZER_NONE && !l->options->values_only;
 }
 
 static srt_status_t check_optimizer(const loader_t *l)
 {
-	const char *name = srt_optimizer_name(l->engine->options.optimizer);
+	const char *name = srt_optimizer_name(l->engine->groups[0].kind);
 
 	if (!has_optimizer(l))
 		return SRT_OK;

@@ -283,8 +283,6 @@ static srt_status_t add_entry(srt_module_t *module, const char *name, srt_module
 static srt_status_t copy_param_options(srt_module_tensor_t *tensor,
 				       const srt_param_options_t *options)
 {
-	if (options == NULL)
-		return SRT_OK;
 	tensor->options = *options;
 	if (options->placement.mesh_dim == NULL)
 		return SRT_OK;
@@ -297,6 +295,7 @@ srt_status_t srt_module_add_param(srt_module_t *module, const char *name, srt_dt
 				  int ndim, const int64_t *shape,
 				  const srt_param_options_t *options)
 {
+	srt_param_options_t of_param = SRT_PARAM_OPTIONS_INIT;
 	srt_module_tensor_t *tensor;
 	srt_module_tree_t *tree;
 	srt_status_t status;
@@ -306,8 +305,7 @@ srt_status_t srt_module_add_param(srt_module_t *module, const char *name, srt_dt
 	SRT_NOT_NULL(module);
 	SRT_NOT_NULL(name);
 	SRT_NOT_NULL(shape);
-	if (options != NULL)
-		SRT_TRY(srt_check_reserved(options->reserved, "srt_param_options_t"));
+	SRT_TRY(srt_struct_read(&of_param, sizeof(of_param), options, "srt_param_options_t"));
 	SRT_TRY(check_name(module, name, __func__));
 	if (ndim == 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -333,7 +331,7 @@ srt_status_t srt_module_add_param(srt_module_t *module, const char *name, srt_dt
 	tensor->ndim = ndim;
 	memcpy(tensor->shape, shape, (size_t)ndim * sizeof(*shape));
 	tensor->nelem = nelem;
-	status = copy_param_options(tensor, options);
+	status = copy_param_options(tensor, &of_param);
 	if (status == SRT_OK)
 		status = add_entry(module, name, tensor);
 	if (status != SRT_OK) {

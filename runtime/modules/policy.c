@@ -12,8 +12,7 @@
 
 /* ---- marks -------------------------------------------------------------------------------- */
 
-static srt_status_t check_mark(const srt_module_t *module, const srt_unit_options_t *options,
-			       const char *call)
+static srt_status_t check_mark(const srt_module_t *module, const char *call)
 {
 	SRT_TRY(srt_module_check_open(module, call));
 	SRT_TRY(srt_module_check_not_root(module, call,
@@ -22,8 +21,7 @@ static srt_status_t check_mark(const srt_module_t *module, const srt_unit_option
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: module '%s' (%s) is in one unit with other modules already",
 				call, module->path, module->kind);
-	return options != NULL ? srt_check_reserved(options->reserved, "srt_unit_options_t") :
-				 SRT_OK;
+	return SRT_OK;
 }
 
 static void mark(srt_module_t *module, const srt_unit_options_t *options)
@@ -36,21 +34,27 @@ static void mark(srt_module_t *module, const srt_unit_options_t *options)
 
 srt_status_t srt_module_wrap(srt_module_t *module, const srt_unit_options_t *options)
 {
+	srt_unit_options_t read = SRT_UNIT_OPTIONS_INIT;
+
 	SRT_NOT_NULL(module);
-	SRT_TRY(check_mark(module, options, __func__));
-	mark(module, options);
+	SRT_TRY(check_mark(module, __func__));
+	SRT_TRY(srt_struct_read(&read, sizeof(read), options, "srt_unit_options_t"));
+	mark(module, options != NULL ? &read : NULL);
 	return SRT_OK;
 }
 
 srt_status_t srt_module_wrap_together(srt_module_t *const *modules, size_t nmodules,
 				      const srt_unit_options_t *options)
 {
+	srt_unit_options_t read = SRT_UNIT_OPTIONS_INIT;
+
 	SRT_NOT_NULL(modules);
+	SRT_TRY(srt_struct_read(&read, sizeof(read), options, "srt_unit_options_t"));
 	if (nmodules == 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: nmodules is 0", __func__);
 	for (size_t i = 0; i < nmodules; i++) {
 		SRT_NOT_NULL(modules[i]);
-		SRT_TRY(check_mark(modules[i], options, __func__));
+		SRT_TRY(check_mark(modules[i], __func__));
 		if (modules[i]->tree != modules[0]->tree)
 			return srt_fail(
 				SRT_ERR_INVALID_ARGUMENT,
@@ -59,7 +63,7 @@ srt_status_t srt_module_wrap_together(srt_module_t *const *modules, size_t nmodu
 				modules[i]->kind);
 	}
 	for (size_t i = 0; i < nmodules; i++) {
-		mark(modules[i], options);
+		mark(modules[i], options != NULL ? &read : NULL);
 		modules[i]->mate = modules[0];
 	}
 	return SRT_OK;

@@ -315,7 +315,7 @@ srt_status_t srt_engine_wrap(srt_engine_t *engine, srt_module_t *root,
 {
 	static const srt_wrap_policy_t no_policy = { .rule = SRT_WRAP_NONE };
 	static const srt_wrap_options_t no_options = { .root_name = NULL };
-	static const srt_unit_options_t defaults = { .reshard = 0 };
+	srt_unit_options_t of_root = SRT_UNIT_OPTIONS_INIT, of_units = SRT_UNIT_OPTIONS_INIT;
 	srt_module_tree_t *tree;
 
 	SRT_NOT_NULL(engine);
@@ -323,12 +323,14 @@ srt_status_t srt_engine_wrap(srt_engine_t *engine, srt_module_t *root,
 	policy = policy != NULL ? policy : &no_policy;
 	options = options != NULL ? options : &no_options;
 	SRT_TRY(check_arguments(engine, root, policy, options));
+	SRT_TRY(srt_struct_read(&of_root, sizeof(of_root), options->root, "srt_unit_options_t"));
+	SRT_TRY(srt_struct_read(&of_units, sizeof(of_units), options->units, "srt_unit_options_t"));
 	tree = root->tree;
 	clear(tree);
 	SRT_TRY(srt_tree_sort(tree));
 	SRT_TRY(spread_ignored(tree));
-	srt_policy_apply(root, policy, options->units != NULL ? options->units : &defaults);
-	srt_module_copy_options(root, options->root != NULL ? options->root : &defaults);
+	srt_policy_apply(root, policy, &of_units);
+	srt_module_copy_options(root, &of_root);
 	set_leaders(tree);
 	SRT_TRY(place_all(tree));
 	SRT_TRY(declare_units(engine, tree, options));

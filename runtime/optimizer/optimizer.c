@@ -80,12 +80,10 @@ static srt_status_t check_views(const srt_optim_param_t *p, int nstates)
 	return SRT_OK;
 }
 
-static srt_status_t check_list(const srt_optim_options_t *options, const srt_optim_param_t *params,
-			       size_t nparams)
+static srt_status_t check_list(const srt_optim_options_t *groups, size_t ngroups,
+			       const srt_optim_param_t *params, size_t nparams)
 {
-	const int nstates =
-		srt_optim_count_states_of(options->kind, options->groups, options->ngroups);
-	const size_t ngroups = options->ngroups;
+	const int nstates = srt_optim_count_states_of(groups, ngroups);
 
 	for (size_t i = 0; i < nparams; i++) {
 		const srt_optim_param_t *p = &params[i];
@@ -104,52 +102,47 @@ static srt_status_t check_list(const srt_optim_options_t *options, const srt_opt
 					"parameter '%s' has %lld elements, must have at least 0; "
 					"its group is %d, must be less than %zu",
 					p->name, (long long)p->nelem, (int)p->group, ngroups);
-		SRT_TRY(srt_check_reserved(p->reserved, "srt_optim_param_t"));
 		SRT_TRY(srt_optim_check_param(p->name, p->weight_decay, p->lr_scale));
 		SRT_TRY(check_views(p, nstates));
 	}
 	return SRT_OK;
 }
 
-srt_status_t srt_optim_check_options(const srt_optim_options_t *o)
+/* A program's list. @param[out] params to be freed. */
+static srt_status_t read_list(const srt_optim_param_t *given, size_t nparams,
+			      srt_optim_param_t **out)
 {
-	SRT_TRY(srt_check_reserved(o->reserved, "srt_optim_options_t"));
-	if ((unsigned)o->kind > SRT_OPTIMIZER_ADAMW)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"option kind is %d, must be SRT_OPTIMIZER_SGD, _ADAM or _ADAMW",
-				(int)o->kind);
-	if (o->groups == NULL || o->ngroups == 0)
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"options groups and ngroups: an optimizer needs at least one group");
-	for (size_t g = 0; g < o->ngroups; g++) {
-		srt_group_options_t group = o->groups[g];
+	srt_optim_param_t *params = srt_calloc(nparams, sizeof(*params), "optimizer parameters");
+	srt_status_t status = params == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;
 
-		srt_optim_complete_group(o->kind, &group);
-		SRT_TRY(srt_optim_check_group(o->kind, &group));
+	for (size_t i = 0; status == SRT_OK && i < nparams; i++) {
+		params[i] = (srt_optim_param_t)SRT_OPTIM_PARAM_INIT;
+		status = srt_struct_read(&params[i], sizeof(*params), srt_struct_at(given, i),
+					 "srt_optim_param_t");
 	}
-	return srt_optim_check_schedule(o->min_lr, o->warmup, o->lr_steps, o->schedule,
-					o->decay_steps);
+	if (status == SRT_OK)
+		*out = params;
+	else
+		free(params);
+	return status;
 }
 
 /* ---- created ----------------------------------------------------------------------------- */
 
-static srt_status_t copy_groups(srt_optim_t *optim, const srt_optim_options_t *options)
+static srt_status_t copy_groups(srt_optim_t *optim, const srt_optim_options_t *groups,
+				size_t ngroups)
 {
-	optim->options = *options;
-	optim->groups = srt_calloc(options->ngroups, sizeof(*optim->groups), "optimizer groups");
-	optim->first_slot =
-		srt_calloc(options->ngroups + 1, sizeof(*optim->first_slot), "optimizer groups");
-	optim->has_lr = srt_calloc(options->ngroups, sizeof(*optim->has_lr), "optimizer groups");
+	optim->groups = srt_calloc(ngroups, sizeof(*optim->groups), "optimizer groups");
+	optim->first_slot = srt_calloc(ngroups + 1, sizeof(*optim->first_slot), "optimizer groups");
+	optim->has_lr = srt_calloc(ngroups, sizeof(*optim->has_lr), "optimizer groups");
 	if (optim->groups == NULL || optim->first_slot == NULL || optim->has_lr == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t g = 0; g < options->ngroups; g++) {
-		optim->groups[g] = options->groups[g];
-		optim->has_lr[g] = options->groups[g].lr > 0.0f;
-		srt_optim_complete_group(options->kind, &optim->groups[g]);
+	for (size_t g = 0; g < ngroups; g++) {
+		optim->groups[g] = groups[g];
+		optim->has_lr[g] = groups[g].lr > 0.0f;
 	}
-	optim->options.groups = optim->groups;
-	optim->nstates = srt_optim_count_states_of(options->kind, optim->groups, options->ngroups);
+	optim->ngroups = ngroups;
+	optim->nstates = srt_optim_count_states_of(groups, ngroups);
 	return SRT_OK;
 }
 
@@ -183,12 +176,7 @@ static srt_status_t copy_list(srt_optim_t *optim, const srt_optim_param_t *param
 		for_each_buffer(p, srt_buffer_hold);
 		optim->nentries++;
 		p->name = entry->name;
-		if (p->weight_decay == 0.0f)
-			p->weight_decay = optim->groups[p->group].weight_decay;
-		if (p->lr_scale == 0.0f)
-			p->lr_scale = 1.0f;
-		p->weight_decay = (float)srt_optim_value((double)p->weight_decay);
-		p->lr_scale = (float)srt_optim_value((double)p->lr_scale);
+		p->weight_decay = srt_optim_weight_decay(p->weight_decay, &optim->groups[p->group]);
 	}
 	return SRT_OK;
 }
@@ -198,19 +186,19 @@ static void number_slots(srt_optim_t *optim)
 {
 	size_t slot = 0;
 
-	for (size_t g = 0; g < optim->options.ngroups; g++) {
+	for (size_t g = 0; g < optim->ngroups; g++) {
 		optim->first_slot[g] = slot;
 		for (size_t i = 0; i < optim->nentries; i++) {
 			if ((size_t)optim->entries[i].param.group == g)
 				optim->entries[i].slot = (int32_t)slot++;
 		}
 	}
-	optim->first_slot[optim->options.ngroups] = slot;
+	optim->first_slot[optim->ngroups] = slot;
 }
 
 static srt_status_t place_tables(srt_optim_t *optim, srt_view_t tables)
 {
-	srt_optim_plan_tables(optim->nentries, optim->options.ngroups, &optim->layout);
+	srt_optim_plan_tables(optim->nentries, optim->ngroups, &optim->layout);
 	optim->tables = tables;
 	if (tables.buffer != NULL)
 		return SRT_OK;
@@ -220,9 +208,9 @@ static srt_status_t place_tables(srt_optim_t *optim, srt_view_t tables)
 	return SRT_OK;
 }
 
-srt_status_t srt_optim_create_in(srt_device_t *device, const srt_optim_options_t *options,
-				 const srt_optim_param_t *params, size_t nparams, srt_view_t tables,
-				 srt_stream_t *stream, srt_optim_t **out)
+srt_status_t srt_optim_create_in(srt_device_t *device, const srt_optim_options_t *groups,
+				 size_t ngroups, const srt_optim_param_t *params, size_t nparams,
+				 srt_view_t tables, srt_stream_t *stream, srt_optim_t **out)
 {
 	srt_optim_t *optim = srt_calloc(1, sizeof(*optim), "optimizer");
 	srt_status_t status;
@@ -230,7 +218,7 @@ srt_status_t srt_optim_create_in(srt_device_t *device, const srt_optim_options_t
 	if (optim == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	optim->device = device;
-	status = copy_groups(optim, options);
+	status = copy_groups(optim, groups, ngroups);
 	if (status == SRT_OK)
 		status = copy_list(optim, params, nparams);
 	if (status != SRT_OK)
@@ -252,20 +240,30 @@ free_optim:
 	return status;
 }
 
-srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *options,
-			      const srt_optim_param_t *params, size_t nparams, srt_stream_t *stream,
-			      srt_optim_t **optim)
+srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *groups,
+			      size_t ngroups, const srt_optim_param_t *params, size_t nparams,
+			      srt_stream_t *stream, srt_optim_t **optim)
 {
+	srt_optim_options_t *of_groups;
+	srt_optim_param_t *list = NULL;
+	srt_status_t status;
+
 	SRT_NOT_NULL(device);
-	SRT_NOT_NULL(options);
+	SRT_NOT_NULL(groups);
 	if (nparams > 0)
 		SRT_NOT_NULL(params);
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(optim);
-	SRT_TRY(srt_optim_check_options(options));
-	SRT_TRY(check_list(options, params, nparams));
-	return srt_optim_create_in(device, options, params, nparams, (srt_view_t){ 0 }, stream,
-				   optim);
+	SRT_TRY(srt_optim_read_groups(groups, ngroups, &of_groups));
+	status = read_list(params, nparams, &list);
+	if (status == SRT_OK)
+		status = check_list(of_groups, ngroups, list, nparams);
+	if (status == SRT_OK)
+		status = srt_optim_create_in(device, of_groups, ngroups, list, nparams,
+					     (srt_view_t){ 0 }, stream, optim);
+	free(list);
+	free(of_groups);
+	return status;
 }
 
 void srt_optim_destroy(srt_optim_t *optim)

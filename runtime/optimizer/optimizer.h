@@ -42,7 +42,7 @@ typedef struct srt_optim_run {
 
 /* A parameter of the list. */
 typedef struct srt_optim_entry {
-	srt_optim_param_t param; /* with defaults replaced */
+	srt_optim_param_t param; /* with its own weight decay */
 	char *name;              /* owned; what param.name points to */
 	int32_t slot;            /* index in the table of parameter states */
 	int32_t run;             /* index; -1: no elements, or nothing to step */
@@ -51,10 +51,10 @@ typedef struct srt_optim_entry {
 
 struct srt_optim {
 	srt_device_t *device;
-	srt_optim_options_t options;
-	srt_group_options_t *groups; /* what options.groups points to, completed */
-	size_t *first_slot;          /* by group, and the end: its parameters in the table */
-	bool *has_lr;                /* by group: an option or a call set a learning rate */
+	srt_optim_options_t *groups; /* ngroups, of one kind */
+	size_t ngroups;
+	size_t *first_slot; /* by group, and the end: its parameters in the table */
+	bool *has_lr;       /* by group: an option or a call set a learning rate */
 	int nstates;
 	srt_optim_entry_t *entries;
 	size_t nentries;
@@ -68,28 +68,26 @@ struct srt_optim {
 /* ---- options.c */
 /* SRT_ERR_INVALID_ARGUMENT, naming it, unless x is finite and at least 0. */
 srt_status_t srt_optim_check_amount(const char *name, double x);
-/* The number that a completed option means: 0 for SRT_OPTION_ZERO. */
-double srt_optim_value(double option);
-/* Refuses what torch.optim refuses. */
-srt_status_t srt_optim_check_group(srt_optimizer_t kind, const srt_group_options_t *group);
+/* A program's options, NULL: the defaults; refuses what torch.optim refuses. */
+srt_status_t srt_optim_read_options(const srt_optim_options_t *given, srt_optim_options_t *options);
+/* A program's array of options, which must be of one kind. @param[out] groups to be freed. */
+srt_status_t srt_optim_read_groups(const srt_optim_options_t *given, size_t ngroups,
+				   srt_optim_options_t **groups);
 srt_status_t srt_optim_check_schedule(float min_lr, int32_t warmup, int32_t lr_steps,
 				      srt_schedule_t schedule, int32_t decay_steps);
 srt_status_t srt_optim_check_param(const char *name, float weight_decay, float lr_scale);
-/* Replaces zeros that stand for a default; SRT_OPTION_ZERO stays, so that completing a copy again
- * changes nothing. */
-void srt_optim_complete_group(srt_optimizer_t kind, srt_group_options_t *group);
+/* The weight decay of a parameter: its own, or that of its group. */
+float srt_optim_weight_decay(float own, const srt_optim_options_t *group);
 /* States of a parameter: those of the group with most. */
-int srt_optim_count_states_of(srt_optimizer_t kind, const srt_group_options_t *groups,
-			      size_t ngroups);
+int srt_optim_count_states_of(const srt_optim_options_t *groups, size_t ngroups);
 
 /* ---- optimizer.c */
-/* Refuses options that no list can have. */
-srt_status_t srt_optim_check_options(const srt_optim_options_t *options);
 void srt_optim_plan_tables(size_t nparams, size_t ngroups, srt_optim_layout_t *layout);
-/* As srt_optim_create(), with tables in the caller's memory; absent: allocated. */
-srt_status_t srt_optim_create_in(srt_device_t *device, const srt_optim_options_t *options,
-				 const srt_optim_param_t *params, size_t nparams, srt_view_t tables,
-				 srt_stream_t *stream, srt_optim_t **optim);
+/* As srt_optim_create(), of groups and parameters that were read and checked, with tables in the
+ * caller's memory; absent: allocated. */
+srt_status_t srt_optim_create_in(srt_device_t *device, const srt_optim_options_t *groups,
+				 size_t ngroups, const srt_optim_param_t *params, size_t nparams,
+				 srt_view_t tables, srt_stream_t *stream, srt_optim_t **optim);
 
 /* ---- runs.c */
 /* Sets runs and entries; fails without memory only. */

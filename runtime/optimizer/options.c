@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Hyper-parameters: checked by the rules of torch.optim, and completed with its defaults.
+ * Hyper-parameters: read, and checked by the rules of torch.optim.
  */
+#include <stdlib.h>
+
 #include "runtime/optimizer/optimizer.h"
 
 static const char *const kind_names[] = {
@@ -24,13 +26,9 @@ srt_status_t srt_optim_check_amount(const char *name, double x)
 			x);
 }
 
-double srt_optim_value(double option)
-{
-	return option == SRT_OPTION_ZERO ? 0.0 : option;
-}
-
-/* Refuses a hyper-parameter of another optimizer: it would have no effect. */
-static srt_status_t check_unused(srt_optimizer_t kind, const srt_group_options_t *o)
+/* Refuses a hyper-parameter of another optimizer: it would have no effect, and the defaults of the
+ * other fields are that optimizer's. */
+static srt_status_t check_unused(const srt_optim_options_t *o)
 {
 	const struct {
 		const char *name;
@@ -47,28 +45,27 @@ static srt_status_t check_unused(srt_optimizer_t kind, const srt_group_options_t
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(options); i++) {
-		if (options[i].value == 0.0 || options[i].of_sgd == (kind == SRT_OPTIMIZER_SGD))
+		if (options[i].value == 0.0 || options[i].of_sgd == (o->kind == SRT_OPTIMIZER_SGD))
 			continue;
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option %s is %g, but the optimizer is %s: only %s",
-				options[i].name, options[i].value, kind_names[kind],
-				options[i].of_sgd ? "SGD has it" : "Adam and AdamW have it");
+				options[i].name, options[i].value, kind_names[o->kind],
+				options[i].of_sgd ? "SGD has it" :
+						    "Adam and AdamW have it; initialise the "
+						    "options of SGD by SRT_OPTIM_SGD_INIT");
 	}
 	return SRT_OK;
 }
 
-static srt_status_t check_adam(const srt_group_options_t *o)
+static srt_status_t check_adam(const srt_optim_options_t *o)
 {
-	const double beta1 = srt_optim_value(o->beta1), beta2 = srt_optim_value(o->beta2);
-
-	if (beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0)
-		return srt_optim_check_amount("option eps", srt_optim_value((double)o->eps));
-	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-			"options beta1 %g and beta2 %g must be in [0, 1), or SRT_OPTION_ZERO",
-			beta1, beta2);
+	if (o->beta1 >= 0.0 && o->beta1 < 1.0 && o->beta2 >= 0.0 && o->beta2 < 1.0)
+		return srt_optim_check_amount("option eps", (double)o->eps);
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "options beta1 %g and beta2 %g must be in [0, 1)",
+			o->beta1, o->beta2);
 }
 
-static srt_status_t check_sgd(const srt_group_options_t *o)
+static srt_status_t check_sgd(const srt_optim_options_t *o)
 {
 	SRT_TRY(srt_optim_check_amount("option momentum", (double)o->momentum));
 	if (!is_amount((double)o->dampening) && !is_amount(-(double)o->dampening))
@@ -82,26 +79,66 @@ static srt_status_t check_sgd(const srt_group_options_t *o)
 	return SRT_OK;
 }
 
-srt_status_t srt_optim_check_group(srt_optimizer_t kind, const srt_group_options_t *o)
+srt_status_t srt_optim_read_options(const srt_optim_options_t *given, srt_optim_options_t *o)
 {
-	SRT_TRY(srt_check_reserved(o->reserved, "srt_group_options_t"));
+	*o = (srt_optim_options_t)SRT_OPTIM_OPTIONS_INIT;
+	SRT_TRY(srt_struct_read(o, sizeof(*o), given, "srt_optim_options_t"));
+	if ((unsigned)o->kind > SRT_OPTIMIZER_NONE)
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"option kind of an optimizer is %d, which is not an srt_optimizer_t",
+			(int)o->kind);
 	SRT_TRY(srt_optim_check_amount("option lr", (double)o->lr));
 	SRT_TRY(srt_optim_check_amount("option weight_decay", (double)o->weight_decay));
-	if (kind == SRT_OPTIMIZER_NONE)
+	SRT_TRY(srt_optim_check_schedule(o->min_lr, o->warmup, o->lr_steps, o->schedule,
+					 o->decay_steps));
+	if (o->kind == SRT_OPTIMIZER_NONE)
 		return SRT_OK;
-	SRT_TRY(check_unused(kind, o));
-	return kind == SRT_OPTIMIZER_SGD ? check_sgd(o) : check_adam(o);
+	SRT_TRY(check_unused(o));
+	return o->kind == SRT_OPTIMIZER_SGD ? check_sgd(o) : check_adam(o);
+}
+
+srt_status_t srt_optim_read_groups(const srt_optim_options_t *given, size_t ngroups,
+				   srt_optim_options_t **out)
+{
+	srt_optim_options_t *groups;
+	srt_status_t status = SRT_OK;
+
+	if (ngroups == 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"ngroups is 0: an optimizer needs at least one group");
+	groups = srt_calloc(ngroups, sizeof(*groups), "optimizer groups");
+	if (groups == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t g = 0; status == SRT_OK && g < ngroups; g++) {
+		status = srt_optim_read_options(srt_struct_at(given, g), &groups[g]);
+		if (status == SRT_OK &&
+		    (groups[g].kind != groups[0].kind || groups[g].kind == SRT_OPTIMIZER_NONE))
+			status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					  "option kind of group %zu is %d, must be "
+					  "SRT_OPTIMIZER_SGD, _ADAM or _ADAMW, and that of group 0",
+					  g, (int)groups[g].kind);
+	}
+	if (status == SRT_OK)
+		*out = groups;
+	else
+		free(groups);
+	return status;
+}
+
+float srt_optim_weight_decay(float own, const srt_optim_options_t *group)
+{
+	return own == SRT_GROUP_WEIGHT_DECAY ? group->weight_decay : own;
 }
 
 srt_status_t srt_optim_check_param(const char *name, float weight_decay, float lr_scale)
 {
-	srt_status_t status;
+	srt_status_t status = SRT_OK;
 
-	status = srt_optim_check_amount("option weight_decay",
-					srt_optim_value((double)weight_decay));
+	if (weight_decay != SRT_GROUP_WEIGHT_DECAY)
+		status = srt_optim_check_amount("option weight_decay", (double)weight_decay);
 	if (status == SRT_OK)
-		status = srt_optim_check_amount("option lr_scale",
-						srt_optim_value((double)lr_scale));
+		status = srt_optim_check_amount("option lr_scale", (double)lr_scale);
 	if (status != SRT_OK)
 		srt_fail_prefix(status, "parameter '%s': ", name);
 	return status;
@@ -126,29 +163,16 @@ srt_status_t srt_optim_check_schedule(float min_lr, int32_t warmup, int32_t lr_s
 	return SRT_OK;
 }
 
-void srt_optim_complete_group(srt_optimizer_t kind, srt_group_options_t *o)
-{
-	if (kind == SRT_OPTIMIZER_SGD || kind == SRT_OPTIMIZER_NONE)
-		return;
-	if (o->beta1 == 0.0)
-		o->beta1 = 0.9;
-	if (o->beta2 == 0.0)
-		o->beta2 = 0.999;
-	if (o->eps == 0.0f)
-		o->eps = 1e-8f;
-}
-
-int srt_optim_count_states_of(srt_optimizer_t kind, const srt_group_options_t *groups,
-			      size_t ngroups)
+int srt_optim_count_states_of(const srt_optim_options_t *groups, size_t ngroups)
 {
 	int most = 0;
 
 	for (size_t g = 0; g < ngroups; g++) {
 		int n = 0;
 
-		if (kind == SRT_OPTIMIZER_SGD)
+		if (groups[g].kind == SRT_OPTIMIZER_SGD)
 			n = groups[g].momentum != 0.0f ? 1 : 0;
-		else if (kind != SRT_OPTIMIZER_NONE)
+		else if (groups[g].kind != SRT_OPTIMIZER_NONE)
 			n = groups[g].amsgrad ? 3 : 2;
 		most = n > most ? n : most;
 	}

@@ -90,7 +90,7 @@ static void join_run(srt_optim_t *optim, srt_optim_entry_t *entry)
 /* Without elements there is nothing to step. */
 static bool is_stepped(const srt_optim_t *optim, const srt_optim_entry_t *entry)
 {
-	return optim->options.kind != SRT_OPTIMIZER_NONE && entry->param.nelem > 0;
+	return optim->groups[0].kind != SRT_OPTIMIZER_NONE && entry->param.nelem > 0;
 }
 
 srt_status_t srt_optim_make_runs(srt_optim_t *optim)
@@ -151,7 +151,7 @@ srt_status_t srt_optim_allocate_states(srt_optim_t *optim)
 		}
 	}
 	for (size_t r = 0; r < optim->nruns; r++) { /* a group without momentum has no use of m */
-		if (optim->options.kind == SRT_OPTIMIZER_SGD &&
+		if (optim->groups[0].kind == SRT_OPTIMIZER_SGD &&
 		    optim->groups[optim->runs[r].group].momentum == 0.0f)
 			optim->runs[r].args.m = (srt_view_t){ 0 };
 	}
@@ -227,20 +227,21 @@ static void fill_segments(srt_optim_t *optim, tables_t *tables)
 
 static void fill_states(const srt_optim_t *optim, tables_t *tables)
 {
-	const srt_optim_options_t *o = &optim->options;
+	for (size_t g = 0; g < optim->ngroups; g++) {
+		const srt_optim_options_t *o = &optim->groups[g];
 
-	for (size_t g = 0; g < o->ngroups; g++)
 		tables->states[g] = (srt_step_state_t){
 			.scale = 1.0f,
 			.inv_scale = 1.0f,
 			.clip_coef = 1.0f,
-			.base_lr = optim->groups[g].lr,
+			.base_lr = o->lr,
 			.min_lr = o->min_lr,
 			.warmup = o->warmup,
 			.lr_steps = o->lr_steps,
 			.schedule = (int32_t)o->schedule,
 			.decay_steps = o->decay_steps,
 		};
+	}
 	/* An engine, whose tables these are then, finds out in each step which are used. */
 	for (size_t i = 0; optim->table_buffer != NULL && i < optim->nentries; i++)
 		tables->params[i].used = 1;

@@ -9,7 +9,7 @@
 
 srt_view_t srt_optim_step_state(const srt_optim_t *optim, size_t group)
 {
-	if (optim == NULL || group >= optim->options.ngroups)
+	if (optim == NULL || group >= optim->ngroups)
 		return (srt_view_t){ 0 };
 	return srt_view(optim->tables.buffer,
 			optim->tables.offset + optim->layout.states +
@@ -19,9 +19,9 @@ srt_view_t srt_optim_step_state(const srt_optim_t *optim, size_t group)
 
 static srt_status_t check_group(const srt_optim_t *optim, const char *call, size_t group)
 {
-	if (group >= optim->options.ngroups)
+	if (group >= optim->ngroups)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: group is %zu, must be less than %zu",
-				call, group, optim->options.ngroups);
+				call, group, optim->ngroups);
 	return SRT_OK;
 }
 

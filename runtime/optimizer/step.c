@@ -21,7 +21,7 @@ srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_no
 {
 	const srt_view_t *tables = &optim->tables;
 
-	for (size_t g = 0; g < optim->options.ngroups; g++) {
+	for (size_t g = 0; g < optim->ngroups; g++) {
 		const size_t first = optim->first_slot[g];
 		const size_t at = optim->layout.params + first * sizeof(srt_param_state_t);
 
@@ -30,8 +30,8 @@ srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_no
 		SRT_TRY(srt_op_step_advance(stream, srt_optim_step_state(optim, g),
 					    srt_view(tables->buffer, tables->offset + at, SRT_U8),
 					    (int64_t)(optim->first_slot[g + 1] - first), norm,
-					    max_norm, srt_optim_value(optim->groups[g].beta1),
-					    srt_optim_value(optim->groups[g].beta2)));
+					    max_norm, optim->groups[g].beta1,
+					    optim->groups[g].beta2));
 	}
 	return SRT_OK;
 }
@@ -39,26 +39,26 @@ srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_no
 static srt_status_t step_run(const srt_optim_t *optim, const srt_optim_run_t *run,
 			     srt_stream_t *stream)
 {
-	const srt_group_options_t *group = &optim->groups[run->group];
+	const srt_optim_options_t *group = &optim->groups[run->group];
 
-	if (optim->options.kind == SRT_OPTIMIZER_SGD)
+	if (optim->groups[0].kind == SRT_OPTIMIZER_SGD)
 		return srt_op_sgd(stream, &run->args,
 				  &(srt_sgd_t){ .momentum = group->momentum,
 						.dampening = group->dampening,
 						.nesterov = group->nesterov,
 						.maximize = group->maximize });
 	return srt_op_adam(stream, &run->args,
-			   &(srt_adam_t){ .beta1 = srt_optim_value(group->beta1),
-					  .beta2 = srt_optim_value(group->beta2),
-					  .eps = (float)srt_optim_value((double)group->eps),
-					  .decoupled = optim->options.kind == SRT_OPTIMIZER_ADAMW,
+			   &(srt_adam_t){ .beta1 = group->beta1,
+					  .beta2 = group->beta2,
+					  .eps = group->eps,
+					  .decoupled = optim->groups[0].kind == SRT_OPTIMIZER_ADAMW,
 					  .amsgrad = group->amsgrad,
 					  .maximize = group->maximize });
 }
 
 srt_status_t srt_optim_apply(srt_optim_t *optim, srt_stream_t *stream)
 {
-	if (optim->options.kind == SRT_OPTIMIZER_NONE)
+	if (optim->groups[0].kind == SRT_OPTIMIZER_NONE)
 		return SRT_OK;
 	for (size_t r = 0; r < optim->nruns; r++)
 		SRT_TRY(step_run(optim, &optim->runs[r], stream));
@@ -67,9 +67,9 @@ srt_status_t srt_optim_apply(srt_optim_t *optim, srt_stream_t *stream)
 
 srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call, const char *setter)
 {
-	if (optim->options.kind == SRT_OPTIMIZER_NONE)
+	if (optim->groups[0].kind == SRT_OPTIMIZER_NONE)
 		return SRT_OK;
-	for (size_t g = 0; g < optim->options.ngroups; g++) {
+	for (size_t g = 0; g < optim->ngroups; g++) {
 		if (!optim->has_lr[g] && optim->first_slot[g + 1] > optim->first_slot[g])
 			return srt_fail(SRT_ERR_STATE,
 					"%s: group %zu has no learning rate: set its option lr, or "

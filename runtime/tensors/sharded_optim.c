@@ -46,26 +46,44 @@ static srt_status_t check_list(const srt_comm_t *comm, const srt_sharded_optim_p
 		if (p->name == NULL || p->name[0] == '\0')
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					"parameter %zu of the optimizer has no name", i);
-		SRT_TRY(srt_check_reserved(p->reserved, "srt_sharded_optim_param_t"));
 		if (p->value != NULL || p->grad != NULL)
 			SRT_TRY(check_sharded(comm, p));
 	}
 	return SRT_OK;
 }
 
-/* What the number of states and the steps depend on. */
-static uint64_t hash_options(const srt_optim_options_t *options)
-{
-	const double schedule[] = { (double)options->min_lr, options->warmup, options->lr_steps,
-				    options->schedule, options->decay_steps };
-	uint64_t hash = srt_mix64((uint64_t)options->kind, options->ngroups);
+/* What a program gives, as the structs of this library. */
+typedef struct inputs {
+	srt_optim_options_t *groups; /* to be freed */
+	size_t ngroups;
+	srt_sharded_optim_param_t *params; /* to be freed */
+	size_t nparams;
+} inputs_t;
 
-	hash = srt_hash64(hash, schedule, sizeof(schedule));
-	for (size_t i = 0; i < options->ngroups; i++) {
-		const srt_group_options_t *g = &options->groups[i];
+static srt_status_t read_params(const srt_sharded_optim_param_t *given, inputs_t *in)
+{
+	in->params = srt_calloc(in->nparams + 1, sizeof(*in->params), creating);
+	if (in->params == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < in->nparams; i++) {
+		in->params[i] = (srt_sharded_optim_param_t)SRT_SHARDED_OPTIM_PARAM_INIT;
+		SRT_TRY(srt_struct_read(&in->params[i], sizeof(*in->params),
+					srt_struct_at(given, i), "srt_sharded_optim_param_t"));
+	}
+	return SRT_OK;
+}
+
+/* What the number of states and the steps depend on. */
+static uint64_t hash_groups(const srt_optim_options_t *groups, size_t ngroups)
+{
+	uint64_t hash = srt_mix64((uint64_t)groups[0].kind, ngroups);
+
+	for (size_t i = 0; i < ngroups; i++) {
+		const srt_optim_options_t *g = &groups[i];
 		const float group[] = { g->lr,    g->weight_decay, g->momentum, g->dampening,
-					g->beta1, g->beta2,        g->eps };
-		const int flags[] = { g->nesterov, g->amsgrad, g->maximize };
+					g->beta1, g->beta2,        g->eps,      g->min_lr };
+		const int flags[] = { g->nesterov, g->amsgrad,       g->maximize,   g->warmup,
+				      g->lr_steps, (int)g->schedule, g->decay_steps };
 
 		hash = srt_hash64(hash, group, sizeof(group));
 		hash = srt_hash64(hash, flags, sizeof(flags));
@@ -74,13 +92,12 @@ static uint64_t hash_options(const srt_optim_options_t *options)
 }
 
 /* Collective: all ranks have the same list and options. */
-static srt_status_t verify_list(srt_comm_t *comm, const srt_optim_options_t *options,
-				const srt_sharded_optim_param_t *params, size_t nparams)
+static srt_status_t verify_list(srt_comm_t *comm, const inputs_t *in)
 {
-	uint64_t hash = hash_options(options);
+	uint64_t hash = hash_groups(in->groups, in->ngroups);
 
-	for (size_t i = 0; i < nparams; i++) {
-		const srt_sharded_optim_param_t *p = &params[i];
+	for (size_t i = 0; i < in->nparams; i++) {
+		const srt_sharded_optim_param_t *p = &in->params[i];
 		const uint64_t row[] = { p->value != NULL, (uint64_t)p->nelem, (uint64_t)p->group };
 		const float own[] = { p->weight_decay, p->lr_scale };
 
@@ -88,7 +105,7 @@ static srt_status_t verify_list(srt_comm_t *comm, const srt_optim_options_t *opt
 		hash = srt_hash64(hash, row, sizeof(row));
 		hash = srt_hash64(hash, own, sizeof(own));
 	}
-	return srt_verify_list(comm, creating, "parameters or their options", nparams, hash);
+	return srt_verify_list(comm, creating, "parameters or their options", in->nparams, hash);
 }
 
 /* ---- states ------------------------------------------------------------------------------ */
@@ -155,6 +172,7 @@ static srt_status_t list_shard(srt_sharded_optim_t *optim, size_t i,
 	srt_optim_param_t *entry = &lists->params[home][lists->n[home]];
 
 	*entry = (srt_optim_param_t){
+		.size = sizeof(srt_optim_param_t),
 		.name = srt_asprintf("%s[%zu]", p->name, value->local[shard]),
 		.nelem = srt_shard_nelem(&value->shards[value->local[shard]], value->ndim),
 		.value = value->views[shard],
@@ -185,6 +203,7 @@ static srt_status_t make_lists(srt_sharded_optim_t *optim, const srt_sharded_opt
 		const srt_sharded_optim_param_t *p = &params[i];
 
 		lists->params[0][lists->n[0]++] = (srt_optim_param_t){
+			.size = sizeof(srt_optim_param_t),
 			.name = p->name,
 			.nelem = p->nelem,
 			.value = p->plain_value,
@@ -206,32 +225,30 @@ static srt_status_t make_lists(srt_sharded_optim_t *optim, const srt_sharded_opt
 }
 
 static srt_status_t create_locals(srt_sharded_optim_t *optim, srt_context_t *context,
-				  const srt_optim_options_t *options, const lists_t *lists,
-				  srt_stream_t *stream)
+				  const inputs_t *in, const lists_t *lists, srt_stream_t *stream)
 {
 	srt_stream_t *home;
 
-	SRT_TRY(srt_optim_create(optim->comm->device, options, lists->params[0], lists->n[0],
-				 stream, &optim->local[0]));
+	SRT_TRY(srt_optim_create(optim->comm->device, in->groups, in->ngroups, lists->params[0],
+				 lists->n[0], stream, &optim->local[0]));
 	if (lists->n[1] == 0)
 		return SRT_OK;
 	SRT_TRY(srt_host_side_create(context, &optim->host));
 	SRT_TRY(srt_host_side_enter(&optim->host, optim->host.device, stream, &home));
-	SRT_TRY(srt_optim_create(optim->host.device, options, lists->params[1], lists->n[1], home,
-				 &optim->local[1]));
+	SRT_TRY(srt_optim_create(optim->host.device, in->groups, in->ngroups, lists->params[1],
+				 lists->n[1], home, &optim->local[1]));
 	return srt_host_side_leave(&optim->host, home, stream);
 }
 
 /* What this rank does without the others. */
-static srt_status_t build(srt_sharded_optim_t *optim, srt_context_t *context,
-			  const srt_optim_options_t *options,
-			  const srt_sharded_optim_param_t *params, srt_stream_t *stream)
+static srt_status_t build(srt_sharded_optim_t *optim, srt_context_t *context, const inputs_t *in,
+			  srt_stream_t *stream)
 {
 	lists_t lists = { 0 };
-	srt_status_t status = make_lists(optim, params, &lists);
+	srt_status_t status = make_lists(optim, in->params, &lists);
 
 	if (status == SRT_OK)
-		status = create_locals(optim, context, options, &lists, stream);
+		status = create_locals(optim, context, in, &lists, stream);
 	for (size_t i = 0; i < optim->nshards; i++) {
 		const srt_shard_entry_t *shard = &optim->shards[i];
 
@@ -259,28 +276,29 @@ static srt_status_t copy_names(srt_sharded_optim_t *optim, const srt_sharded_opt
 	return SRT_OK;
 }
 
-static srt_status_t check_arguments(srt_sharded_optim_t *optim, const srt_optim_options_t *options,
-				    const srt_sharded_optim_param_t *params, size_t nparams)
+static srt_status_t read_arguments(srt_sharded_optim_t *optim, const srt_optim_options_t *groups,
+				   const srt_sharded_optim_param_t *params, inputs_t *in)
 {
-	SRT_TRY(srt_optim_check_options(options));
-	SRT_TRY(check_list(optim->comm, params, nparams));
-	optim->kind = options->kind;
-	optim->ngroups = options->ngroups;
-	optim->nstates =
-		srt_optim_count_states_of(options->kind, options->groups, options->ngroups);
-	return copy_names(optim, params, nparams);
+	SRT_TRY(srt_optim_read_groups(groups, in->ngroups, &in->groups));
+	SRT_TRY(read_params(params, in));
+	SRT_TRY(check_list(optim->comm, in->params, in->nparams));
+	optim->kind = in->groups[0].kind;
+	optim->ngroups = in->ngroups;
+	optim->nstates = srt_optim_count_states_of(in->groups, in->ngroups);
+	return copy_names(optim, in->params, in->nparams);
 }
 
 srt_status_t srt_sharded_optim_create(srt_context_t *context, srt_comm_t *comm,
-				      const srt_optim_options_t *options,
+				      const srt_optim_options_t *groups, size_t ngroups,
 				      const srt_sharded_optim_param_t *params, size_t nparams,
 				      srt_stream_t *stream, srt_sharded_optim_t **out)
 {
+	inputs_t in = { .ngroups = ngroups, .nparams = nparams };
 	srt_sharded_optim_t *optim;
 	srt_status_t status;
 
 	SRT_NOT_NULL(context);
-	SRT_NOT_NULL(options);
+	SRT_NOT_NULL(groups);
 	if (nparams > 0)
 		SRT_NOT_NULL(params);
 	SRT_NOT_NULL(stream);
@@ -293,14 +311,16 @@ srt_status_t srt_sharded_optim_create(srt_context_t *context, srt_comm_t *comm,
 	optim->comm = comm;
 	srt_comm_hold(comm);
 	status = srt_comm_status_consensus(comm, creating,
-					   check_arguments(optim, options, params, nparams));
+					   read_arguments(optim, groups, params, &in));
 	if (status == SRT_OK)
-		status = verify_list(comm, options, params, nparams);
+		status = verify_list(comm, &in);
 	if (status == SRT_OK)
-		status = create_states(optim, params);
+		status = create_states(optim, in.params);
 	if (status == SRT_OK)
 		status = srt_comm_status_consensus(comm, creating,
-						   build(optim, context, options, params, stream));
+						   build(optim, context, &in, stream));
+	free(in.groups);
+	free(in.params);
 	if (status != SRT_OK) {
 		srt_sharded_optim_destroy(optim);
 		return status;

@@ -18,6 +18,7 @@
 #include "collectives/bootstrap/wire.h"
 #include "tests/collectives/launcher_socket.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 #define MAX_RANKS 64
 
@@ -49,9 +50,8 @@ static void be_rank(int rank, int size, const char *address, const expect_t *e)
 		srt_bootstrap_t *b = NULL;
 		double start = srt_now_s();
 
-		CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = address,
-									  .timeout_s =
-										  e->timeout_s },
+		CHECK_STATUS(srt_bootstrap_join(CONTEXT(.bootstrap = address,
+							.timeout_s = e->timeout_s),
 						&b),
 			     e->status);
 		CHECK_WITHIN(e->timeout_s + 4, start);
@@ -413,49 +413,36 @@ static void test_addresses(void)
 
 	set_place(0, 2);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(bad); i++) {
-		CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = bad[i],
-									  .timeout_s = 1 },
-						&b),
+		CHECK_STATUS(srt_bootstrap_join(CONTEXT(.bootstrap = bad[i], .timeout_s = 1), &b),
 			     SRT_ERR_INVALID_ARGUMENT);
 		CHECK_ERROR_HAS(bad[i]);
 	}
 	memset(longer, 'a', sizeof(longer) - 1);
 	longer[sizeof(longer) - 1] = '\0';
 	memcpy(longer, "unix:@", 6);
-	CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = longer,
-								  .timeout_s = 1 },
-					&b),
+	CHECK_STATUS(srt_bootstrap_join(CONTEXT(.bootstrap = longer, .timeout_s = 1), &b),
 		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_bootstrap_join(
-			     &(srt_context_options_t){ .bootstrap = "unix:@shardrt-nobody-listens",
-						       .timeout_s = 1 },
-			     &b),
+	CHECK_STATUS(srt_bootstrap_join(CONTEXT(.bootstrap = "unix:@shardrt-nobody-listens",
+						.timeout_s = 1),
+					&b),
 		     SRT_ERR_SYSTEM);
 	CHECK_ERROR_HAS("cannot reach the launcher");
 	set_place(2, 2);
-	CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = "unix:@x",
-								  .timeout_s = 1 },
-					&b),
+	CHECK_STATUS(srt_bootstrap_join(CONTEXT(.bootstrap = "unix:@x", .timeout_s = 1), &b),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("SHARDRT_RANK=2");
 	set_place(0, 2);
 	setenv("SHARDRT_LOCAL_SIZE", "3", 1);
-	CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = "unix:@x",
-								  .timeout_s = 1 },
-					&b),
+	CHECK_STATUS(srt_bootstrap_join(CONTEXT(.bootstrap = "unix:@x", .timeout_s = 1), &b),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("SHARDRT_LOCAL_SIZE=3");
 	set_place(0, 100000);
-	CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = "unix:@x",
-								  .timeout_s = 1 },
-					&b),
+	CHECK_STATUS(srt_bootstrap_join(CONTEXT(.bootstrap = "unix:@x", .timeout_s = 1), &b),
 		     SRT_ERR_UNSUPPORTED);
 	CHECK(b == NULL);
 
 	/* Alone by intention: what the environment says of ranks does not matter. */
-	CHECK_OK_OR_DIE(
-		srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = "", .timeout_s = 0 },
-				   &b));
+	CHECK_OK_OR_DIE(srt_bootstrap_join(CONTEXT(.bootstrap = "", .timeout_s = 0), &b));
 	CHECK_INT(srt_bootstrap_rank(b), 0);
 	CHECK_INT(srt_bootstrap_world_size(b), 1);
 	srt_bootstrap_leave(b);

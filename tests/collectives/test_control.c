@@ -171,7 +171,8 @@ int main(int argc, char **argv)
 	CHECK_OR_DIE(ends || outlives || abandons ||
 		     (argc == 2 && strcmp(argv[1], "exchange") == 0));
 	for (int i = 0; i < (argc > 2 ? 1 : 2); i++) {
-		srt_status_t status = srt_bootstrap_join(&(srt_context_options_t){ 0 }, &b);
+		srt_status_t status = srt_bootstrap_join(
+			&(srt_context_options_t){ .size = sizeof(srt_context_options_t) }, &b);
 
 		if (status != SRT_OK) {
 			printf("%s\n", srt_last_error());

@@ -10,6 +10,7 @@
 
 #include "collectives/collective.h"
 #include "tests/harness/job.h"
+#include "tests/harness/options.h"
 
 static void sleep_briefly(void)
 {
@@ -184,9 +185,7 @@ static void check_handler(void)
 	struct sigaction action = { .sa_handler = count_signal }, present;
 	srt_bootstrap_t *b;
 
-	CHECK_OK_OR_DIE(
-		srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = "", .timeout_s = 0 },
-				   &b));
+	CHECK_OK_OR_DIE(srt_bootstrap_join(CONTEXT(.bootstrap = "", .timeout_s = 0), &b));
 	CHECK_INT(sigaction(SIGUSR1, NULL, &present), 0);
 	CHECK(present.sa_handler != SIG_DFL);
 	srt_bootstrap_leave(b);
@@ -194,9 +193,7 @@ static void check_handler(void)
 	CHECK(present.sa_handler == SIG_DFL);
 	sigemptyset(&action.sa_mask);
 	CHECK_INT(sigaction(SIGUSR1, &action, NULL), 0);
-	CHECK_OK_OR_DIE(
-		srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = "", .timeout_s = 0 },
-				   &b));
+	CHECK_OK_OR_DIE(srt_bootstrap_join(CONTEXT(.bootstrap = "", .timeout_s = 0), &b));
 	raise(SIGUSR1);
 	CHECK_INT(nsignals, 1);
 	srt_bootstrap_leave(b);

@@ -17,6 +17,7 @@
 #include "collectives/bootstrap/launcher.h"
 #include "tests/collectives/launched.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 /* ---- variables and options -------------------------------------------------------------- */
 
@@ -47,7 +48,7 @@ static const char *const names[] = {
 static srt_status_t find(const char *variables, const srt_context_options_t *options,
 			 srt_place_t *place)
 {
-	const srt_context_options_t none = { .threads = 1 };
+	const srt_context_options_t none = { .size = sizeof(none), .threads = 1 };
 	char text[512], *rest = text;
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(names); i++)
@@ -195,14 +196,20 @@ static void refuse_options(const srt_context_options_t *options, const char *wor
 
 static void test_options(void)
 {
-	const srt_context_options_t alone = { .world_size = 1 };
-	const srt_context_options_t both = { .world_size = 1, .bootstrap = "none" };
-	const srt_context_options_t no_broadcast = { .world_size = 2 };
-	const srt_context_options_t above = { .rank = 2,
+	const srt_context_options_t alone = { .size = sizeof(alone), .world_size = 1 };
+	const srt_context_options_t both = { .size = sizeof(both),
+					     .world_size = 1,
+					     .bootstrap = "none" };
+	const srt_context_options_t no_broadcast = { .size = sizeof(no_broadcast),
+						     .world_size = 2 };
+	const srt_context_options_t above = {
+		.size = sizeof(above), .rank = 2, .world_size = 2, .broadcast = fail_broadcast
+	};
+	const srt_context_options_t no_size = { .size = sizeof(no_size),
+						.broadcast = fail_broadcast };
+	const srt_context_options_t fails = { .size = sizeof(fails),
 					      .world_size = 2,
 					      .broadcast = fail_broadcast };
-	const srt_context_options_t no_size = { .broadcast = fail_broadcast };
-	const srt_context_options_t fails = { .world_size = 2, .broadcast = fail_broadcast };
 	srt_context_t *context = NULL;
 	char token[140];
 	srt_place_t place;
@@ -280,10 +287,8 @@ static int run_pipes(int size)
 		if (pid > 0)
 			continue;
 		pipes.rank = r;
-		check_job(&(srt_context_options_t){ .rank = r,
-						    .world_size = size,
-						    .broadcast = broadcast_by_pipes,
-						    .broadcast_arg = &pipes },
+		check_job(CONTEXT(.rank = r, .world_size = size, .broadcast = broadcast_by_pipes,
+				  .broadcast_arg = &pipes),
 			  r, size);
 		exit(0);
 	}

@@ -26,12 +26,11 @@ static void broadcast_by_mpi(void)
 	MPI_Comm_size(comm, &size);
 	MUST_BE(mpi_rank == size - 1 - rank);
 
-	const srt_context_options_t options = {
-		.rank = rank,
-		.world_size = size,
-		.broadcast = broadcast,
-		.broadcast_arg = &comm,
-	};
+	const srt_context_options_t options = { .size = sizeof(options),
+						.rank = rank,
+						.world_size = size,
+						.broadcast = broadcast,
+						.broadcast_arg = &comm };
 
 	check_job(&options, rank, size);
 	MPI_Comm_free(&comm);

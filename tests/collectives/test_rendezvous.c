@@ -14,6 +14,7 @@
 #include "collectives/bootstrap/wire.h"
 #include "tests/collectives/launcher_socket.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 static void step(srt_rendezvous_t *rdv)
 {
@@ -170,9 +171,7 @@ static void test_no_address(void)
 
 	unsetenv("SHARDRT_BOOTSTRAP");
 	setenv("SHARDRT_WORLD_SIZE", "2", 1);
-	CHECK_STATUS(srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = NULL,
-								  .timeout_s = 1 },
-					&b),
+	CHECK_STATUS(srt_bootstrap_join(CONTEXT(.bootstrap = NULL, .timeout_s = 1), &b),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("SHARDRT_WORLD_SIZE=2, but SHARDRT_BOOTSTRAP is not set");
 	unsetenv("SHARDRT_WORLD_SIZE");

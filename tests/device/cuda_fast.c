@@ -37,7 +37,7 @@ void fast_start(bool fakes)
 
 void fast_open(srt_numerics_t numerics)
 {
-	const srt_context_options_t options = { .numerics = numerics };
+	const srt_context_options_t options = { .size = sizeof(options), .numerics = numerics };
 
 	fast_logged[0] = 0;
 	CHECK_OK_OR_DIE(srt_context_create(&options, &fast_context));

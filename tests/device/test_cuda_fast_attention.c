@@ -444,7 +444,8 @@ static void test_left(void)
 
 static srt_context_t *open_context(void)
 {
-	const srt_context_options_t options = { .numerics = SRT_NUMERICS_FAST };
+	const srt_context_options_t options = { .size = sizeof(options),
+						.numerics = SRT_NUMERICS_FAST };
 	srt_context_t *context;
 
 	setenv("SHARDRT_BACKEND", "cuda", 1);

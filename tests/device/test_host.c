@@ -415,7 +415,7 @@ static void *ask_host(void *context)
 
 static void test_context(void)
 {
-	const srt_context_options_t options = { .threads = 2 };
+	const srt_context_options_t options = { .size = sizeof(options), .threads = 2 };
 	srt_context_t *context;
 	srt_device_t *device, *host = NULL;
 	pthread_t threads[4];

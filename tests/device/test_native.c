@@ -17,6 +17,7 @@
 #endif
 
 #include "tests/device/native_work.h"
+#include "tests/harness/options.h"
 
 #define N 1000
 #define NBYTES (N * sizeof(float))
@@ -42,7 +43,7 @@ static void check_wrong_backend(const char *call, const char *asked, srt_status_
 static void test_wrong_backend(srt_device_t *device, srt_stream_t *stream, srt_buffer_t *buffer)
 {
 	const char *other = is_on("opencl") ? "cuda" : "opencl";
-	srt_native_device_t native = { .backend = "unset" };
+	srt_native_device_t native = { .size = sizeof(native), .backend = "unset" };
 	void *handle = &native;
 	srt_buffer_t *made = NULL;
 
@@ -58,7 +59,7 @@ static void test_wrong_backend(srt_device_t *device, srt_stream_t *stream, srt_b
 /* The right backend, which has no handles. */
 static void test_no_handles(srt_device_t *device, srt_stream_t *stream, srt_buffer_t *buffer)
 {
-	srt_native_device_t native;
+	srt_native_device_t native = SRT_NATIVE_DEVICE_INIT;
 	srt_buffer_t *made;
 	void *handle;
 
@@ -73,15 +74,13 @@ static void test_no_handles(srt_device_t *device, srt_stream_t *stream, srt_buff
 static void test_handles(srt_device_t *device, srt_stream_t *stream, srt_buffer_t *buffer)
 {
 	const char *backend = device->backend->name;
-	srt_native_device_t native;
+	srt_native_device_t native = SRT_NATIVE_DEVICE_INIT;
 	srt_buffer_t *empty = test_buffer(device, 0, "empty");
 	void *queue, *memory = buffer;
 
-	memset(&native, 0xff, sizeof(native));
 	CHECK_OK(srt_device_native(device, backend, &native));
 	CHECK_STR(native.backend, backend);
 	CHECK(native.context != NULL);
-	CHECK_INT(native.reserved[0] | native.reserved[3], 0);
 	CHECK_OK(srt_stream_native(stream, backend, &queue));
 	CHECK_OK(srt_buffer_native(empty, backend, &memory));
 	CHECK(memory == NULL);
@@ -262,7 +261,7 @@ static void test_refused_mem(srt_device_t *device, const srt_native_device_t *na
  * value goes to `result`, through `source`. */
 static void train(srt_context_t *context, srt_buffer_t *source, float *result)
 {
-	const srt_engine_options_t options = { .lr = 0.5f };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.5f);
 	const int64_t shape[] = { N };
 	srt_stream_t *stream = test_stream(srt_context_device(context), "s");
 	srt_engine_t *engine;
@@ -304,7 +303,7 @@ static void test_engine(srt_context_t *context)
 	static _Alignas(64) float host[N], expected[N], result[N];
 	const bool has_handles = is_on("opencl") || is_on("cuda");
 	srt_buffer_t *own = test_buffer(device, NBYTES, "own"), *mine;
-	srt_native_device_t native = { 0 };
+	srt_native_device_t native = SRT_NATIVE_DEVICE_INIT;
 	void *memory = NULL;
 
 	train(context, own, expected);
@@ -337,7 +336,7 @@ static void test_wrap_native(srt_device_t *device)
 {
 #ifdef HAVE_OPENCL
 	if (is_on("opencl")) {
-		srt_native_device_t native;
+		srt_native_device_t native = SRT_NATIVE_DEVICE_INIT;
 
 		CHECK_OK_OR_DIE(srt_device_native(device, "opencl", &native));
 		test_refused_mem(device, &native);
@@ -370,8 +369,10 @@ static void check_refused_native(const srt_context_options_t *options, srt_statu
 static void test_refused_native(void)
 {
 	int unused;
-	srt_native_device_t native = { .backend = "cpu", .context = &unused };
-	srt_context_options_t options = { .native = &native };
+	srt_native_device_t native = { .size = sizeof(native),
+				       .backend = "cpu",
+				       .context = &unused };
+	srt_context_options_t options = { .size = sizeof(options), .native = &native };
 
 	check_refused_native(&options, SRT_ERR_UNSUPPORTED,
 			     "backend \"cpu\" cannot use a context of the program");
@@ -383,7 +384,8 @@ static void test_refused_native(void)
 	options.device = NULL;
 	native.backend = NULL;
 	check_refused_native(&options, SRT_ERR_INVALID_ARGUMENT, "native.backend is NULL");
-	native = (srt_native_device_t){ .backend = "opencl" };
+	native.backend = "opencl";
+	native.context = NULL;
 	check_refused_native(&options, SRT_ERR_INVALID_ARGUMENT, "native.context is NULL");
 	native.backend = "rainbow";
 	native.context = &unused;
@@ -394,9 +396,9 @@ static void test_refused_native(void)
 /* Trains on the context, with the program's own kernel too. */
 static void use_context(const srt_native_device_t *native)
 {
-	const srt_context_options_t options = { .native = native };
+	const srt_context_options_t options = { .size = sizeof(options), .native = native };
 	static float values[N];
-	srt_native_device_t found;
+	srt_native_device_t found = SRT_NATIVE_DEVICE_INIT;
 	srt_context_t *context;
 	srt_stream_t *stream;
 	srt_buffer_t *x;
@@ -432,7 +434,7 @@ static void test_own_opencl(void)
 {
 	srt_context_t *context;
 	srt_native_device_t native;
-	srt_context_options_t options = { .native = &native };
+	srt_context_options_t options = { .size = sizeof(options), .native = &native };
 	cl_context own, unused = NULL;
 	cl_device_id id = NULL;
 	cl_uint before;
@@ -446,8 +448,6 @@ static void test_own_opencl(void)
 	CHECK_INT(references(own), before);
 	native.device = NULL;
 	check_refused_native(&options, SRT_ERR_INVALID_ARGUMENT, "has no such device");
-	native.reserved[3] = 1;
-	check_refused_native(&options, SRT_ERR_INVALID_ARGUMENT, "srt_native_device_t.reserved[3]");
 	srt_context_destroy(context);
 	CHECK_INT(references(own), before);
 	clReleaseContext(own);

@@ -18,14 +18,24 @@ float case_random(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 	return (float)(int32_t)(x & 0xffffff00u) * 0x1p-31f;
 }
 
+/* eps is not 0 in SRT_F16. */
+const srt_optim_options_t case_adamw_eps = {
+	.size = sizeof(srt_optim_options_t),
+	.kind = SRT_OPTIMIZER_ADAMW,
+	.lr = 0.05f,
+	.beta1 = 0.9,
+	.beta2 = 0.999,
+	.eps = 1e-3f,
+};
+
 srt_engine_options_t case_adamw(srt_strategy_t strategy)
 {
+	static const srt_optim_options_t adamw = {
+		.size = sizeof(adamw), .kind = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, ADAM_BASE
+	};
+
 	return (srt_engine_options_t){
-		.strategy = strategy,
-		.optimizer = SRT_OPTIMIZER_ADAMW,
-		.lr = 0.05f,
-		.norm_p = 2,
-		.max_norm = 1.0f,
+		ENGINE_BASE, .strategy = strategy, .norm_p = 2, .max_norm = 1.0f, .optim = &adamw,
 	};
 }
 
@@ -50,7 +60,9 @@ srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, in
 	const int64_t shape[] = { rows, columns };
 	const int32_t group = unit == c->root ? 0 : columns < 0 ? 2 : 1;
 	const int ndim = columns < 0 ? 1 : 2;
-	const srt_param_options_t options = { .frozen = frozen,
+	const srt_param_options_t options = { .size = sizeof(options),
+					      .lr_scale = 1.0f,
+					      .frozen = frozen,
 					      .group = group < c->ngroups ? group : 0,
 					      .weight_decay = decay,
 					      .placement = case_placement(c, name, ndim, shape) };
@@ -66,7 +78,7 @@ srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, in
 static void case_groups(engine_case_t *c)
 {
 	for (int32_t g = 1; g < c->ngroups; g++) {
-		srt_group_options_t group;
+		srt_optim_options_t group = SRT_OPTIM_OPTIONS_INIT;
 		int32_t index;
 
 		CHECK_OK(srt_engine_group_options(c->engine, 0, &group));
@@ -117,14 +129,20 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 {
 	const srt_flat_t flat = case_flat(types->flat);
 	/* "root" and "b3" have frozen parameters and others. */
-	const srt_unit_options_t mixed = { .flat = flat == SRT_FLAT_PADDED ? SRT_FLAT_VIEWS :
+	const srt_unit_options_t mixed = { .size = sizeof(mixed),
+					   .flat = flat == SRT_FLAT_PADDED ? SRT_FLAT_VIEWS :
 									     flat };
-	const srt_unit_options_t mixed_block = { .reshard = types->reshard, .flat = mixed.flat };
-	const srt_unit_options_t block = { .reshard = types->reshard, .flat = flat };
-	const srt_unit_options_t block1 = { .precision = types->of_block1,
+	const srt_unit_options_t mixed_block = { .size = sizeof(mixed_block),
+						 .reshard = types->reshard,
+						 .flat = mixed.flat };
+	const srt_unit_options_t block = { .size = sizeof(block),
+					   .reshard = types->reshard,
+					   .flat = flat };
+	const srt_unit_options_t block1 = { .size = sizeof(block1),
+					    .precision = types->of_block1,
 					    .reshard = types->reshard,
 					    .flat = flat };
-	const srt_unit_options_t never = { .flat = flat };
+	const srt_unit_options_t never = { .size = sizeof(never), .flat = flat };
 	srt_engine_options_t offloaded = *options;
 	char name[32];
 
@@ -406,10 +424,12 @@ srt_comm_t *case_group(srt_context_t *context, const char *name)
 srt_comm_t *case_begin(engine_case_t *c, srt_context_t *context, srt_strategy_t strategy,
 		       const char *name)
 {
-	const srt_engine_options_t options = { .strategy = strategy,
-					       .lr = 0.1f,
+	const srt_engine_options_t options = { .size = sizeof(options),
+					       .prefetch = 1,
+					       .strategy = strategy,
 					       .comm = case_group(context, name),
-					       .microbatches = 2 };
+					       .microbatches = 2,
+					       .optim = OPTIM_SGD(0.1f) };
 
 	case_declare(c, context, &options, 5);
 	case_build(c);

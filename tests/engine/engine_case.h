@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 #define NBLOCKS 4
 #define MAX_CASE_PARAMS 32
@@ -40,6 +41,8 @@ typedef struct engine_case {
 /* A float in [-1, 1) from a few numbers. */
 float case_random(uint32_t a, uint32_t b, uint32_t c, uint32_t d);
 srt_engine_options_t case_adamw(srt_strategy_t strategy);
+/* The optimizer of case_adamw() with an eps for SRT_F16. */
+extern const srt_optim_options_t case_adamw_eps;
 srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, int64_t rows,
 			int64_t columns, int frozen, float decay);
 

@@ -192,7 +192,7 @@ static srt_status_t make_engine(program_t *p)
 		case_adamw(which % 2 == 0 ? SRT_STRATEGY_ZERO3 : others[which / 2 % 4]);
 
 	options.microbatches = 2;
-	options.prefetch = bits & 1 ? 2 : 0;
+	options.prefetch = bits & 1 ? 2 : 1;
 	options.accumulation = bits & 2 ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
 	if (options.strategy == SRT_STRATEGY_HYBRID)
 		SRT_TRY(make_mesh(p, &options));

@@ -4,9 +4,9 @@
 
 srt_engine_t *modules_create_engine(srt_context_t *context, srt_comm_t *comm)
 {
-	const srt_engine_options_t options = { .comm = comm,
+	const srt_engine_options_t options = { ENGINE_BASE, .comm = comm,
 					       .strategy = SRT_STRATEGY_ZERO3,
-					       .lr = 0.1f };
+					       .optim = OPTIM_SGD(0.1f) };
 	srt_engine_t *engine;
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));

@@ -7,6 +7,7 @@
 
 #include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 /* An engine of zero3; comm: NULL for all ranks. */
 srt_engine_t *modules_create_engine(srt_context_t *context, srt_comm_t *comm);

@@ -5,7 +5,7 @@
 # Arguments that may be NULL are in `allowed`; the comment of their function must have the word NULL.
 BEGIN {
 	n = split("srt_config_unknown.report srt_config_unknown.arg srt_config_value.is_set " \
-		"srt_context_create.options srt_log_set.fn srt_log_set.arg srt_unit_create.parent " \
+		"srt_context_create.options srt_engine_create.options srt_log_set.fn srt_log_set.arg srt_unit_create.parent " \
 		"srt_unit_create.options srt_param_create.options srt_param_get.unsharded " \
 		"srt_coll_start.epilogue srt_precision_resolve.precision srt_scaler_create.options " \
 		"srt_buffer_create.name srt_buffer_wrap.name srt_buffer_wrap_native.name srt_stream_create.name " \

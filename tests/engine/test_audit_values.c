@@ -8,6 +8,7 @@
 
 #include "tests/engine/planted.h"
 #include "tests/harness/half.h"
+#include "tests/harness/options.h"
 
 static srt_context_t *context;
 static int rank, world;
@@ -132,14 +133,16 @@ static void test_specials(void)
 							    .reduce = (srt_cast_t)reduce };
 				const int nmicro = 1 + turn % 2;
 				const srt_engine_options_t o = {
+					.size = sizeof(o),
+					.prefetch = 1,
 					.strategy = strategies[turn % 3],
-					.lr = 0.1f,
 					.precision = &p,
 					.microbatches = nmicro,
 					.accumulation = turn % 4 == 3 ? SRT_ACCUMULATE_LAST :
 									SRT_ACCUMULATE_EVERY,
 					.average = (srt_average_t)average,
 					.skip_nonfinite = 1,
+					.optim = OPTIM_SGD(0.1f)
 				};
 
 				test_special(&o, nmicro);
@@ -164,7 +167,7 @@ static void test_changes(void)
 		{ "is finite and too small to overflow", SET, ZERO, NAN },
 		{ "random projection is off by", SET, ZERO, 0x1p-130f },
 	};
-	const srt_engine_options_t o = { .strategy = SRT_STRATEGY_DDP, .lr = 0.1f };
+	const srt_engine_options_t o = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 	special_t s;
 
 	special_build(&s, &o);
@@ -196,7 +199,7 @@ static void test_changes(void)
 /* A change that is below the rounding of the sums: replicas that differ are found all the same. */
 static void test_replicas(void)
 {
-	const srt_engine_options_t o = { .strategy = SRT_STRATEGY_DDP, .lr = 0.1f };
+	const srt_engine_options_t o = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 	special_t s;
 	char text[160];
 

@@ -176,9 +176,9 @@ static void test_parts(void)
 	const int ntp = srt_context_world_size(context), size[] = { 1, ntp };
 	const int rank = srt_context_rank(context);
 	const int64_t n = 6 * ntp, global[] = { 2, n, 2 }, uneven = 2 * ntp - 1;
-	const srt_param_options_t blocks = { .placement = { "tp", 1, 3 } },
-				  rows = { .placement = { "tp", 0, 0 } };
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = 1.0f };
+	const srt_param_options_t blocks = { PARAM_BASE, .placement = { "tp", 1, 3 } },
+				  rows = { PARAM_BASE, .placement = { "tp", 0, 0 } };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 1.0f);
 	float *values = calloc((size_t)(4 * n), sizeof(*values)), *cell;
 	srt_engine_t *engine;
 	srt_stream_t *stream;
@@ -264,9 +264,9 @@ static void test_five(int ndp, int ntp, srt_strategy_t strategy, int offload)
 	enum { NELEM = 5 * 2 * 7 * 3 * 4, NPARAMS = 3 };
 	const int size[] = { ndp, ntp };
 	srt_engine_options_t options = {
-		.strategy = strategy,
+		ENGINE_BASE, .strategy = strategy,
 		.offload = { .params = offload, .grads = offload, .state = offload },
-		.lr = 1.0f
+		.optim = OPTIM_SGD(1.0f)
 	};
 	static float values[NELEM], cell_values[NELEM];
 	char path[64];
@@ -280,7 +280,7 @@ static void test_five(int ndp, int ntp, srt_strategy_t strategy, int offload)
 	CHECK_OK(srt_unit_create(engine, NULL, "root", NULL, &root));
 	for (int k = 0; k < NPARAMS; k++) {
 		static const char *const param_names[] = { "first", "middle", "last" };
-		const srt_param_options_t how = { .placement = { "tp", 2 * k, 0 } };
+		const srt_param_options_t how = { PARAM_BASE, .placement = { "tp", 2 * k, 0 } };
 
 		CHECK_OK_OR_DIE(
 			srt_param_create(root, param_names[k], SRT_F32, 5, whole, &how, &p[k]));
@@ -353,7 +353,7 @@ static void test_refused(void)
 		{ "tp", -1, 0 }, { "tp", 1, 2 },    { NULL, 1, 0 },
 	};
 	const int64_t shape[] = { 4, 3 };
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_DDP };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);
 	srt_engine_t *engine;
 	srt_unit_t *root;
 	srt_param_t *p;
@@ -362,7 +362,7 @@ static void test_refused(void)
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
 	CHECK_OK(srt_unit_create(engine, NULL, "root", NULL, &root));
 	for (size_t i = 0; i < SRT_ARRAY_LEN(wrong); i++) {
-		const srt_param_options_t o = { .placement = wrong[i] };
+		const srt_param_options_t o = { PARAM_BASE, .placement = wrong[i] };
 
 		CHECK(srt_param_create(root, "p", SRT_F32, 2, shape, &o, &p) ==
 		      SRT_ERR_INVALID_ARGUMENT);

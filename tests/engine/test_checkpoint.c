@@ -19,6 +19,7 @@
 #include "collectives/comm.h"
 #include "runtime/checkpoint/formats/safetensors.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 /* 7 rows cut unevenly, 2 rows leave ranks empty, 0 rows all of them. */
 static const struct {
@@ -39,8 +40,8 @@ static char path[64];
 /* rows of the embedding may be changed, to have another model. */
 static srt_engine_t *make_engine(srt_strategy_t strategy, int64_t rows, const char *extra)
 {
-	const srt_engine_options_t options = { .strategy = strategy };
-	srt_param_options_t how = { 0 };
+	const srt_engine_options_t options = ENGINE_SGD(strategy, 0);
+	srt_param_options_t how = { PARAM_BASE };
 	srt_unit_t *units[2];
 	srt_engine_t *engine;
 	srt_param_t *p;
@@ -263,7 +264,7 @@ static void test_extra(void)
 /* Names from a file may hold anything, and there may be many of them. */
 static void test_hostile_extra(void)
 {
-	const srt_engine_options_t options = { 0 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);
 	srt_engine_t *empty, *many;
 	extra_t extra = { 0 };
 	srt_unit_t *unit;
@@ -328,7 +329,7 @@ static void test_unwritable(void)
 
 static void test_states(void)
 {
-	const srt_engine_options_t options = { 0 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);
 	srt_engine_t *engine;
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
@@ -390,7 +391,10 @@ static void test_death(const char *where)
 		srt_unit_t *root;
 
 		die_behind(dies);
-		CHECK_OK_OR_DIE(srt_engine_create(context, &(srt_engine_options_t){ 0 }, &other));
+		CHECK_OK_OR_DIE(
+			srt_engine_create(context,
+					  &(srt_engine_options_t)ENGINE_SGD(SRT_STRATEGY_DDP, 0),
+					  &other));
 		CHECK_OK_OR_DIE(srt_unit_create(other, NULL, "root", NULL, &root));
 		CHECK_STATUS(srt_engine_build(other), SRT_ERR_PEER_DEAD);
 		CHECK_ERROR_HAS("comparing the declared engines");

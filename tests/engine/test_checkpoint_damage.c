@@ -70,9 +70,11 @@ static void test_misfits(void)
 	const srt_checkpoint_entry_t entries[] = { { "number", &number, sizeof(number), { 0 } },
 						   { "number", &number, sizeof(number), { 0 } } };
 	srt_checkpoint_options_t options = { .entries = entries, .nentries = 1 };
-	srt_engine_options_t sgd = { .optimizer = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.5f };
-	srt_engine_options_t none = { .optimizer = SRT_OPTIMIZER_NONE,
-				      .strategy = SRT_STRATEGY_ZERO3 };
+	srt_engine_options_t sgd = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
+				     .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f,
+						    .momentum = 0.5f) };
+	srt_engine_options_t none = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
+				      .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
 	const case_types_t groups = { .ngroups = 3 };
 	engine_case_t c, d;
 	char path[256];

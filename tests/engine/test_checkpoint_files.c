@@ -11,6 +11,7 @@
 
 #include "collectives/comm.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 enum { NELEM = 700001 }; /* a file is written in pieces of 1 MiB */
 
@@ -29,7 +30,7 @@ static void meet(void)
 
 static void create_engine(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
 	srt_unit_t *unit;
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));

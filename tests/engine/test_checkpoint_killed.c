@@ -181,7 +181,7 @@ static srt_param_t *param[NPARAMS];
 
 static void declare(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0.1f);
 	const int64_t shape[] = { NROWS, 3 };
 	srt_unit_t *root;
 	char name[] = "a";

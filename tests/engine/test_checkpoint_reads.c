@@ -13,6 +13,7 @@
 #include <shardrt/shardrt.h>
 
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 #define BLOCK_NBYTES ((int64_t)1 << 20)
 #define NPARAMS 2
@@ -31,16 +32,17 @@ static void declare(const char *form)
 	static const char *const dims[] = { "dp", "tp" };
 	const int size[] = { srt_context_world_size(context) / 2, 2 };
 	const int is_tp = strcmp(form, "tp") == 0;
-	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_SGD,
-					 .lr = 0.1f,
-					 .momentum = 0.9f,
-					 .strategy = strcmp(form, "ddp") == 0 ?
-							     SRT_STRATEGY_DDP :
-							     SRT_STRATEGY_ZERO3 };
-	const srt_unit_options_t unit = { .flat = strcmp(form, "flat") == 0 ? SRT_FLAT_VIEWS :
+	srt_engine_options_t options = {
+		ENGINE_BASE,
+		.strategy = strcmp(form, "ddp") == 0 ? SRT_STRATEGY_DDP : SRT_STRATEGY_ZERO3,
+		.optim = OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f)
+	};
+	const srt_unit_options_t unit = { .size = sizeof(unit),
+					  .flat = strcmp(form, "flat") == 0 ? SRT_FLAT_VIEWS :
 									      SRT_FLAT_NO };
 	/* columns of a, in one block, so that a rank has a box of it */
-	const srt_param_options_t cut = { .placement = { .mesh_dim = "tp", .tensor_dim = 1 } };
+	const srt_param_options_t cut = { PARAM_BASE,
+					  .placement = { .mesh_dim = "tp", .tensor_dim = 1 } };
 	srt_unit_t *root;
 
 	if (is_tp)

@@ -402,28 +402,26 @@ static void test_resumes(const char *folder)
 	const int world = srt_context_world_size(context);
 	const run_t runs[] = {
 		{ "schedule, amsgrad, clipping",
-		  { .optimizer = SRT_OPTIMIZER_ADAM,
-		    .lr = 0.05f,
-		    .min_lr = 0.01f,
-		    .warmup = 2,
-		    .lr_steps = 5,
-		    .amsgrad = 1,
-		    .norm_p = 2,
-		    .max_norm = 1.0f },
+		  { ENGINE_BASE, .norm_p = 2, .max_norm = 1.0f,
+		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.05f, .min_lr = 0.01f,
+				   .warmup = 2, .lr_steps = 5, .amsgrad = 1, ADAM_BASE) },
 		  { .stored = SRT_F32 } },
 		{ "bf16",
-		  { .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, .precision = &bf16 },
+		  { ENGINE_BASE, .precision = &bf16,
+		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, ADAM_BASE) },
 		  { .ngroups = 3 } },
 		{ "stored f16",
-		  { .optimizer = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f },
+		  { ENGINE_BASE,
+		    .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f) },
 		  { .stored = SRT_F16, .ngroups = 2 } },
 		{ "offload, accumulation",
-		  { .optimizer = SRT_OPTIMIZER_ADAMW,
-		    .lr = 0.05f,
+		  { .size = sizeof(srt_engine_options_t),
+		    .prefetch = 1,
 		    .microbatches = 2,
 		    .accumulation =
 			    (world & (world - 1)) == 0 ? SRT_ACCUMULATE_TREE : SRT_ACCUMULATE_LAST,
-		    .offload = { .params = 1, .grads = 1, .state = 1 } },
+		    .offload = { .params = 1, .grads = 1, .state = 1 },
+		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, ADAM_BASE) },
 		  { .stored = SRT_F32 } },
 	};
 
@@ -440,7 +438,7 @@ static void test_resumes(const char *folder)
  */
 static void test_order(const char *folder, const char *other)
 {
-	const run_t run = { "order", { .optimizer = SRT_OPTIMIZER_SGD, .lr = 0.1f }, { 0 } };
+	const run_t run = { "order", { ENGINE_BASE, .optim = OPTIM_SGD(0.1f) }, { 0 } };
 	const int turned = srt_context_rank(context) == 0;
 	srt_checkpoint_write_t *writes[2];
 	engine_case_t c;

@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "collectives/comm.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 enum { NELEM = 5, NPARAMS = 3 };
 
@@ -27,11 +28,14 @@ static srt_stream_t *stream;
 static srt_engine_t *make_engine(srt_optimizer_t optimizer, int nparams, srt_dtype_t dtype,
 				 bool has_buffers)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
-					       .optimizer = optimizer,
-					       .lr = 0.1f,
-					       .momentum = optimizer == SRT_OPTIMIZER_SGD ? 0.9f :
-											    0.0f };
+	static const srt_optim_options_t kinds[] = {
+		[SRT_OPTIMIZER_SGD] = { .size = sizeof(kinds[0]), .lr = 0.1f, .momentum = 0.9f },
+		[SRT_OPTIMIZER_ADAM] = SRT_OPTIM_ADAM_INIT,
+		[SRT_OPTIMIZER_ADAMW] = SRT_OPTIM_OPTIONS_INIT,
+		[SRT_OPTIMIZER_NONE] = { .size = sizeof(kinds[0]), .kind = SRT_OPTIMIZER_NONE },
+	};
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
+					       .optim = &kinds[optimizer] };
 	const int64_t shape[] = { NELEM };
 	srt_unit_buffer_t *buffer;
 	srt_engine_t *engine;

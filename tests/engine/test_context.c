@@ -10,6 +10,7 @@
 
 #include "tests/fakes/fake_backend.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 #include <shardrt/shardrt.h>
 
@@ -34,7 +35,9 @@ static void test_defaults(void)
 
 static void test_precedence(void)
 {
-	srt_context_options_t options = { .threads = 2, .numerics = SRT_NUMERICS_FAST };
+	srt_context_options_t options = { .size = sizeof(options),
+					  .threads = 2,
+					  .numerics = SRT_NUMERICS_FAST };
 	srt_context_t *context;
 	srt_device_info_t info;
 
@@ -76,32 +79,30 @@ static void test_refusals(void)
 	const srt_status_t bad = SRT_ERR_INVALID_ARGUMENT;
 
 	CHECK_STATUS(srt_context_create(NULL, NULL), bad);
-	refused(&(srt_context_options_t){ .threads = -1 }, bad, "threads is -1");
-	refused(&(srt_context_options_t){ .threads = 5000 }, bad, "threads is 5000");
-	refused(&(srt_context_options_t){ .bind = "on" }, bad, "bind is \"on\", must be auto");
-	refused(&(srt_context_options_t){ .timeout_s = -1 }, bad, "timeout_s is -1");
-	refused(&(srt_context_options_t){ .timeout_s = (double)NAN }, bad, "timeout_s is");
-	refused(&(srt_context_options_t){ .timeout_s = (double)INFINITY }, bad, "timeout_s is inf");
-	refused(&(srt_context_options_t){ .numerics = (srt_numerics_t)9 }, bad, "numerics is 9");
-	refused(&(srt_context_options_t){ .backend = "tpu" }, bad, "no backend \"tpu\"");
-	refused(&(srt_context_options_t){ .device = "cpu7" }, bad, "SHARDRT_DEVICE=cpu7");
-	refused(&(srt_context_options_t){ .bootstrap = "carrier pigeon" }, bad, "carrier pigeon");
+	refused(CONTEXT(.threads = -1), bad, "threads is -1");
+	refused(CONTEXT(.threads = 5000), bad, "threads is 5000");
+	refused(CONTEXT(.bind = "on"), bad, "bind is \"on\", must be auto");
+	refused(CONTEXT(.timeout_s = -1), bad, "timeout_s is -1");
+	refused(CONTEXT(.timeout_s = (double)NAN), bad, "timeout_s is");
+	refused(CONTEXT(.timeout_s = (double)INFINITY), bad, "timeout_s is inf");
+	refused(CONTEXT(.numerics = (srt_numerics_t)9), bad, "numerics is 9");
+	refused(CONTEXT(.backend = "tpu"), bad, "no backend \"tpu\"");
+	refused(CONTEXT(.device = "cpu7"), bad, "SHARDRT_DEVICE=cpu7");
+	refused(CONTEXT(.bootstrap = "carrier pigeon"), bad, "carrier pigeon");
 	refused_env("SHARDRT_THREADS", "many", bad, "SHARDRT_THREADS=many");
 	refused_env("SHARDRT_TIMEOUT", "-3", bad, "SHARDRT_TIMEOUT=-3");
 	refused_env("SHARDRT_BACKEND", "tpu", bad, "no backend \"tpu\"");
 #ifdef HAVE_CUDA
 	setenv("SHARDRT_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
-	refused(&(srt_context_options_t){ .backend = "cuda" }, SRT_ERR_NOT_FOUND, "no CUDA driver");
+	refused(CONTEXT(.backend = "cuda"), SRT_ERR_NOT_FOUND, "no CUDA driver");
 	refused_env("SHARDRT_BACKEND", "cuda", SRT_ERR_NOT_FOUND, "no CUDA driver");
 	unsetenv("SHARDRT_CUDA_DRIVER");
 #else
-	refused(&(srt_context_options_t){ .backend = "cuda" }, SRT_ERR_UNSUPPORTED,
-		"not part of this build");
+	refused(CONTEXT(.backend = "cuda"), SRT_ERR_UNSUPPORTED, "not part of this build");
 	refused_env("SHARDRT_BACKEND", "cuda", SRT_ERR_UNSUPPORTED, "not installed");
 #endif
 	/* Told before anything else is looked at: other ranks wait for a rank that has joined. */
-	refused(&(srt_context_options_t){ .backend = "tpu", .bootstrap = "carrier pigeon" }, bad,
-		"no backend");
+	refused(CONTEXT(.backend = "tpu", .bootstrap = "carrier pigeon"), bad, "no backend");
 	refused_env("SHARDRT_NUMERICS", "sloppy", bad, "SHARDRT_NUMERICS=sloppy");
 	refused_env("SHARDRT_CPU_STREAMS", "rivers", bad, "SHARDRT_CPU_STREAMS=rivers");
 }
@@ -109,7 +110,7 @@ static void test_refusals(void)
 /* The device, then whatever the communicator needs of it, fails in turn. */
 static void test_failing_device(void)
 {
-	const srt_context_options_t options = { .backend = "fake" };
+	const srt_context_options_t options = { .size = sizeof(options), .backend = "fake" };
 
 	CHECK_OK_OR_DIE(fake_backend_add());
 	for (long k = 1;; k++) {

@@ -80,7 +80,7 @@ static void compare_strategies(const char *what, srt_engine_options_t options, i
 		       { SRT_STRATEGY_ZERO1, 1 },
 		       { SRT_STRATEGY_ZERO2, 1 },
 		       { SRT_STRATEGY_ZERO3, 3 },
-		       { SRT_STRATEGY_ZERO3, -1 } };
+		       { SRT_STRATEGY_ZERO3, 0 } };
 	const size_t nothers = nmicro == 1 && unused == 0 ? SRT_ARRAY_LEN(others) : 3;
 	size_t n = case_total_nelem(context, h);
 	result_t ddp, other;
@@ -101,7 +101,9 @@ static void compare_strategies(const char *what, srt_engine_options_t options, i
 static void test_strategies(void)
 {
 	srt_engine_options_t o = case_adamw(SRT_STRATEGY_DDP);
+	srt_optim_options_t optim = SRT_OPTIM_SGD_INIT;
 
+	optim.lr = 0.05f;
 	compare_strategies("adamw", o, 5, 0, 1);
 	compare_strategies("adamw, unused everywhere", o, 7, 1, 1);
 	compare_strategies("adamw, unused on rank 0", o, 5, 2, 1);
@@ -110,22 +112,23 @@ static void test_strategies(void)
 	compare_strategies("last micro-batch", o, 5, 2, 3);
 	o.average = SRT_AVERAGE_SUM;
 	o.norm_p = SRT_NORM_INF;
-	o.optimizer = SRT_OPTIMIZER_SGD;
-	o.momentum = 0.9f;
-	o.nesterov = 1;
+	o.optim = &optim;
+	optim.momentum = 0.9f;
+	optim.nesterov = 1;
 	compare_strategies("sgd, sum, last", o, 6, 0, 2);
-	o.momentum = 0.0f;
-	o.nesterov = 0;
+	optim.momentum = 0.0f;
+	optim.nesterov = 0;
 	o.norm_p = 0;
 	o.max_norm = 0.0f;
 	compare_strategies("plain sgd, no norm, one row", o, 1, 0, 1);
-	o.optimizer = SRT_OPTIMIZER_ADAM;
+	optim = (srt_optim_options_t)SRT_OPTIM_ADAM_INIT;
+	optim.lr = 0.05f;
 	o.norm_p = 3;
-	o.warmup = 2;
-	o.lr_steps = 5;
+	optim.warmup = 2;
+	optim.lr_steps = 5;
 	compare_strategies("adam, schedule", o, 13, 1, 1);
-	o.amsgrad = 1;
-	o.maximize = 1;
+	optim.amsgrad = 1;
+	optim.maximize = 1;
 	compare_strategies("adam, amsgrad, maximize", o, 5, 2, 2);
 }
 

@@ -47,9 +47,9 @@ static void test_checks(void)
 	snprintf(text, sizeof(text), "on rank %d: the gradient of parameter 'root.weight'",
 		 world - 1);
 	for (int fault = 0; fault < 4; fault++) {
-		srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
-						 .lr = 0.1f,
-						 .clear_grads = fault == 3 };
+		srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
+						 .clear_grads = fault == 3,
+						 .optim = OPTIM_SGD(0.1f) };
 		engine_case_t c;
 		srt_status_t status;
 
@@ -160,10 +160,9 @@ static srt_status_t fill(engine_case_t *c, srt_view_t view, int64_t nelem)
 static void test_gathered_writes(srt_strategy_t strategy, bool after_end, srt_cast_t cast)
 {
 	const srt_precision_t precision = { .param = cast };
-	const srt_engine_options_t options = { .strategy = strategy,
-					       .lr = 0.1f,
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
 					       .comm = case_group(context, "gathered"),
-					       .precision = &precision };
+					       .precision = &precision, .optim = OPTIM_SGD(0.1f) };
 	const int writes = rank == world - 1;
 	srt_status_t status;
 	engine_case_t c;

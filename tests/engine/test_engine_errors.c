@@ -13,7 +13,7 @@
 static srt_context_t *context;
 static int rank, world;
 
-static const srt_engine_options_t plain = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
+static const srt_engine_options_t plain = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0.1f);
 
 static void test_options(void)
 {
@@ -31,15 +31,16 @@ static void test_options(void)
 	o.microbatches = -1;
 	CHECK_STATUS(srt_engine_create(context, &o, &engine), SRT_ERR_INVALID_ARGUMENT);
 	o = plain;
-	o.warmup = -1;
+	o.prefetch = -1;
 	CHECK_STATUS(srt_engine_create(context, &o, &engine), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("prefetch is -1");
 	o = plain;
-	o.optimizer = (srt_optimizer_t)7;
+	o.max_norm = NAN;
 	CHECK_STATUS(srt_engine_create(context, &o, &engine), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_ERROR_HAS("optimizer (7)");
+	CHECK_ERROR_HAS("option max_norm");
 	/* What torch.optim refuses, and what it would ignore. */
 	static const struct {
-		srt_engine_options_t options;
+		srt_optim_options_t options; /* but for the size */
 		const char *words;
 	} bad[] = {
 		{ { .lr = -0.1f }, "option lr" },
@@ -53,26 +54,30 @@ static void test_options(void)
 		{ { .dampening = NAN }, "option dampening" },
 		{ { .nesterov = 1 }, "option nesterov" },
 		{ { .nesterov = 1, .momentum = 0.9f, .dampening = 0.1f }, "option nesterov" },
-		{ { .optimizer = SRT_OPTIMIZER_ADAM, .beta1 = 1.0 }, "beta1 1" },
-		{ { .optimizer = SRT_OPTIMIZER_ADAM, .beta2 = -0.1 }, "beta2 -0.1" },
-		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .beta2 = (double)NAN }, "beta2 nan" },
-		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .eps = -2.0f }, "option eps is -2" },
-		{ { .optimizer = SRT_OPTIMIZER_ADAM, .momentum = 0.9f }, "is Adam: only SGD" },
-		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .dampening = 0.1f }, "option dampening" },
-		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .nesterov = 1 }, "option nesterov" },
+		{ { .kind = SRT_OPTIMIZER_ADAM, .beta1 = 1.0 }, "beta1 1" },
+		{ { .kind = SRT_OPTIMIZER_ADAM, .beta2 = -0.1 }, "beta2 -0.1" },
+		{ { .kind = SRT_OPTIMIZER_ADAMW, .beta2 = (double)NAN }, "beta2 nan" },
+		{ { .kind = SRT_OPTIMIZER_ADAMW, .eps = -2.0f }, "option eps is -2" },
+		{ { .kind = SRT_OPTIMIZER_ADAM, .momentum = 0.9f }, "is Adam: only SGD" },
+		{ { .kind = SRT_OPTIMIZER_ADAMW, .dampening = 0.1f }, "option dampening" },
+		{ { .kind = SRT_OPTIMIZER_ADAMW, .nesterov = 1 }, "option nesterov" },
 		{ { .beta1 = 0.9 }, "is SGD: only Adam and AdamW" },
-		{ { .beta2 = SRT_OPTION_ZERO }, "option beta2" },
+		{ { .beta2 = -1 }, "option beta2" },
+		{ { .kind = (srt_optimizer_t)7 }, "kind of an optimizer is 7" },
+		{ { .warmup = -1 }, "warmup -1" },
 		{ { .eps = 1e-8f }, "option eps" },
 		{ { .amsgrad = 1 }, "option amsgrad" },
-		{ { .norm_p = 2, .max_norm = NAN }, "option max_norm" },
 	};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		CHECK_MSG(srt_engine_create(context, &bad[i].options, &engine) ==
-				  SRT_ERR_INVALID_ARGUMENT,
+		srt_optim_options_t optim = bad[i].options;
+
+		optim.size = sizeof(optim);
+		o = plain;
+		o.optim = &optim;
+		CHECK_MSG(srt_engine_create(context, &o, &engine) == SRT_ERR_INVALID_ARGUMENT,
 			  "bad options %zu", i);
 		CHECK_ERROR_HAS(bad[i].words);
 	}
-	CHECK_STATUS(srt_engine_create(context, NULL, &engine), SRT_ERR_INVALID_ARGUMENT);
 	CHECK(engine == NULL);
 	srt_engine_destroy(NULL);
 }
@@ -170,7 +175,9 @@ static void test_many_names(void)
 	srt_unit_t *root, *unit;
 	char name[32];
 
-	CHECK_OK_OR_DIE(srt_engine_create(context, &(srt_engine_options_t){ 0 }, &engine));
+	CHECK_OK_OR_DIE(srt_engine_create(context,
+					  &(srt_engine_options_t)ENGINE_SGD(SRT_STRATEGY_DDP, 0),
+					  &engine));
 	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &root));
 	for (int i = 0; i < N; i++) {
 		snprintf(name, sizeof(name), "%d", i);

@@ -39,7 +39,7 @@ static void check_same(engine_case_t *a, engine_case_t *b, const char *what)
 
 /* ---- learning rates ---------------------------------------------------------------------- */
 
-static double schedule(const srt_engine_options_t *o, int step)
+static double schedule(const srt_optim_options_t *o, int step)
 {
 	const double base = (double)o->lr, min = (double)o->min_lr;
 	const int decay =
@@ -59,29 +59,28 @@ static double schedule(const srt_engine_options_t *o, int step)
 /* The schedule's rate is the formula's, and set from outside it gives the same bits. */
 static void test_schedule(srt_strategy_t strategy, srt_dtype_t stored, srt_schedule_t kind)
 {
-	srt_engine_options_t options = { .strategy = strategy,
-					 .optimizer = SRT_OPTIMIZER_ADAMW,
-					 .beta1 = 0.9,
-					 .beta2 = 0.99,
-					 .eps = 1e-3f,
-					 .lr = 0.1f,
-					 .min_lr = 0.01f,
-					 .warmup = 2,
-					 .lr_steps = 7,
-					 .schedule = kind,
-					 .decay_steps = 3 };
+	srt_optim_options_t optim = SRT_OPTIM_OPTIONS_INIT;
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .optim = &optim };
 	engine_case_t a, b;
 	srt_step_state_t state;
 
+	optim.beta2 = 0.99;
+	optim.eps = 1e-3f;
+	optim.lr = 0.1f;
+	optim.min_lr = 0.01f;
+	optim.warmup = 2;
+	optim.lr_steps = 7;
+	optim.schedule = kind;
+	optim.decay_steps = 3;
 	declare(&a, &options, stored);
-	options.lr = 3.0f;
-	options.schedule = SRT_SCHEDULE_CONSTANT;
+	optim.lr = 3.0f;
+	optim.schedule = SRT_SCHEDULE_CONSTANT;
 	declare(&b, &options, stored);
-	options = a.engine->options;
+	optim = a.engine->groups[0];
 	for (int step = 0; step < 8; step++) {
 		CHECK_OK_OR_DIE(case_step(&a, step, 1));
 		CHECK_OK(srt_engine_state(a.engine, a.stream, &state));
-		CHECK_NEAR((double)state.lr, schedule(&options, step + 1), 2e-8);
+		CHECK_NEAR((double)state.lr, schedule(&optim, step + 1), 2e-8);
 		CHECK_OK_OR_DIE(case_passes(&b, step, 1));
 		if (step % 2)
 			CHECK_OK(srt_engine_finish_backward(b.engine, b.stream));
@@ -101,9 +100,7 @@ static srt_engine_options_t clipping(srt_strategy_t strategy, int norm_p)
 {
 	srt_engine_options_t options = case_adamw(strategy);
 
-	options.beta1 = 0.9;
-	options.beta2 = 0.99;
-	options.eps = 1e-3f; /* not 0 in SRT_F16 */
+	options.optim = &case_adamw_eps;
 	options.norm_p = norm_p;
 	options.max_norm = norm_p != 0 ? 0.5f : 0.0f;
 	return options;
@@ -223,13 +220,13 @@ static void test_nonfinite(srt_strategy_t strategy, int norm_p)
 
 static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
 {
-	srt_group_options_t group;
-	const srt_optim_options_t options = { .kind = kind, .groups = &group, .ngroups = 1 };
+	srt_optim_options_t options = SRT_OPTIM_OPTIONS_INIT;
 	srt_optim_param_t list[MAX_CASE_PARAMS];
 	srt_optim_t *optim;
 	size_t n = 0;
 
-	CHECK_OK(srt_engine_group_options(c->engine, 0, &group));
+	CHECK_OK(srt_engine_group_options(c->engine, 0, &options));
+	options.kind = kind;
 	for (size_t i = 0; i < c->nparams; i++) {
 		const srt_param_t *p = c->param[i];
 
@@ -237,15 +234,17 @@ static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
 		    (c->engine->world == 1 && strcmp(p->name, "b2.unused") == 0))
 			continue;
 		list[n++] = (srt_optim_param_t){
+			.size = sizeof(srt_optim_param_t),
 			.name = p->name,
 			.nelem = p->shard.nelem,
 			.value = srt_param_local(c->param[i], SRT_PARAM_VALUE),
 			.grad = srt_param_local(c->param[i], SRT_PARAM_GRAD),
 			.weight_decay = p->weight_decay,
+			.lr_scale = 1.0f,
 		};
 	}
-	CHECK_OK_OR_DIE(srt_optim_create(srt_context_device(context), &options, list, n, c->stream,
-					 &optim));
+	CHECK_OK_OR_DIE(srt_optim_create(srt_context_device(context), &options, 1, list, n,
+					 c->stream, &optim));
 	return optim;
 }
 
@@ -253,18 +252,22 @@ static void test_own_optimizer(srt_strategy_t strategy, srt_dtype_t stored, srt_
 			       srt_optimizer_t kind)
 {
 	const srt_precision_t precision = { .param = param };
-	srt_engine_options_t options = { .strategy = strategy,
-					 .precision = &precision,
-					 .optimizer = kind,
-					 .lr = 0.05f,
-					 .norm_p = 2,
-					 .max_norm = 0.5f };
+	srt_optim_options_t of_engine = SRT_OPTIM_OPTIONS_INIT;
+	srt_engine_options_t options = {
+		ENGINE_BASE,         .strategy = strategy, .precision = &precision,
+		.optim = &of_engine, .norm_p = 2,          .max_norm = 0.5f
+	};
 	srt_optim_t *optim;
 	engine_case_t a, b;
 	float *x, *y;
 
+	if (kind == SRT_OPTIMIZER_SGD)
+		of_engine = (srt_optim_options_t)SRT_OPTIM_SGD_INIT;
+	of_engine.kind = kind;
+	of_engine.lr = 0.05f;
+	of_engine.weight_decay = 0;
 	declare(&a, &options, stored);
-	options.optimizer = SRT_OPTIMIZER_NONE;
+	of_engine.kind = SRT_OPTIMIZER_NONE;
 	options.norm_p = 0;
 	options.max_norm = 0.0f;
 	declare(&b, &options, stored);

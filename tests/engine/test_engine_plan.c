@@ -147,8 +147,9 @@ static void test_exact(const srt_engine_options_t *options, int64_t h, srt_flat_
 /* zero3 over more ranks: shards shrink, slots do not. */
 static void test_scaling(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
-					       .optimizer = SRT_OPTIMIZER_ADAMW };
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW,
+							      ADAM_BASE) };
 	srt_plan_t one, many;
 	engine_case_t c;
 
@@ -303,7 +304,7 @@ static void test_no_allocation(srt_engine_options_t options, int nmicro)
 /* An engine can print itself; the print names units, parameters and bytes. */
 static void test_print(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
 	char *text = NULL;
 	size_t nbytes;
 	engine_case_t c;
@@ -332,7 +333,9 @@ int main(int argc, char **argv)
 		{ .param = SRT_CAST_BF16, .rule = SRT_PRECISION_FSDP1 },
 		{ .reduce = SRT_CAST_BF16 },
 	};
-	srt_engine_options_t o = { .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.01f, .norm_p = 2 };
+	srt_optim_options_t adamw = SRT_OPTIM_OPTIONS_INIT, sgd = SRT_OPTIM_SGD_INIT;
+	srt_engine_options_t o = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP, .norm_p = 2,
+				   .optim = &adamw };
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	list_counted();
@@ -366,15 +369,15 @@ int main(int argc, char **argv)
 			test_exact(&o, 1, flat); /* more ranks than elements of some units */
 			o.offload = (srt_offload_t){ 0 };
 		}
-		o.optimizer = SRT_OPTIMIZER_SGD;
+		o.optim = &sgd;
 		test_exact(&o, 1, SRT_FLAT_NO);
 		o.prefetch = INT_MAX;
 		test_exact(&o, 1, SRT_FLAT_NO);
-		o.prefetch = 0;
-		o.momentum = 0.5f;
+		o.prefetch = 1;
+		sgd.momentum = 0.5f;
 		test_exact(&o, 1, SRT_FLAT_NO);
-		o.momentum = 0.0f;
-		o.optimizer = SRT_OPTIMIZER_ADAMW;
+		sgd.momentum = 0.0f;
+		o.optim = &adamw;
 	}
 	test_scaling();
 	test_print();

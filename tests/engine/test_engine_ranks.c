@@ -13,8 +13,8 @@
 static srt_context_t *context;
 static int rank, world;
 
-static const srt_engine_options_t plain = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
-static const srt_engine_options_t ddp = { .strategy = SRT_STRATEGY_DDP, .lr = 0.1f };
+static const srt_engine_options_t plain = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0.1f);
+static const srt_engine_options_t ddp = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 
 /* ---- replicas ---------------------------------------------------------------------------- */
 
@@ -64,11 +64,13 @@ static void test_replicas(void)
 /* The option trust_replicas: the first step compares nothing, the hash does. */
 static void test_trusted_replicas(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_DDP,
-					       .lr = 0.1f,
+	const srt_engine_options_t options = { .size = sizeof(options),
+					       .prefetch = 1,
+					       .strategy = SRT_STRATEGY_DDP,
 					       .comm = case_group(context, "trusted"),
 					       .microbatches = 2,
-					       .trust_replicas = 1 };
+					       .trust_replicas = 1,
+					       .optim = OPTIM_SGD(0.1f) };
 	unsigned char hash[16];
 	engine_case_t c;
 	srt_status_t status;
@@ -376,11 +378,13 @@ static void test_ready(void)
 
 static void test_declared_differently(void)
 {
+	srt_optim_options_t optim = *plain.optim;
 	srt_engine_options_t o = plain;
 	srt_unit_t *unit = NULL;
 	engine_case_t c;
 
-	o.lr = rank == world - 1 ? 0.2f : 0.1f;
+	o.optim = &optim;
+	optim.lr = rank == world - 1 ? 0.2f : 0.1f;
 	o.accumulation = rank == world - 1 ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
 	case_declare(&c, context, &o, 5);
 	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
@@ -390,10 +394,9 @@ static void test_declared_differently(void)
 
 	/* the smallest difference that there is */
 	o = plain;
-	o.optimizer = SRT_OPTIMIZER_ADAMW;
-	o.beta1 = 0.9;
-	o.beta2 = rank == world - 1 ? nextafter(0.99, 1.0) : 0.99;
-	o.eps = 1e-8f;
+	optim = (srt_optim_options_t)SRT_OPTIM_OPTIONS_INIT;
+	o.optim = &optim;
+	optim.beta2 = rank == world - 1 ? nextafter(0.99, 1.0) : 0.99;
 	case_declare(&c, context, &o, 5);
 	CHECK_STATUS(srt_engine_build(c.engine), SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("betas 0.9");

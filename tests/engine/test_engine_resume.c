@@ -153,22 +153,27 @@ static void test_resumes(void)
 {
 	static const srt_precision_t bf16 = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 };
 	const run_options_t runs[] = {
-		{ { .optimizer = SRT_OPTIMIZER_ADAM,
-		    .lr = 0.05f,
-		    .min_lr = 0.01f,
-		    .warmup = 2,
-		    .lr_steps = 5,
-		    .amsgrad = 1,
-		    .norm_p = 2,
-		    .max_norm = 1.0f },
+		{ { ENGINE_BASE, .norm_p = 2, .max_norm = 1.0f,
+		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.05f, .min_lr = 0.01f,
+				   .warmup = 2, .lr_steps = 5, .amsgrad = 1, ADAM_BASE) },
 		  SRT_F32,
 		  1 },
-		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.05f }, SRT_BF16, 3 },
-		{ { .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, .precision = &bf16 },
+		{ { ENGINE_BASE,
+		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, ADAM_BASE) },
+		  SRT_BF16,
+		  3 },
+		{ { ENGINE_BASE, .precision = &bf16,
+		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, ADAM_BASE) },
 		  SRT_F32,
 		  3 },
-		{ { .optimizer = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f }, SRT_F32, 1 },
-		{ { .optimizer = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f }, SRT_F16, 2 },
+		{ { ENGINE_BASE,
+		    .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f) },
+		  SRT_F32,
+		  1 },
+		{ { ENGINE_BASE,
+		    .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f) },
+		  SRT_F16,
+		  2 },
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(runs); i++) {
@@ -179,48 +184,33 @@ static void test_resumes(void)
 
 /* ---- groups ------------------------------------------------------------------------------ */
 
-/* An engine whose hyper-parameters are those of group g of another engine. */
-static srt_engine_options_t options_of_group(const srt_engine_options_t *options,
-					     const srt_group_options_t *g)
-{
-	srt_engine_options_t o = *options;
-
-	o.lr = g->lr;
-	o.momentum = g->momentum;
-	o.dampening = g->dampening;
-	o.nesterov = g->nesterov;
-	o.beta1 = g->beta1;
-	o.beta2 = g->beta2;
-	o.eps = g->eps;
-	o.maximize = g->maximize;
-	return o;
-}
-
 /* One step: each parameter moves as in an engine that has its group's options for all. */
 static void test_groups(srt_optimizer_t kind, srt_strategy_t strategy)
 {
-	const srt_engine_options_t options = { .strategy = strategy,
-					       .optimizer = kind,
-					       .lr = 0.1f,
-					       .momentum = kind == SRT_OPTIMIZER_SGD ? 0.9f : 0.0f,
-					       .min_lr = 0.01f,
-					       .lr_steps = 10,
-					       .norm_p = 2,
-					       .max_norm = 0.5f };
+	srt_optim_options_t optim = SRT_OPTIM_SGD_INIT, group = SRT_OPTIM_OPTIONS_INIT;
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .optim = &optim,
+					       .norm_p = 2, .max_norm = 0.5f };
 	const case_types_t types = { .ngroups = 3 };
-	srt_group_options_t group;
 	engine_case_t c, plain;
 	float *all, *one;
 
+	if (kind == SRT_OPTIMIZER_SGD)
+		optim.momentum = 0.9f;
+	else
+		optim = group;
+	optim.kind = kind;
+	optim.lr = 0.1f;
+	optim.min_lr = 0.01f;
+	optim.lr_steps = 10;
 	case_declare_as(&c, context, &options, 5, &types);
 	case_build(&c);
 	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
 	all = case_collect(&c, SRT_PARAM_VALUE);
 	for (int g = 0; g < 3; g++) {
-		srt_engine_options_t alone;
+		srt_engine_options_t alone = options;
 
 		CHECK_OK(srt_engine_group_options(c.engine, g, &group));
-		alone = options_of_group(&options, &group);
+		alone.optim = &group;
 		case_declare(&plain, context, &alone, 5);
 		case_build(&plain);
 		CHECK_OK_OR_DIE(case_step(&plain, 0, 1));
@@ -242,33 +232,34 @@ static void test_groups(srt_optimizer_t kind, srt_strategy_t strategy)
 }
 
 /*
- * Each field of 0 has its own default, SRT_OPTION_ZERO is 0.
+ * 0 is 0, and the defaults are in the initialisers.
  *
- * Reliability: an option that is 0 next to one that is not | `eps` alone set both betas to 0 | each
- * field has its default; `SRT_OPTION_ZERO` is 0
+ * Reliability: an option that is 0 next to one that is not | `eps` alone set both betas to 0 | the
+ * defaults are in the initialiser, and 0 is 0
  */
 static void test_defaults(srt_strategy_t strategy)
 {
-	srt_engine_options_t options = {
-		.strategy = strategy, .optimizer = SRT_OPTIMIZER_ADAMW, .lr = 0.1f, .eps = 1e-3f
-	};
-	srt_group_options_t group;
+	srt_optim_options_t optim = SRT_OPTIM_OPTIONS_INIT, group = SRT_OPTIM_SGD_INIT;
+	srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy };
 	engine_case_t c;
 	int32_t index;
 	float *m, *grad;
 
-	case_declare(&c, context, &options, 5);
+	case_declare(&c, context, &options, 5); /* torch.optim.AdamW */
 	CHECK_OK(srt_engine_group_options(c.engine, 0, &group));
-	CHECK(group.beta1 == 0.9 && group.beta2 == 0.999 && group.eps == 1e-3f);
+	CHECK(group.kind == SRT_OPTIMIZER_ADAMW && group.lr == 1e-3f);
+	CHECK(group.beta1 == 0.9 && group.beta2 == 0.999 && group.eps == 1e-8f);
+	CHECK(group.weight_decay == 0.01f);
 	case_destroy(&c);
 
-	options.beta1 = SRT_OPTION_ZERO;
+	options.optim = &optim;
+	optim.beta1 = 0;
 	case_declare(&c, context, &options, 5);
 	CHECK_OK(srt_engine_group_options(c.engine, 0, &group));
-	CHECK(group.beta1 == SRT_OPTION_ZERO && group.beta2 == 0.999);
+	CHECK(group.beta1 == 0 && group.beta2 == 0.999);
 	CHECK_OK(srt_engine_group_create(c.engine, &group, &index));
 	CHECK_OK(srt_engine_group_options(c.engine, index, &group));
-	CHECK(group.beta1 == SRT_OPTION_ZERO);
+	CHECK(group.beta1 == 0);
 	case_build(&c);
 	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
 	m = case_collect(&c, SRT_PARAM_STATE0);
@@ -285,9 +276,9 @@ static void test_defaults(srt_strategy_t strategy)
 static void test_set_local(srt_strategy_t strategy)
 {
 	static const srt_param_what_t whats[] = { SRT_PARAM_VALUE, SRT_PARAM_STATE0 };
-	const srt_engine_options_t options = { .strategy = strategy,
-					       .optimizer = SRT_OPTIMIZER_ADAMW,
-					       .lr = 0.1f };
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW,
+							      .lr = 0.1f, ADAM_BASE) };
 	srt_param_t *param;
 	engine_case_t c;
 	int64_t nelem;
@@ -326,9 +317,9 @@ static void test_set_local(srt_strategy_t strategy)
  */
 static void test_no_lr(srt_strategy_t strategy)
 {
-	const srt_engine_options_t options = { .strategy = strategy };
-	const srt_group_options_t group = { 0 };
-	const srt_param_options_t how = { .group = 1 };
+	const srt_engine_options_t options = ENGINE_SGD(strategy, 0);
+	const srt_optim_options_t group = { .size = sizeof(group), .kind = SRT_OPTIMIZER_SGD };
+	const srt_param_options_t how = { PARAM_BASE, .group = 1 };
 	const int64_t shape[] = { 2 };
 	srt_param_t *param;
 	engine_case_t c;
@@ -357,7 +348,7 @@ static void test_no_lr(srt_strategy_t strategy)
 /* The rate of one group, then of all. */
 static void test_group_lr(srt_strategy_t strategy)
 {
-	const srt_engine_options_t options = { .strategy = strategy, .lr = 0.1f };
+	const srt_engine_options_t options = ENGINE_SGD(strategy, 0.1f);
 	const case_types_t types = { .ngroups = 3 };
 	srt_step_state_t state;
 	engine_case_t c;
@@ -388,13 +379,15 @@ static void test_group_lr(srt_strategy_t strategy)
 
 static void test_errors(void)
 {
-	const srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_ADAM, .lr = 0.1f };
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM,
+							      .lr = 0.1f, ADAM_BASE) };
 	const int64_t shape[] = { 2 };
-	static const srt_param_options_t bad[] = {
-		{ .weight_decay = -0.5f },    { .weight_decay = NAN },  { .lr_scale = -0.5f },
-		{ .weight_decay = INFINITY }, { .lr_scale = INFINITY },
-	};
-	srt_group_options_t group = { .lr = 0.1f, .beta1 = 1.0, .beta2 = 0.9 };
+	static const struct {
+		float weight_decay, lr_scale;
+	} bad[] = { { -0.5f, 1 }, { NAN, 1 }, { 0, -0.5f }, { INFINITY, 1 }, { 0, INFINITY } };
+	srt_param_options_t how = SRT_PARAM_OPTIONS_INIT;
+	srt_optim_options_t group = SRT_OPTIM_ADAM_INIT;
 	srt_step_state_t state = { .step = 1, .base_lr = -1.0f };
 	srt_param_t *param;
 	engine_case_t c;
@@ -403,14 +396,20 @@ static void test_errors(void)
 
 	case_declare(&c, context, &options, 5);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		CHECK_STATUS(srt_param_create(c.root, "x", SRT_F32, 1, shape, &bad[i], &param),
+		how.weight_decay = bad[i].weight_decay;
+		how.lr_scale = bad[i].lr_scale;
+		CHECK_STATUS(srt_param_create(c.root, "x", SRT_F32, 1, shape, &how, &param),
 			     SRT_ERR_INVALID_ARGUMENT);
 		CHECK_ERROR_HAS("parameter 'x': option ");
 	}
+	group.beta1 = 1;
 	CHECK_STATUS(srt_engine_group_create(c.engine, &group, &index), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("beta1");
+	group = (srt_optim_options_t)SRT_OPTIM_SGD_INIT;
+	CHECK_STATUS(srt_engine_group_create(c.engine, &group, &index), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("srt_engine_group_create: option kind is 0");
 	CHECK_STATUS(srt_param_create(c.root, "x", SRT_F32, 1, shape,
-				      &(srt_param_options_t){ .group = 1 }, &param),
+				      &(srt_param_options_t){ PARAM_BASE, .group = 1 }, &param),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("'x' is 1, must be less than 1");
 	CHECK_STATUS(srt_param_set_state(c.tied, SRT_PARAM_STATE0, x, c.stream), SRT_ERR_STATE);

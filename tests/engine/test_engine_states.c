@@ -170,7 +170,11 @@ static void try_call(walk_t *w, call_t call)
 
 static void walk_table(srt_context_t *context, srt_strategy_t strategy)
 {
-	srt_engine_options_t options = { .strategy = strategy, .microbatches = NMICRO, .lr = 0.1f };
+	srt_engine_options_t options = { .size = sizeof(options),
+					 .prefetch = 1,
+					 .strategy = strategy,
+					 .microbatches = NMICRO,
+					 .optim = OPTIM_SGD(0.1f) };
 	walk_t w = { .nmicro = 1 };
 
 	case_declare(&w.c, context, &options, 5);

@@ -115,9 +115,7 @@ static void test_strategies(void)
 				p.rule = n % 3 == 1 ? SRT_PRECISION_FSDP1 : SRT_PRECISION_FSDP2;
 				types.of_block1 = n % 5 == 2 ? &other : NULL;
 				o.precision = &p;
-				o.eps = 1e-3f;
-				o.beta1 = 0.9;
-				o.beta2 = 0.999;
+				o.optim = &case_adamw_eps;
 				o.average = n % 7 == 3 ? SRT_AVERAGE_FIRST : SRT_AVERAGE_DEFAULT;
 				o.microbatches = 1 + n % 3;
 				o.accumulation = n % 2 ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
@@ -135,12 +133,15 @@ static float reduce_values(srt_comm_t *comm, const srt_precision_t *precision, s
 			   srt_accumulation_t accumulation, const float *values, int nmicro,
 			   int rank)
 {
-	const srt_engine_options_t options = { .comm = comm,
+	const srt_engine_options_t options = { .size = sizeof(options),
+					       .prefetch = 1,
+					       .comm = comm,
 					       .strategy = SRT_STRATEGY_ZERO3,
 					       .precision = precision,
 					       .average = SRT_AVERAGE_SUM,
 					       .accumulation = accumulation,
-					       .microbatches = nmicro };
+					       .microbatches = nmicro,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
 	const int64_t one = 1;
 	unsigned char bytes[4];
 	srt_stream_t *stream;
@@ -270,7 +271,12 @@ static void test_tree(void)
 static void test_tree_refused(void)
 {
 	const srt_precision_t p = { .param = SRT_CAST_BF16 };
-	srt_engine_options_t options = { .accumulation = SRT_ACCUMULATE_TREE, .microbatches = 3 };
+	srt_engine_options_t options = { .size = sizeof(options),
+					 .prefetch = 1,
+					 .strategy = SRT_STRATEGY_DDP,
+					 .accumulation = SRT_ACCUMULATE_TREE,
+					 .microbatches = 3,
+					 .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
 	int world = srt_context_world_size(context);
 	srt_engine_t *engine;
 	engine_case_t c;
@@ -296,9 +302,8 @@ static void test_tree_refused(void)
 static void test_own_values(srt_strategy_t strategy)
 {
 	const srt_precision_t p = { .param = SRT_CAST_BF16 };
-	srt_engine_options_t options = { .strategy = strategy,
-					 .precision = &p,
-					 .optimizer = SRT_OPTIMIZER_NONE };
+	srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .precision = &p,
+					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
 	srt_view_t view;
 	engine_case_t c;
 

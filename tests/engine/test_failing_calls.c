@@ -27,6 +27,8 @@
 
 #include <shardrt/shardrt.h>
 
+#include "tests/harness/options.h"
+
 /* X(result, name, what a failure returns, errno, parameters, arguments) */
 #define CALLS(X)                                                                                   \
 	X(void *, malloc, NULL, ENOMEM, (size_t n), (n))                                           \
@@ -142,7 +144,7 @@ static srt_status_t add_all(program_t *p, srt_engine_options_t *options)
 
 static srt_status_t declare_units(program_t *p, const srt_engine_options_t *options)
 {
-	const srt_unit_options_t unit = { .reshard = p->all ? 2 : 0 };
+	const srt_unit_options_t unit = { .size = sizeof(unit), .reshard = p->all ? 2 : 0 };
 	const int64_t shape[] = { NELEM };
 	char name[16];
 
@@ -169,9 +171,9 @@ static srt_status_t declare_alone(program_t *p, const srt_engine_options_t *opti
 
 static srt_status_t declare(program_t *p)
 {
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
-					 .optimizer = SRT_OPTIMIZER_ADAM,
-					 .lr = 0.01f };
+	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
+					 .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.01f,
+							ADAM_BASE) };
 
 	TRY(srt_context_create(NULL, &p->context));
 	if (p->all)

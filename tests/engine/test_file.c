@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "collectives/comm.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 /* Uneven rows, fewer rows than ranks, one row, none; one that takes several blocks, and one whose
  * rows in the file are longer than a block. */
@@ -145,8 +146,8 @@ static int ignore(const char *name, void *arg)
 
 static srt_engine_t *make_engine(srt_strategy_t strategy, srt_flat_t flat)
 {
-	const srt_engine_options_t options = { .strategy = strategy };
-	const srt_unit_options_t how = { .flat = flat };
+	const srt_engine_options_t options = ENGINE_SGD(strategy, 0);
+	const srt_unit_options_t how = { .size = sizeof(how), .flat = flat };
 	srt_unit_t *root, *unit;
 	srt_engine_t *engine;
 	srt_param_t *p;

@@ -35,8 +35,10 @@ static void planned_create(planned_t *p, int nranks, srt_flat_t flat, srt_dtype_
 			   const srt_precision_t *precision, int nparams)
 {
 	static const char *const names[] = { "dp" };
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .precision = precision };
-	const srt_unit_options_t unit = { .flat = flat };
+	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
+					 .precision = precision,
+					 .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
+	const srt_unit_options_t unit = { .size = sizeof(unit), .flat = flat };
 
 	CHECK_OK_OR_DIE(srt_mesh_create(NULL, 1, &nranks, names, &p->mesh));
 	options.mesh = p->mesh;
@@ -124,7 +126,7 @@ static void test_layout(int nranks, srt_flat_t flat, srt_dtype_t stored, srt_cas
 /* Gradients have memory for trainable parameters only. */
 static void test_frozen_memory(void)
 {
-	const srt_param_options_t frozen = { .frozen = 1 };
+	const srt_param_options_t frozen = { PARAM_BASE, .frozen = 1 };
 	const int64_t large[] = { 4096, 16 }, small[] = { 16, 3 };
 	srt_plan_t before, after;
 	srt_param_t *param;
@@ -279,9 +281,9 @@ typedef struct program {
 
 static void program_create(program_t *p, srt_strategy_t strategy, srt_flat_t flat)
 {
-	const srt_engine_options_t options = { .strategy = strategy,
-					       .optimizer = SRT_OPTIMIZER_NONE };
-	const srt_unit_options_t unit = { .flat = flat };
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+	const srt_unit_options_t unit = { .size = sizeof(unit), .flat = flat };
 
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &p->stream));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &p->engine));
@@ -382,7 +384,7 @@ static void test_local(srt_strategy_t strategy, srt_flat_t flat)
 static void refuse(srt_unit_t *unit, const char *name, srt_dtype_t dtype, int ndim, int frozen,
 		   const char *sentence)
 {
-	const srt_param_options_t options = { .frozen = frozen };
+	const srt_param_options_t options = { PARAM_BASE, .frozen = frozen };
 	const int64_t shape[] = { 2, 2 };
 	srt_param_t *param;
 
@@ -393,10 +395,10 @@ static void refuse(srt_unit_t *unit, const char *name, srt_dtype_t dtype, int nd
 
 static void test_refused(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
-	const srt_param_options_t frozen = { .frozen = 1 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
+	const srt_param_options_t frozen = { PARAM_BASE, .frozen = 1 };
 	const int64_t shape[] = { 2, 2 };
-	srt_unit_options_t of_unit = { .flat = (srt_flat_t)3 };
+	srt_unit_options_t of_unit = { .size = sizeof(of_unit), .flat = (srt_flat_t)3 };
 	srt_flat_sizes_t sizes;
 	srt_engine_t *engine;
 	srt_unit_t *root, *padded, *views, *rows;
@@ -436,9 +438,10 @@ static void test_refused(void)
 /* Ranks that declare other forms are refused together. */
 static void test_mismatch(void)
 {
-	const srt_unit_options_t flat = { .flat = rank == world - 1 ? SRT_FLAT_PADDED :
+	const srt_unit_options_t flat = { .size = sizeof(flat),
+					  .flat = rank == world - 1 ? SRT_FLAT_PADDED :
 								      SRT_FLAT_VIEWS };
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
 	const int64_t shape[] = { 2, 2 };
 	srt_engine_t *engine;
 	srt_unit_t *root;

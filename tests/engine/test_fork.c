@@ -13,7 +13,7 @@
 
 #define LIMIT_S 100 /* for a call that waits; not for one that is right */
 
-static const srt_engine_options_t zero3 = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
+static const srt_engine_options_t zero3 = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0.1f);
 
 /* In the child: its checks are not those of the parent. */
 #define REFUSED(call)                                                                              \

@@ -65,7 +65,7 @@ static void start(engine_case_t *c, const setup_t *s, srt_mesh_t **mesh)
 	}
 	options.precision = &precision;
 	if (s->stored == SRT_F16)
-		options.eps = 1e-4f; /* 1e-8 is 0 there */
+		options.optim = &case_adamw_eps; /* 1e-8 is 0 there */
 	options.offload.params = options.offload.grads = options.offload.state = s->offload;
 	case_declare_as(c, context, &options, H, &types);
 	c->unused = 1;
@@ -381,7 +381,7 @@ static void test_refused(void)
 	srt_view_t view;
 
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "other", &other));
-	case_declare(&c, context, &(srt_engine_options_t){ .lr = 0.1f }, H);
+	case_declare(&c, context, &(srt_engine_options_t)ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f), H);
 	REFUSED(srt_full_params_begin(c.root, NULL, c.stream), "before srt_engine_build()");
 	case_destroy(&c);
 	start(&c, &setups[3], &mesh);

@@ -8,6 +8,7 @@
 #include <shardrt/shardrt.h>
 
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 #define N 12
 #define STEPS 4
@@ -136,20 +137,18 @@ static void own_flat_step(float lr)
 
 static srt_optim_t *make_optimizer(void)
 {
-	const srt_group_options_t group = { .lr = LR };
-	const srt_optim_options_t options = { .kind = SRT_OPTIMIZER_SGD,
-					      .groups = &group,
-					      .ngroups = 1 };
-	srt_optim_param_t list[2] = { 0 };
+	srt_optim_param_t list[2] = { SRT_OPTIM_PARAM_INIT, SRT_OPTIM_PARAM_INIT };
+	srt_optim_options_t sgd = SRT_OPTIM_SGD_INIT;
 	srt_optim_t *optim;
 
+	sgd.lr = LR;
 	for (int i = 0; i < 2; i++) {
 		list[i].name = srt_param_name(param[i]);
 		list[i].nelem = count_elements(param[i]);
 		list[i].value = srt_param_local(param[i], SRT_PARAM_VALUE);
 		list[i].grad = srt_param_local(param[i], SRT_PARAM_GRAD);
 	}
-	check(srt_optim_create(srt_context_device(context), &options, list, 2, stream, &optim));
+	check(srt_optim_create(srt_context_device(context), &sgd, 1, list, 2, stream, &optim));
 	return optim;
 }
 
@@ -180,14 +179,14 @@ static void check_own_steps(void (*step_by)(float lr), const float expected[2][N
 
 static void test_own_optimizer(void)
 {
-	const srt_unit_options_t flat = { .flat = SRT_FLAT_VIEWS };
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	const srt_unit_options_t flat = { .size = sizeof(flat), .flat = SRT_FLAT_VIEWS };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	float expected[2][N], values[2][N];
 	srt_optim_t *optim;
 
 	declare(&options); /* the engine's SGD */
 	train_steps(expected);
-	options.optimizer = SRT_OPTIMIZER_NONE;
+	options.optim = OPTIM(.kind = SRT_OPTIMIZER_NONE);
 	declare(&options);
 	check_own_steps(own_step, expected);
 	declare_units(&options, &flat);
@@ -215,11 +214,11 @@ static void test_own_optimizer(void)
 static srt_scaler_t *create_in_fp16(void)
 {
 	const srt_precision_t precision = { .param = SRT_CAST_F16, .reduce = SRT_CAST_F32 };
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .precision = &precision };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	srt_scaler_options_t scaling = { .rule = SRT_SCALER_PLAIN, .growth_interval = 2 };
 	srt_scaler_t *scaler;
 
-	options.lr = LR;
+	options.precision = &precision;
 	check(srt_scaler_create(context, &scaling, &scaler));
 	declare(&options); /* the parameters are SRT_F32 */
 	return scaler;
@@ -271,7 +270,7 @@ static void test_scaler(void)
 
 static void test_learning_rate(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	float before[2][N], after[2][N];
 	srt_step_state_t state;
 
@@ -297,7 +296,7 @@ static void test_learning_rate(void)
 
 static void test_full_params(void)
 {
-	const srt_engine_options_t declared = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	const srt_engine_options_t declared = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	const srt_full_params_options_t options = { .writeback = 1 };
 	float before[2][N], after[2][N];
 	srt_view_t value;
@@ -355,14 +354,13 @@ static void step_adamw(int first, int n)
 
 static void test_resume(void)
 {
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	saved_t half, expected, resumed;
 
 	memset(&expected, 0, sizeof(expected));
 	memset(&resumed, 0, sizeof(resumed));
-	options.optimizer = SRT_OPTIMIZER_ADAMW;
-	options.warmup = 3;
-	options.lr_steps = 2 * STEPS;
+	options.optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = LR, ADAM_BASE, .warmup = 3,
+			      .lr_steps = 2 * STEPS);
 	declare(&options);
 	step_adamw(0, STEPS);
 	save(&half);
@@ -403,7 +401,7 @@ static void run_on_host(int i)
 
 static void test_host_compute(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = 1.0f };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 1.0f);
 	float values[2][N];
 	srt_device_info_t info;
 
@@ -432,8 +430,9 @@ static void declare_hybrid(int nreplicas, int nshards)
 {
 	const int shape[] = { nreplicas, nshards };
 	const char *const names[] = { "replicate", "shard" };
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_HYBRID, .lr = LR };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 
+	options.strategy = SRT_STRATEGY_HYBRID;
 	check(srt_mesh_create(srt_context_world(context), 2, shape, names, &options.mesh));
 	declare(&options);
 	srt_mesh_destroy(options.mesh); /* the engine keeps it */
@@ -442,7 +441,7 @@ static void declare_hybrid(int nreplicas, int nshards)
 static void test_hybrid(void)
 {
 	const int world = srt_context_world_size(context);
-	const srt_engine_options_t zero3 = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	const srt_engine_options_t zero3 = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	float expected[2][N], values[2][N];
 
 	declare(&zero3);
@@ -457,7 +456,7 @@ static void test_hybrid(void)
 
 static void declare_offloaded(void)
 {
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 
 	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
 	declare(&options);
@@ -465,7 +464,7 @@ static void declare_offloaded(void)
 
 static void test_offload(void)
 {
-	const srt_engine_options_t zero3 = { .strategy = SRT_STRATEGY_ZERO3, .lr = LR };
+	const srt_engine_options_t zero3 = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	float expected[2][N], values[2][N];
 	srt_plan_t plan;
 

@@ -42,6 +42,9 @@ typedef struct result {
 static srt_engine_options_t make_options(const variant_t *v, srt_strategy_t strategy,
 					 srt_mesh_t *mesh)
 {
+	static const srt_optim_options_t sgd = {
+		.size = sizeof(sgd), .kind = SRT_OPTIMIZER_SGD, .lr = 0.05f, .momentum = 0.5f
+	};
 	srt_engine_options_t o = case_adamw(strategy);
 
 	o.mesh = mesh;
@@ -49,12 +52,7 @@ static srt_engine_options_t make_options(const variant_t *v, srt_strategy_t stra
 	o.accumulation = v->accumulation;
 	o.microbatches = v->nmicro;
 	o.average = v->average;
-	if (v->sgd) {
-		o.optimizer = SRT_OPTIMIZER_SGD;
-		o.momentum = 0.5f;
-	} else {
-		o.eps = 1e-3f;
-	}
+	o.optim = v->sgd ? &sgd : &case_adamw_eps;
 	return o;
 }
 

@@ -38,7 +38,7 @@ static void refuse(srt_engine_options_t options, const char *words)
 	CHECK(engine == NULL);
 }
 
-#define REFUSE(words, ...) refuse((srt_engine_options_t){ __VA_ARGS__ }, words)
+#define REFUSE(words, ...) refuse((srt_engine_options_t){ ENGINE_BASE, __VA_ARGS__ }, words)
 
 static void test_options(void)
 {

@@ -13,6 +13,7 @@
 #include "runtime/engine/declare/declare.h"
 #include "tests/harness/check.h"
 #include "tests/harness/half.h"
+#include "tests/harness/options.h"
 
 enum { SEED = 2026 };
 
@@ -99,8 +100,8 @@ static uint64_t test_layout(const layout_t *layout, srt_dtype_t dtype, uint64_t 
 {
 	static const char *const names[] = { "dp", "tp" };
 	const size_t elem = srt_dtype_bits(dtype) / 8;
-	srt_engine_options_t options = { .strategy = layout->strategy, .lr = 0.1f };
-	const srt_param_options_t cut = { .placement = { "tp", 1, 0 } };
+	srt_engine_options_t options = ENGINE_SGD(layout->strategy, 0.1f);
+	const srt_param_options_t cut = { PARAM_BASE, .placement = { "tp", 1, 0 } };
 	srt_param_t *params[SRT_ARRAY_LEN(draws)];
 	srt_engine_t *engine;
 	srt_unit_t *root;
@@ -206,7 +207,7 @@ static double distance(srt_engine_t *engine, uint64_t seed, const srt_init_t *dr
 static void test_fit(void)
 {
 	static const int64_t shape[] = { FIT_ROWS, FIT_COLUMNS };
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0.1f);
 	srt_init_t inits[6] = {
 		{ .kind = SRT_INIT_NORMAL, .mean = 0.5, .std = 0.02 },
 		{ .kind = SRT_INIT_UNIFORM, .low = 2.0, .high = 3.0 },
@@ -255,7 +256,7 @@ static void refuse(srt_param_t *param, const srt_init_t *init, const char *words
 static void test_refused(void)
 {
 	static const int64_t shape[] = { 1, 2 };
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0.1f);
 	srt_init_t init = { .kind = SRT_INIT_UNIFORM, .low = 1.001, .high = 1.002 };
 	srt_engine_t *engine;
 	srt_param_t *param;

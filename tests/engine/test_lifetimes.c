@@ -55,7 +55,7 @@ typedef struct objects {
 	srt_optim_t *optim;
 } objects_t;
 
-static const srt_engine_options_t plain = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
+static const srt_engine_options_t plain = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0.1f);
 
 static atomic_int nwarnings;
 
@@ -104,16 +104,14 @@ static srt_coll_t *create_gather(const objects_t *o, srt_comm_t *comm, const cha
 
 static void create_optim(objects_t *o)
 {
-	const srt_group_options_t group = { .lr = 0.1f };
-	const srt_optim_options_t options = { .kind = SRT_OPTIMIZER_ADAM,
-					      .groups = &group,
-					      .ngroups = 1 };
-	const srt_optim_param_t param = { .name = "p",
-					  .nelem = N,
-					  .value = srt_view(o->buffer, 0, SRT_F32),
-					  .grad = srt_view(o->source, 0, SRT_F32) };
+	const srt_optim_options_t options = SRT_OPTIM_ADAM_INIT;
+	srt_optim_param_t param = SRT_OPTIM_PARAM_INIT;
 
-	CHECK_OK_OR_DIE(srt_optim_create(srt_context_device(o->context), &options, &param, 1,
+	param.name = "p";
+	param.nelem = N;
+	param.value = srt_view(o->buffer, 0, SRT_F32);
+	param.grad = srt_view(o->source, 0, SRT_F32);
+	CHECK_OK_OR_DIE(srt_optim_create(srt_context_device(o->context), &options, 1, &param, 1,
 					 o->stream, &o->optim));
 }
 
@@ -237,7 +235,7 @@ static void destroy_in_order(objects_t *o, int number, int first)
  */
 static void run_orders(srt_context_t *context)
 {
-	const srt_context_options_t alone = { .bootstrap = "" };
+	const srt_context_options_t alone = { .size = sizeof(alone), .bootstrap = "" };
 	const bool joins_once = srt_context_world_size(context) > 1;
 	objects_t o;
 

@@ -9,6 +9,7 @@
 
 #include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 #define NPARAMS 4
 #define MOST 64 /* elements of a parameter */
@@ -36,8 +37,8 @@ static void declare(program_t *p, srt_cast_t cast, bool solo)
 	static const char *const names[NPARAMS] = { "one", "w", "x", "frozen" };
 	const srt_precision_t precision = { .param = cast };
 	srt_engine_options_t options = *form;
-	const srt_unit_options_t unit = { .reshard = reshard };
-	const srt_param_options_t frozen = { .frozen = 1 };
+	const srt_unit_options_t unit = { .size = sizeof(unit), .reshard = reshard };
+	const srt_param_options_t frozen = { PARAM_BASE, .frozen = 1 };
 	srt_device_t *device = srt_context_device(context);
 
 	memset(p, 0, sizeof(*p));
@@ -471,17 +472,16 @@ static void run(const srt_engine_options_t *options, int groups)
 int main(void)
 {
 	static const char *const names[] = { "replicate", "shard" };
-	srt_engine_options_t options = { .lr = 0.5f, .microbatches = 2 };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.5f);
 	srt_mesh_t *mesh;
 	int shape[2];
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	rank = srt_context_rank(context);
 	world = srt_context_world_size(context);
-	for (int s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3 && world < 4; s++) {
-		options.strategy = (srt_strategy_t)s;
+	options.microbatches = 2;
+	for (; options.strategy <= SRT_STRATEGY_ZERO3 && world < 4; options.strategy++)
 		run(&options, 0);
-	}
 	options.strategy = SRT_STRATEGY_ZERO3;
 	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
 	run(&options, 0);

@@ -198,8 +198,10 @@ static void test_policies(void)
 static void test_marks(void)
 {
 	const srt_precision_t half = { .param = SRT_CAST_F16 };
-	const srt_unit_options_t marked = { .precision = &half, .reshard = SRT_RESHARD_NEVER };
-	const srt_unit_options_t others = { .reshard = SRT_RESHARD_ALWAYS };
+	const srt_unit_options_t marked = { .size = sizeof(marked),
+					    .precision = &half,
+					    .reshard = SRT_RESHARD_NEVER };
+	const srt_unit_options_t others = { .size = sizeof(others), .reshard = SRT_RESHARD_ALWAYS };
 	const srt_wrap_options_t options = { .root_name = "model", .units = &others };
 	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_SIZE, .min_nelem = 6 };
 	srt_engine_t *engine = modules_create_engine(context, NULL);
@@ -225,7 +227,7 @@ static void test_marks(void)
 /* emb and head share a weight; block 1 has a unit that runs between them. */
 static void test_together(void)
 {
-	const srt_unit_options_t marked = { .reshard = SRT_RESHARD_NEVER };
+	const srt_unit_options_t marked = { .size = sizeof(marked), .reshard = SRT_RESHARD_NEVER };
 	srt_engine_t *engine = modules_create_engine(context, NULL);
 	srt_module_t *root = modules_create_blocks(), *emb = srt_module_find(root, "emb");
 	srt_module_t *head = srt_module_find(root, "head");
@@ -344,7 +346,7 @@ static void test_policy_errors(void)
 static void test_print(void)
 {
 	const int64_t shape[] = { 2, 3 };
-	const srt_param_options_t frozen = { .frozen = 1 };
+	const srt_param_options_t frozen = { PARAM_BASE, .frozen = 1 };
 	srt_module_t *root = modules_add(NULL, NULL, "Model"),
 		     *a = modules_add(root, "a", "Linear");
 	srt_engine_t *engine = modules_create_engine(context, NULL);

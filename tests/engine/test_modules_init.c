@@ -174,8 +174,7 @@ static void add_param(srt_module_t *module, const char *name, int64_t rows, int6
 {
 	const int64_t shape[] = { rows, columns };
 
-	CHECK_OK_OR_DIE(
-		srt_module_add_param(module, name, SRT_F32, columns > 0 ? 2 : 1, shape, options));
+	CHECK_OK(srt_module_add_param(module, name, SRT_F32, columns > 0 ? 2 : 1, shape, options));
 }
 
 static srt_module_t *add_linear(srt_module_t *parent, const char *name, int64_t in, int64_t out,
@@ -190,8 +189,9 @@ static srt_module_t *add_linear(srt_module_t *parent, const char *name, int64_t 
 
 static void add_block(srt_module_t *list, const char *name, int is_frozen, int is_cut)
 {
-	const srt_param_options_t frozen = { .frozen = is_frozen };
-	const srt_param_options_t cut = { .placement = { is_cut ? "tp" : NULL, is_cut, 0 } };
+	const srt_param_options_t frozen = { PARAM_BASE, .frozen = is_frozen };
+	const srt_param_options_t cut = { PARAM_BASE,
+					  .placement = { is_cut ? "tp" : NULL, is_cut, 0 } };
 	srt_module_t *block = modules_add(list, name, "Block"), *module;
 
 	module = modules_add(block, "norm", "LayerNorm");
@@ -336,7 +336,7 @@ static void check_digest(const srt_engine_options_t *options, srt_flat_t flat, i
 {
 	static int ncalls;
 	const srt_wrap_policy_t *policy = choose_policy(ncalls++);
-	const srt_unit_options_t unit = { .flat = flat };
+	const srt_unit_options_t unit = { .size = sizeof(unit), .flat = flat };
 	const srt_wrap_options_t wrap = { .root = &unit, .units = &unit };
 	const srt_materialize_options_t init = { .seed = SEED };
 	/* frozen and trainable parameters in one flat one need views */
@@ -382,7 +382,7 @@ static void check_forms(const srt_engine_options_t *options, int is_cut)
 static void check_mesh(srt_strategy_t strategy, const char *const *dims, int n, int is_cut)
 {
 	const int shape[] = { srt_context_world_size(context) / n, n };
-	srt_engine_options_t options = { .strategy = strategy, .lr = 0.1f };
+	srt_engine_options_t options = ENGINE_SGD(strategy, 0.1f);
 
 	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, shape, dims, &options.mesh));
 	check_forms(&options, is_cut);
@@ -395,7 +395,7 @@ static void test_one_hash(void)
 											  "tp" };
 	const srt_strategy_t strategies[] = { SRT_STRATEGY_DDP, SRT_STRATEGY_ZERO1,
 					      SRT_STRATEGY_ZERO2, SRT_STRATEGY_ZERO3 };
-	srt_engine_options_t options = { .lr = 0.1f };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 	const int world = srt_context_world_size(context);
 
 	for (size_t s = 0; s < SRT_ARRAY_LEN(strategies); s++) {

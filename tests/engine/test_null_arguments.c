@@ -13,6 +13,7 @@
 #include <shardrt/shardrt.h>
 
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 static struct {
 	srt_context_t *context;
@@ -104,15 +105,17 @@ static void call_all(void)
 static void create_objects(void)
 {
 	const srt_coll_desc_t barrier = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
-	const srt_engine_options_t options = { .lr = 0.1f };
-	const srt_group_options_t group = { .lr = 0.1f };
-	const srt_optim_options_t list = { .groups = &group, .ngroups = 1 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
+	const srt_optim_options_t list = SRT_OPTIM_SGD_INIT;
 	const srt_shard_place_t place = { 0 };
 	const srt_sharding_t chunk = { .places = &place, .nplaces = 1 };
 	const int64_t shape[] = { 4, 2 };
-	srt_sharded_optim_param_t sharded = { .name = "s" };
-	srt_optim_param_t tensor = { .name = "w", .nelem = 4 };
+	srt_sharded_optim_param_t sharded = SRT_SHARDED_OPTIM_PARAM_INIT;
+	srt_optim_param_t tensor = SRT_OPTIM_PARAM_INIT;
 
+	sharded.name = "s";
+	tensor.name = "w";
+	tensor.nelem = 4;
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &objects.context));
 	objects.device = srt_context_device(objects.context);
 	objects.comm = srt_context_world(objects.context);
@@ -131,13 +134,13 @@ static void create_objects(void)
 	CHECK_OK_OR_DIE(srt_module_create(NULL, NULL, "Model", &objects.module));
 	tensor.value = srt_view(objects.buffer, 0, SRT_F32);
 	tensor.grad = srt_view(objects.buffer, 32, SRT_F32);
-	CHECK_OK_OR_DIE(srt_optim_create(objects.device, &list, &tensor, 1, objects.stream,
+	CHECK_OK_OR_DIE(srt_optim_create(objects.device, &list, 1, &tensor, 1, objects.stream,
 					 &objects.optim));
 	CHECK_OK_OR_DIE(srt_scaler_create(objects.context, NULL, &objects.scaler));
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create(objects.context, NULL, "s", SRT_F32, 1, shape,
 						  &chunk, &objects.sharded_tensor));
 	sharded.value = sharded.grad = objects.sharded_tensor;
-	CHECK_OK_OR_DIE(srt_sharded_optim_create(objects.context, NULL, &list, &sharded, 1,
+	CHECK_OK_OR_DIE(srt_sharded_optim_create(objects.context, NULL, &list, 1, &sharded, 1,
 						 objects.stream, &objects.sharded_optim));
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create(objects.context, NULL, "m", SRT_F32, 2, shape,
 						  &chunk, &objects.matrix));

@@ -7,6 +7,7 @@
 #include <shardrt/shardrt.h>
 
 #include "tests/harness/device.h"
+#include "tests/harness/options.h"
 
 #define NPARAMS 3
 #define MOST_NELEM 70
@@ -78,6 +79,7 @@ static void list_create(list_t *list, bool apart, bool has_copy, bool gives_stat
 {
 	memset(list, 0, sizeof(*list));
 	for (int i = 0; i < NPARAMS; i++) {
+		list->param[i] = (srt_optim_param_t)SRT_OPTIM_PARAM_INIT;
 		list->param[i].name = names[i];
 		list->param[i].nelem = sizes[i];
 	}
@@ -118,32 +120,33 @@ static void get_values(list_t *list, float values[NPARAMS][MOST_NELEM])
 		get_view(list->param[i].value, sizes[i], values[i]);
 }
 
-static srt_optim_t *create(const list_t *list, srt_optimizer_t kind,
-			   const srt_group_options_t *groups, size_t ngroups)
+static srt_optim_t *create(const list_t *list, const srt_optim_options_t *groups, size_t ngroups)
 {
-	const srt_optim_options_t options = { .kind = kind, .groups = groups, .ngroups = ngroups };
 	srt_optim_t *optim;
 
-	CHECK_OK_OR_DIE(srt_optim_create(device, &options, list->param, NPARAMS, stream, &optim));
+	CHECK_OK_OR_DIE(
+		srt_optim_create(device, groups, ngroups, list->param, NPARAMS, stream, &optim));
 	return optim;
 }
 
 /* Views side by side are one launch, others one each; the bits are the same. */
 static void test_places(srt_optimizer_t kind, bool has_copy, bool gives_state)
 {
-	const srt_group_options_t group = { .lr = 0.1f,
-					    .momentum = kind == SRT_OPTIMIZER_SGD ? 0.9f : 0.0f,
-					    .weight_decay = 0.01f };
+	srt_optim_options_t group = SRT_OPTIM_OPTIONS_INIT;
 	float values[2][NPARAMS][MOST_NELEM] = { 0 };
 	uint16_t copies[2][NPARAMS][MOST_NELEM] = { 0 };
 
+	if (kind == SRT_OPTIMIZER_SGD)
+		group = *OPTIM(.momentum = 0.9f, .weight_decay = 0.01f);
+	group.kind = kind;
+	group.lr = 0.1f;
 	for (int apart = 0; apart < 2; apart++) {
 		uint64_t launches;
 		srt_optim_t *optim;
 		list_t list;
 
 		list_create(&list, apart, has_copy, gives_state);
-		optim = create(&list, kind, &group, 1);
+		optim = create(&list, &group, 1);
 		for (uint64_t step = 0; step < 3; step++) {
 			set_grads(&list, step);
 			launches = srt_device_launches(device);
@@ -164,8 +167,10 @@ static void test_places(srt_optimizer_t kind, bool has_copy, bool gives_state)
 /* Each parameter has the hyper-parameters of its group, and its own decay and factor. */
 static void test_groups(void)
 {
-	const srt_group_options_t groups[] = { { .lr = 0.5f, .weight_decay = 0.25f },
-					       { .lr = 0.125f, .maximize = 1 } };
+	const srt_optim_options_t groups[] = {
+		*OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.5f, .weight_decay = 0.25f),
+		*OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.125f, .maximize = 1),
+	};
 	float before[NPARAMS][MOST_NELEM], after[NPARAMS][MOST_NELEM];
 	uint64_t launches;
 	srt_optim_t *optim;
@@ -175,7 +180,7 @@ static void test_groups(void)
 	list.param[1].group = 1;
 	list.param[2].weight_decay = 0.5f;
 	list.param[2].lr_scale = 2.0f;
-	optim = create(&list, SRT_OPTIMIZER_SGD, groups, 2);
+	optim = create(&list, groups, 2);
 	CHECK_INT(srt_optim_count_states(optim), 0);
 	CHECK(srt_optim_state(optim, 0, 0).buffer == NULL);
 	for (int i = 0; i < NPARAMS; i++)
@@ -202,7 +207,10 @@ static void test_groups(void)
 /* Parameters without a gradient, skipped steps, learning rates, step counts. */
 static void test_state(void)
 {
-	const srt_group_options_t groups[] = { { .lr = 0.5f }, { .lr = 0.25f } };
+	const srt_optim_options_t groups[] = {
+		*OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.5f, ADAM_BASE),
+		*OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.25f, ADAM_BASE),
+	};
 	const float inf = 1.0f, zero = 0.0f;
 	float before[NPARAMS][MOST_NELEM], after[NPARAMS][MOST_NELEM], moment[MOST_NELEM];
 	srt_step_state_t state;
@@ -213,7 +221,7 @@ static void test_state(void)
 
 	list_create(&list, true, false, false);
 	list.param[2].group = 1;
-	optim = create(&list, SRT_OPTIMIZER_ADAM, groups, 2);
+	optim = create(&list, groups, 2);
 	CHECK_INT(srt_optim_count_states(optim), 2);
 	CHECK_INT(srt_optim_find(optim, "c"), 2);
 	CHECK_INT(srt_optim_find(optim, "d"), NPARAMS);
@@ -271,14 +279,11 @@ static void test_state(void)
 /* A list with one thing wrong. */
 static void refuse(const list_t *good, const srt_optim_param_t *wrong, const char *words)
 {
-	const srt_group_options_t group = { .lr = 0.1f };
-	const srt_optim_options_t options = { .kind = SRT_OPTIMIZER_ADAM,
-					      .groups = &group,
-					      .ngroups = 1 };
+	const srt_optim_options_t options = SRT_OPTIM_ADAM_INIT;
 	srt_optim_param_t list[2] = { good->param[0], *wrong };
 	srt_optim_t *optim = NULL;
 
-	CHECK_STATUS(srt_optim_create(device, &options, list, 2, stream, &optim),
+	CHECK_STATUS(srt_optim_create(device, &options, 1, list, 2, stream, &optim),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS(words);
 	CHECK(optim == NULL);
@@ -286,8 +291,7 @@ static void refuse(const list_t *good, const srt_optim_param_t *wrong, const cha
 
 static void test_errors(void)
 {
-	const srt_group_options_t group = { .lr = 0.1f }, bad = { .lr = 0.1f, .beta1 = 1.0 };
-	srt_optim_options_t options = { .groups = &group, .ngroups = 1 };
+	srt_optim_options_t groups[] = { SRT_OPTIM_OPTIONS_INIT, SRT_OPTIM_OPTIONS_INIT };
 	srt_optim_param_t wrong;
 	srt_optim_t *optim;
 	list_t list;
@@ -319,18 +323,22 @@ static void test_errors(void)
 	wrong = list.param[1];
 	wrong.state[0] = wrong.grad;
 	refuse(&list, &wrong, "state 1 of parameter 'b' is absent");
-	options.kind = SRT_OPTIMIZER_NONE;
-	CHECK_STATUS(srt_optim_create(device, &options, list.param, 1, stream, &optim),
+	groups[0].kind = SRT_OPTIMIZER_NONE;
+	CHECK_STATUS(srt_optim_create(device, groups, 1, list.param, 1, stream, &optim),
 		     SRT_ERR_INVALID_ARGUMENT);
-	options.kind = SRT_OPTIMIZER_ADAMW;
-	options.groups = &bad;
-	CHECK_STATUS(srt_optim_create(device, &options, list.param, 1, stream, &optim),
+	CHECK_ERROR_HAS("kind of group 0 is 3");
+	groups[0].kind = SRT_OPTIMIZER_ADAM;
+	CHECK_STATUS(srt_optim_create(device, groups, 2, list.param, 1, stream, &optim),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("kind of group 1 is 2");
+	groups[0].beta1 = 1;
+	CHECK_STATUS(srt_optim_create(device, groups, 1, list.param, 1, stream, &optim),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("beta1");
-	options.ngroups = 0;
-	CHECK_STATUS(srt_optim_create(device, &options, list.param, 1, stream, &optim),
+	CHECK_STATUS(srt_optim_create(device, groups, 0, list.param, 1, stream, &optim),
 		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_optim_create(device, NULL, list.param, 1, stream, &optim),
+	CHECK_ERROR_HAS("ngroups is 0");
+	CHECK_STATUS(srt_optim_create(device, NULL, 1, list.param, 1, stream, &optim),
 		     SRT_ERR_INVALID_ARGUMENT);
 	list_destroy(&list);
 }

@@ -15,6 +15,7 @@
 
 #include <shardrt/shardrt.h>
 
+#include "tests/harness/options.h"
 #include "tests/harness/random.h"
 
 #define TRY(call)                                                                                  \
@@ -36,7 +37,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
 
 static const char *run(const char *mode, const char *folder, uint64_t seed)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = 0.1f };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0.1f);
 	const int build = strcmp(mode, "build") == 0;
 	srt_context_t *context;
 	srt_stream_t *stream;

@@ -15,60 +15,12 @@ static srt_stream_t *stream;
 static srt_engine_t *engine;
 static srt_unit_t *unit;
 
-/* Each calls with reserved[i] = value. */
-static srt_status_t call_context_options(int i, uint64_t value)
-{
-	srt_context_options_t options = { .threads = 1 };
-	srt_context_t *made = NULL;
-	srt_status_t status;
-
-	options.reserved[i] = value;
-	status = srt_context_create(&options, &made);
-	srt_context_destroy(made);
-	return status;
-}
-
-/* The cpu refuses the struct, but the reserved fields first. */
-static srt_status_t call_native_device(int i, uint64_t value)
-{
-	srt_native_device_t native = { .backend = "cpu", .context = &native };
-	const srt_context_options_t options = { .native = &native };
-	srt_context_t *made = NULL;
-	srt_status_t status;
-
-	native.reserved[i] = value;
-	status = srt_context_create(&options, &made);
-	return status == SRT_ERR_UNSUPPORTED ? SRT_OK : status;
-}
-
-static srt_status_t call_engine_options(int i, uint64_t value)
-{
-	srt_engine_options_t options = { .microbatches = 1 };
-	srt_engine_t *made = NULL;
-	srt_status_t status;
-
-	options.reserved[i] = value;
-	status = srt_engine_create(context, &options, &made);
-	srt_engine_destroy(made);
-	return status;
-}
-
-static srt_status_t call_param_options(int i, uint64_t value)
-{
-	static const int64_t one = 1;
-	static char name[] = "a"; /* names are unique */
-	srt_param_options_t options = { .frozen = 1 };
-	srt_param_t *param;
-
-	options.reserved[i] = value;
-	name[0]++;
-	return srt_param_create(unit, name, SRT_F32, 1, &one, &options, &param);
-}
+/* The functions call with reserved[i] = value. */
 
 /* An engine of one parameter. */
 static srt_engine_t *build(srt_unit_t **root)
 {
-	const srt_engine_options_t options = { .lr = 0.1f };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 	const int64_t one = 1;
 	srt_engine_t *made;
 	srt_param_t *param;
@@ -142,29 +94,6 @@ static srt_status_t call_coll_epilogue(int i, uint64_t value)
 	return status;
 }
 
-static srt_status_t call_offload(int i, uint64_t value)
-{
-	srt_engine_options_t options = { .microbatches = 1 };
-	srt_engine_t *made = NULL;
-	srt_status_t status;
-
-	options.offload.reserved[i] = value;
-	status = srt_engine_create(context, &options, &made);
-	srt_engine_destroy(made);
-	return status;
-}
-
-static srt_status_t call_unit_options(int i, uint64_t value)
-{
-	srt_unit_options_t options = { .reshard = SRT_RESHARD_NEVER };
-	char name[16];
-	srt_unit_t *made;
-
-	snprintf(name, sizeof(name), "unit%d%s", i, value ? "" : ".zero");
-	options.reserved[i] = value;
-	return srt_unit_create(engine, unit, name, &options, &made);
-}
-
 static srt_status_t call_precision(int i, uint64_t value)
 {
 	srt_precision_t precision = { .param = SRT_CAST_F16 };
@@ -198,44 +127,6 @@ static srt_status_t call_scaler_state(int i, uint64_t value)
 	status = srt_scaler_set_state(scaler, &state, stream);
 	CHECK_OK(srt_stream_sync(stream));
 	srt_scaler_destroy(scaler);
-	return status;
-}
-
-static srt_status_t call_group_options(int i, uint64_t value)
-{
-	srt_group_options_t options = { .lr = 0.1f };
-	int32_t group;
-
-	options.reserved[i] = value;
-	return srt_engine_group_create(engine, &options, &group);
-}
-
-static srt_status_t call_optimizer_options(int i, uint64_t value)
-{
-	const srt_group_options_t group = { .lr = 0.1f };
-	srt_optim_options_t options = { .groups = &group, .ngroups = 1 };
-	srt_optim_t *made = NULL;
-	srt_status_t status;
-
-	options.reserved[i] = value;
-	status = srt_optim_create(srt_context_device(context), &options, NULL, 0, stream, &made);
-	CHECK_OK(srt_stream_sync(stream));
-	srt_optim_destroy(made);
-	return status;
-}
-
-static srt_status_t call_optim_param(int i, uint64_t value)
-{
-	const srt_group_options_t group = { .lr = 0.1f };
-	const srt_optim_options_t options = { .groups = &group, .ngroups = 1 };
-	srt_optim_param_t param = { .name = "w" };
-	srt_optim_t *made = NULL;
-	srt_status_t status;
-
-	param.reserved[i] = value;
-	status = srt_optim_create(srt_context_device(context), &options, &param, 1, stream, &made);
-	CHECK_OK(srt_stream_sync(stream));
-	srt_optim_destroy(made);
 	return status;
 }
 
@@ -330,7 +221,7 @@ static const uint64_t *fill_part(void *memory)
 
 static const uint64_t *fill_flat_sizes(void *memory)
 {
-	const srt_unit_options_t options = { .flat = SRT_FLAT_VIEWS };
+	const srt_unit_options_t options = { .size = sizeof(options), .flat = SRT_FLAT_VIEWS };
 	srt_unit_t *flat;
 
 	CHECK_OK_OR_DIE(srt_unit_create(engine, unit, "flat", &options, &flat));
@@ -403,39 +294,37 @@ static void check_results(void)
 }
 
 static const reserved_case_t structs[] = {
-	{ "srt_optim_param_t", call_optim_param },
 	{ "srt_wrap_policy_t", call_wrap_policy },
 	{ "srt_wrap_options_t", call_wrap_options },
 	{ "srt_materialize_options_t", call_materialize_options },
 	{ "srt_scaler_output_t", call_scaler_output },
 	{ "srt_scaler_grad_t", call_scaler_grad },
 	{ "srt_scaler_sparse_t", call_scaler_sparse },
-	{ "srt_context_options_t", call_context_options },
-	{ "srt_native_device_t", call_native_device },
-	{ "srt_engine_options_t", call_engine_options },
-	{ "srt_offload_t", call_offload },
-	{ "srt_unit_options_t", call_unit_options },
 	{ "srt_precision_t", call_precision },
-	{ "srt_param_options_t", call_param_options },
 	{ "srt_init_t", call_init },
 	{ "srt_init_query_t", call_init_query },
 	{ "srt_full_params_options_t", call_full_params },
 	{ "srt_coll_desc_t", call_coll_desc },
 	{ "srt_coll_epilogue_t", call_coll_epilogue },
-	{ "srt_group_options_t", call_group_options },
-	{ "srt_optim_options_t", call_optimizer_options },
 	{ "srt_scaler_options_t", call_scaler_options },
 	{ "srt_scaler_state_t", call_scaler_state },
 };
 
 int main(void)
 {
-	const srt_engine_options_t options = { .microbatches = 1 };
+	const int64_t one = 1;
+	const srt_engine_options_t options = { .size = sizeof(options),
+					       .prefetch = 1,
+					       .strategy = SRT_STRATEGY_DDP,
+					       .microbatches = 1,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
+	srt_param_t *param;
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
 	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &unit));
+	CHECK_OK_OR_DIE(srt_param_create(unit, "a", SRT_F32, 1, &one, NULL, &param));
 	reserved_check(structs, sizeof(structs) / sizeof(structs[0]));
 	check_results();
 	srt_engine_destroy(engine);

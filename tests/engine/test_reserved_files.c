@@ -10,6 +10,7 @@
 
 #include "tests/engine/reserved_case.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 static srt_context_t *context;
 static srt_stream_t *stream;
@@ -56,7 +57,11 @@ static srt_status_t call_file_source(int i, uint64_t value)
 static srt_status_t save_checkpoint(const srt_checkpoint_options_t *options)
 {
 	srt_engine_t *built;
-	const srt_engine_options_t of_engine = { .microbatches = 1 };
+	const srt_engine_options_t of_engine = { .size = sizeof(of_engine),
+						 .prefetch = 1,
+						 .strategy = SRT_STRATEGY_DDP,
+						 .microbatches = 1,
+						 .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
 	srt_status_t status;
 	srt_unit_t *root;
 
@@ -177,7 +182,7 @@ static void check_results(void)
 
 static void create_engine(void)
 {
-	const srt_engine_options_t options = { .lr = 0.1f };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 	const int64_t one = 1;
 	const float value = 1.0f;
 	srt_unit_t *root;

@@ -108,20 +108,6 @@ static srt_status_t call_sharding(int i, uint64_t value)
 	return srt_sharding_resolve(&sharding, 1, 1, &one, &shard, 1);
 }
 
-static srt_status_t call_sharded_optim_param(int i, uint64_t value)
-{
-	const srt_group_options_t group = { .lr = 0.1f };
-	const srt_optim_options_t options = { .groups = &group, .ngroups = 1 };
-	srt_sharded_optim_param_t param = { .name = "a" };
-	srt_sharded_optim_t *made = NULL;
-	srt_status_t status;
-
-	param.reserved[i] = value;
-	status = srt_sharded_optim_create(context, NULL, &options, &param, 1, stream, &made);
-	srt_sharded_optim_destroy(made);
-	return status;
-}
-
 static const reserved_case_t structs[] = {
 	{ "srt_matmul_t", call_matmul },
 	{ "srt_attention_t", call_attention },
@@ -134,7 +120,6 @@ static const reserved_case_t structs[] = {
 	{ "srt_sgd_t", call_sgd },
 	{ "srt_adam_t", call_adam },
 	{ "srt_sharding_t", call_sharding },
-	{ "srt_sharded_optim_param_t", call_sharded_optim_param },
 };
 
 int main(void)

@@ -37,18 +37,16 @@ typedef struct variant {
 
 /* In 16 bits, two blocks share a slot only without prefetching. */
 static const variant_t variants[] = {
-	{ .name = "fp32", .nmicro = 1 },
+	{ .name = "fp32", .nmicro = 1, .prefetch = 1 },
 	{ .name = "bf16, reduced in f32, 3 micro-batches, no prefetch",
 	  .precision = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 },
 	  .types = { .flat = SRT_FLAT_VIEWS },
 	  .nmicro = 3,
-	  .unused = 2,
-	  .prefetch = -1 },
+	  .unused = 2 },
 	{ .name = "f16 alone, last, no prefetch",
 	  .types = { .stored = SRT_F16 },
 	  .nmicro = 2,
-	  .accumulation = SRT_ACCUMULATE_LAST,
-	  .prefetch = -1 },
+	  .accumulation = SRT_ACCUMULATE_LAST },
 	{ .name = "offload, prefetch 2",
 	  .types = { .flat = SRT_FLAT_PADDED },
 	  .nmicro = 2,
@@ -158,7 +156,7 @@ static srt_engine_options_t make_options(const variant_t *v, srt_strategy_t stra
 	o.microbatches = v->nmicro;
 	o.offload = v->offload;
 	o.prefetch = v->prefetch;
-	o.eps = 1e-3f;
+	o.optim = &case_adamw_eps;
 	return o;
 }
 
@@ -280,7 +278,7 @@ static void count_gathers(const engine_case_t *c, uint32_t *all, uint32_t *group
  * within the group, until the values change. */
 static void test_counts(int n)
 {
-	const variant_t v = { .name = "counts", .nmicro = 1, .prefetch = -1 };
+	const variant_t v = { .name = "counts", .nmicro = 1 };
 	uint32_t all0, group0, all, group;
 	srt_plan_t plan;
 	engine_case_t c;
@@ -312,7 +310,8 @@ static void test_counts(int n)
 
 static srt_plan_t plan_of(srt_strategy_t strategy, srt_mesh_t *mesh, int reshard)
 {
-	const srt_engine_options_t options = { .strategy = strategy, .mesh = mesh };
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .mesh = mesh,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
 	const case_types_t types = { .stored = SRT_F32, .reshard = reshard };
 	srt_plan_t plan = { 0 };
 	engine_case_t c;
@@ -333,8 +332,11 @@ static void check_equal(srt_plan_t a, srt_plan_t b)
 
 static void check_refused(int reshard, int other, srt_status_t expected, const char *words)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
-	const srt_unit_options_t of[] = { { .reshard = reshard }, { .reshard = other } };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
+	const srt_unit_options_t of[] = {
+		{ .size = sizeof(of[0]), .reshard = reshard },
+		{ .size = sizeof(of[0]), .reshard = other },
+	};
 	const int64_t shape[] = { 4 };
 	srt_engine_t *engine;
 	srt_unit_t *root, *child;
@@ -357,8 +359,8 @@ static void check_refused(int reshard, int other, srt_status_t expected, const c
 
 static void test_options(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
-	const srt_unit_options_t wrong = { .reshard = -3 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
+	const srt_unit_options_t wrong = { .size = sizeof(wrong), .reshard = -3 };
 	const int rank = srt_context_rank(context);
 	char words[96];
 	srt_engine_t *engine;

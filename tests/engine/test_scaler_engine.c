@@ -29,14 +29,12 @@ typedef struct model {
 
 static void model_create(model_t *m, srt_strategy_t strategy, srt_dtype_t dtype, int64_t nvalues)
 {
-	const srt_engine_options_t options = { .strategy = strategy,
-					       .optimizer = SRT_OPTIMIZER_ADAMW,
-					       .lr = 0.1f,
-					       .beta1 = 0.9,
-					       .beta2 = 0.99,
-					       .eps = 1e-3f,
-					       .average = SRT_AVERAGE_SUM };
-	const srt_param_options_t frozen = { .frozen = 1 };
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
+					       .average = SRT_AVERAGE_SUM,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW,
+							      .lr = 0.1f, .beta1 = 0.9,
+							      .beta2 = 0.99, .eps = 1e-3f) };
+	const srt_param_options_t frozen = { PARAM_BASE, .frozen = 1 };
 	const int64_t rows = 8;
 
 	*m = (model_t){ .dtype = dtype, .nvalues = nvalues };
@@ -310,7 +308,7 @@ static void test_order(void)
 static void test_refused(void)
 {
 	srt_scaler_t *scaler = create_in_use(SRT_SCALER_PLAIN, 0);
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
 	srt_engine_t *engine;
 	srt_unit_t *unit;
 	model_t m;

@@ -9,6 +9,7 @@
 
 #include "tests/harness/check.h"
 #include "tests/harness/device.h"
+#include "tests/harness/options.h"
 
 #define WORLD 2
 #define NELEM 24
@@ -43,7 +44,7 @@ static int broadcast(void *arg, void *data, size_t nbytes)
 
 static void train(srt_context_t *context, int rank)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .lr = 1.0f };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 1.0f);
 	const int64_t shape[] = { 6, 4 };
 	srt_stream_t *stream;
 	srt_engine_t *engine;
@@ -78,9 +79,11 @@ static void train(srt_context_t *context, int rank)
 static void *run_rank(void *arg)
 {
 	int rank = *(const int *)arg;
-	const srt_context_options_t options = {
-		.rank = rank, .world_size = WORLD, .broadcast = broadcast, .broadcast_arg = &rank
-	};
+	const srt_context_options_t options = { .size = sizeof(options),
+						.rank = rank,
+						.world_size = WORLD,
+						.broadcast = broadcast,
+						.broadcast_arg = &rank };
 	srt_context_t *context;
 
 	CHECK_OK_OR_DIE(srt_context_create(&options, &context));

@@ -45,9 +45,9 @@ static void check(engine_case_t *c, const buffers_t *b, int64_t want)
 
 static void test_declaring(void)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
 	const srt_precision_t p = { .buffer = SRT_CAST_F16, .rule = SRT_PRECISION_FSDP1 };
-	const srt_unit_options_t half = { .precision = &p };
+	const srt_unit_options_t half = { .size = sizeof(half), .precision = &p };
 	const int64_t shape[] = { 2, -1 };
 	srt_unit_buffer_t *none;
 	size_t allocated;
@@ -88,11 +88,13 @@ static void test_declaring(void)
 /* A forward pass whose predecessor's gradients were reduced takes rank 0's; others do not. */
 static void test_broadcast(int broadcasts)
 {
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_DDP,
-					 .optimizer = SRT_OPTIMIZER_NONE,
+	srt_engine_options_t options = { .size = sizeof(options),
+					 .prefetch = 1,
+					 .strategy = SRT_STRATEGY_DDP,
 					 .accumulation = SRT_ACCUMULATE_LAST,
 					 .microbatches = 2,
-					 .broadcast_buffers = broadcasts };
+					 .broadcast_buffers = broadcasts,
+					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
 	engine_case_t c;
 	buffers_t b;
 
@@ -119,7 +121,7 @@ static void test_broadcast(int broadcasts)
 /* A file has rank 0's values, and all ranks load them. */
 static void test_saved(const char *folder)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
 	char path[256];
 	engine_case_t c;
 	buffers_t b;

@@ -15,7 +15,8 @@ static const json_t *ignored_of(const golden_t *g)
 
 srt_status_t replay_ignored_create(replay_t *r, const srt_engine_options_t *options)
 {
-	const srt_unit_options_t of_unit = { .precision = &r->root_precision };
+	const srt_unit_options_t of_unit = { .size = sizeof(of_unit),
+					     .precision = &r->root_precision };
 	srt_engine_options_t of_rank = *options;
 
 	if (json_array_size(ignored_of(r->golden)) == 0)

@@ -12,6 +12,7 @@
 
 #include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
+#include "tests/harness/options.h"
 
 enum { MAX_CALLS = 32 };
 
@@ -400,8 +401,9 @@ typedef srt_status_t run_fn(meta_t *m, const json_t *row, srt_engine_t *engine,
 static srt_status_t with_engine(meta_t *m, run_fn *run, const json_t *row,
 				const srt_precision_t *precision)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3,
-					       .precision = precision };
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
+					       .precision = precision,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
 	srt_module_t *root = NULL;
 	srt_engine_t *engine;
 	srt_status_t status;

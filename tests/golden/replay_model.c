@@ -74,7 +74,9 @@ srt_status_t replay_param_options(replay_t *r, const char *name, srt_dtype_t *dt
 	*ndim = (int)json_array_size(shape);
 	for (int d = 0; d < *ndim; d++)
 		sizes[d] = json_integer_value(json_array_get(shape, (size_t)d));
-	*options = (srt_param_options_t){ .frozen = !golden_is_set(spec, "requires_grad"),
+	*options = (srt_param_options_t){ .size = sizeof(srt_param_options_t),
+					  .lr_scale = 1.0f,
+					  .frozen = !golden_is_set(spec, "requires_grad"),
 					  .weight_decay = (float)golden_number(optimizer,
 									       "weight_decay", 0) };
 	if (cut >= 0)
@@ -106,8 +108,11 @@ static srt_status_t declare_params(replay_t *r, srt_unit_t *unit, const json_t *
 /* All units are below the root, which is the last one recorded (module ""). */
 static srt_status_t declare_groups(replay_t *r)
 {
-	const srt_unit_options_t of_root = { .precision = &r->root_precision, .flat = r->flat };
-	const srt_unit_options_t of_others = { .precision = &r->precision,
+	const srt_unit_options_t of_root = { .size = sizeof(of_root),
+					     .precision = &r->root_precision,
+					     .flat = r->flat };
+	const srt_unit_options_t of_others = { .size = sizeof(of_others),
+					       .precision = &r->precision,
 					       .reshard = r->reshard,
 					       .flat = r->flat };
 	const json_t *units = json_object_get(r->golden->json, "units");

@@ -202,8 +202,11 @@ static srt_status_t compare_units(replay_t *r, srt_module_t *root)
 
 srt_status_t replay_declare_modules(replay_t *r)
 {
-	const srt_unit_options_t of_root = { .precision = &r->root_precision, .flat = r->flat };
-	const srt_unit_options_t of_others = { .precision = &r->precision,
+	const srt_unit_options_t of_root = { .size = sizeof(of_root),
+					     .precision = &r->root_precision,
+					     .flat = r->flat };
+	const srt_unit_options_t of_others = { .size = sizeof(of_others),
+					       .precision = &r->precision,
 					       .reshard = r->reshard,
 					       .flat = r->flat };
 	const srt_wrap_options_t options = { .root = &of_root,

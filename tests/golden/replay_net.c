@@ -9,6 +9,7 @@
 #include "runtime/engine/engine.h"
 #include "tests/golden/replay_net.h"
 #include "tests/harness/half.h"
+#include "tests/harness/options.h"
 
 /* Sizes are not recorded, and nothing recorded depends on them. */
 enum { ROWS = 4, WIDTH = 4, BATCHNORM_WIDTH = 6 };
@@ -128,7 +129,7 @@ static srt_status_t declare_param(net_t *net, int k, const char *what, int ndim,
 	const bool is_cut = is_in_pair(recipe, k, 0) || (is_in_pair(recipe, k, 1) && ndim == 2);
 	const bool is_other = recipe->mixed && k == 1;
 	srt_unit_t *unit = net->unit;
-	srt_param_options_t options = { 0 };
+	srt_param_options_t options = { PARAM_BASE };
 	srt_param_t *p;
 	char name[32];
 
@@ -165,22 +166,30 @@ static srt_status_t declare(net_t *net)
 {
 	const net_recipe_t *recipe = net->recipe;
 	const net_mesh_t mesh = recipe->no_mesh ? NET_FLAT : recipe->mesh;
+	srt_optim_options_t optim = SRT_OPTIM_SGD_INIT;
 	srt_engine_options_t options = {
+		.size = sizeof(options),
 		.mesh = net->job->mesh[mesh],
 		.strategy = recipe->mesh == NET_HYBRID ? SRT_STRATEGY_HYBRID : SRT_STRATEGY_ZERO3,
 		.precision = recipe->precision,
 		.accumulation = recipe->accumulation,
 		.microbatches = 2,
-		.optimizer = recipe->optimizer,
-		.lr = 0.125f,
+		.prefetch = 1,
+		.optim = &optim,
 		.offload = { .params = recipe->offload,
 			     .grads = recipe->offload,
 			     .state = recipe->offload },
 	};
-	const srt_unit_options_t unit = { .reshard = net_reshard(net->job, recipe),
+	const srt_unit_options_t unit = { .size = sizeof(unit),
+					  .reshard = net_reshard(net->job, recipe),
 					  .flat = recipe->flat };
 	srt_unit_t *root, *other;
 
+	if (recipe->optimizer != SRT_OPTIMIZER_SGD)
+		optim = (srt_optim_options_t)SRT_OPTIM_OPTIONS_INIT;
+	optim.kind = recipe->optimizer;
+	optim.lr = 0.125f;
+	optim.weight_decay = 0;
 	SRT_TRY(srt_engine_create(net->job->context, &options, &net->engine));
 	SRT_TRY(srt_unit_create(net->engine, NULL, "root", NULL, &root));
 	SRT_TRY(srt_unit_create(net->engine, root, "net", &unit, &net->unit));

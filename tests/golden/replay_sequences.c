@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "tests/golden/replay_fixture.h"
+#include "tests/harness/options.h"
 
 #define GRAD 64 /* byte of the gradient, after the optimizer's step state */
 
@@ -189,7 +190,7 @@ static srt_status_t call_create_backoff(machine_t *m)
 
 static srt_status_t call_step_nothing(machine_t *m)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
 	srt_engine_t *engine;
 	srt_unit_t *unit;
 	srt_status_t status;

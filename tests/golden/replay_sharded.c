@@ -167,16 +167,16 @@ static srt_status_t create_param(sharded_run_t *r, int i, int64_t rows, int64_t 
 
 srt_status_t sharded_create_optimizer(sharded_run_t *r)
 {
-	const srt_group_options_t group = {
-		.lr = (float)golden_number(json_object_get(r->golden->json, "optimizer"), "lr", 0)
-	};
-	const srt_optim_options_t options = { .groups = &group, .ngroups = 1 };
+	const json_t *optimizer = json_object_get(r->golden->json, "optimizer");
 	srt_sharded_optim_param_t list[NPARAMS];
+	srt_optim_options_t sgd = SRT_OPTIM_SGD_INIT;
 
+	sgd.lr = (float)golden_number(optimizer, "lr", 0);
 	for (size_t i = 0; i < r->nparams; i++) {
 		const sharded_param_t *p = &r->params[i];
 
-		list[i] = (srt_sharded_optim_param_t){ .name = p->name };
+		list[i] = (srt_sharded_optim_param_t)SRT_SHARDED_OPTIM_PARAM_INIT;
+		list[i].name = p->name;
 		if (p->value) {
 			list[i].value = p->value;
 			list[i].grad = p->grad;
@@ -186,7 +186,7 @@ srt_status_t sharded_create_optimizer(sharded_run_t *r)
 			list[i].plain_grad = srt_view(p->plain_grad, 0, SRT_F32);
 		}
 	}
-	return srt_sharded_optim_create(r->context, NULL, &options, list, r->nparams, r->stream,
+	return srt_sharded_optim_create(r->context, NULL, &sgd, 1, list, r->nparams, r->stream,
 					&r->optim);
 }
 

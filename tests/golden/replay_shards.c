@@ -10,6 +10,7 @@
 
 #include "runtime/engine/engine.h"
 #include "tests/golden/replay.h"
+#include "tests/harness/options.h"
 
 /* ---- rows ------------------------------------------------------------------------------- */
 
@@ -65,7 +66,7 @@ static void planned_free(planned_t *p)
 static srt_status_t planned_create(planned_t *p, srt_context_t *context, int ndim, const int *shape)
 {
 	static const char *const names[] = { "dp", "tp" };
-	srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
 
 	*p = (planned_t){ 0 };
 	SRT_TRY(srt_mesh_create(NULL, ndim, shape, names, &p->mesh));
@@ -100,7 +101,7 @@ static srt_status_t compare_cell(verdict_t *v, const srt_param_t *param, int tp,
 
 static srt_status_t run_cells(golden_t *g, srt_context_t *context, verdict_t *v)
 {
-	const srt_param_options_t cut = { .placement = { .mesh_dim = "tp" } };
+	const srt_param_options_t cut = { PARAM_BASE, .placement = { .mesh_dim = "tp" } };
 	srt_status_t status = SRT_OK;
 	const json_t *row, *cell;
 	size_t i, k;
@@ -193,7 +194,7 @@ static srt_status_t compare_flat_rank(verdict_t *v, const planned_t *p, const sr
 /* The unit of a row, declared and compared on all ranks. */
 static srt_status_t run_flat_unit(verdict_t *v, const planned_t *p, const json_t *row)
 {
-	const srt_unit_options_t options = { .flat = SRT_FLAT_VIEWS };
+	const srt_unit_options_t options = { .size = sizeof(options), .flat = SRT_FLAT_VIEWS };
 	const json_t *ranks = json_object_get(row, "ranks"), *param, *rank;
 	srt_unit_t *unit;
 	size_t i;

@@ -51,7 +51,20 @@ static srt_status_t create_engine(replay_t *r)
 	const json_t *c = r->golden->json;
 	const json_t *opt = json_object_get(c, "optimizer"), *clip = json_object_get(c, "clip");
 	const json_t *betas = json_object_get(opt, "betas");
+	const bool is_sgd = optimizer_of(opt) == SRT_OPTIMIZER_SGD;
+	const srt_optim_options_t optim = {
+		.size = sizeof(optim),
+		.kind = optimizer_of(opt),
+		.momentum = (float)golden_number(opt, "momentum", 0),
+		.dampening = (float)golden_number(opt, "dampening", 0),
+		.nesterov = golden_is_set(opt, "nesterov"),
+		.beta1 = is_sgd ? 0 : json_number_value(json_array_get(betas, 0)),
+		.beta2 = is_sgd ? 0 : json_number_value(json_array_get(betas, 1)),
+		.eps = is_sgd ? 0 : (float)golden_number(opt, "eps", 0),
+		.lr = (float)golden_number(opt, "lr", 0),
+	};
 	srt_engine_options_t options = {
+		.size = sizeof(options),
 		.comm = r->mesh ? NULL : r->comm,
 		.mesh = r->mesh,
 		.strategy = r->strategy,
@@ -60,15 +73,8 @@ static srt_status_t create_engine(replay_t *r)
 		.accumulation = accumulation_of(r->golden),
 		.microbatches = r->golden->accum,
 		/* Units of one size share one slot, so those below the root are gathered again. */
-		.prefetch = r->reshard > 0 ? -1 : 0,
-		.optimizer = optimizer_of(opt),
-		.momentum = (float)golden_number(opt, "momentum", 0),
-		.dampening = (float)golden_number(opt, "dampening", 0),
-		.nesterov = golden_is_set(opt, "nesterov"),
-		.beta1 = json_number_value(json_array_get(betas, 0)),
-		.beta2 = json_number_value(json_array_get(betas, 1)),
-		.eps = (float)golden_number(opt, "eps", 0),
-		.lr = (float)golden_number(opt, "lr", 0),
+		.prefetch = r->reshard > 0 ? 0 : 1,
+		.optim = &optim,
 		.norm_p = r->clip_in_step ? norm_p(clip) : 0,
 		.max_norm = r->clip_in_step ? (float)golden_number(clip, "max_norm", 0) : 0,
 	};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "tests/harness/job.h"
+#include "tests/harness/options.h"
 
 void job_pretend_nodes(srt_bootstrap_t *b)
 {
@@ -34,8 +35,7 @@ void job_open(job_t *job)
 
 	CHECK_OK_OR_DIE(srt_config_check_all());
 	CHECK_OK_OR_DIE(
-		srt_bootstrap_join(&(srt_context_options_t){ .bootstrap = NULL, .timeout_s = 0 },
-				   &job->bootstrap));
+		srt_bootstrap_join(CONTEXT(.bootstrap = NULL, .timeout_s = 0), &job->bootstrap));
 	job->rank = srt_bootstrap_rank(job->bootstrap);
 	job->size = srt_bootstrap_world_size(job->bootstrap);
 	job_pretend_nodes(job->bootstrap);

@@ -5,6 +5,7 @@ libfixtures_la_SOURCES += \
 	tests/harness/device.c tests/harness/device.h \
 	tests/harness/half.c tests/harness/half.h \
 	tests/harness/job.c tests/harness/job.h \
+	tests/harness/options.h \
 	tests/harness/random.c tests/harness/random.h
 EXTRA_DIST += \
 	tests/harness/by_rank.sh \

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "tests/harness/options.h"
 #include "tests/models/tape_case.h"
 
 #include <stdlib.h>
@@ -36,8 +37,9 @@ void *tape_zeros(size_t n)
 
 void tape_declare(tape_run_t *r)
 {
-	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_NONE,
-					 .precision = r->c->precision };
+	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
+					 .precision = r->c->precision,
+					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
 
 	CHECK_OK_OR_DIE(srt_engine_create(tape_context, &options, &r->engine));
 	CHECK_OK_OR_DIE(srt_unit_create(r->engine, NULL, "root", NULL, &r->root));

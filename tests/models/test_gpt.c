@@ -16,6 +16,7 @@
 #include "models/hash.h"
 #include "runtime/engine/checks/checks.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 enum { CONTEXT = 12, BATCH = 12, STEPS = 5 };
 
@@ -62,15 +63,17 @@ static void open_model(model_t *m, const plan_t *plan)
 				    .mult = 3,
 				    .tied = plan->tied,
 				    .attn_bias = plan->attn_bias };
-	srt_engine_options_t options = { .strategy = plan->strategy,
+	srt_engine_options_t options = { .size = sizeof(options),
+					 .prefetch = 1,
+					 .strategy = plan->strategy,
 					 .precision = &plan->precision,
 					 .average = SRT_AVERAGE_SUM,
 					 .accumulation = plan->accumulation,
 					 .microbatches = plan->accumulate,
-					 .optimizer = SRT_OPTIMIZER_ADAMW,
-					 .lr = 3e-3f,
 					 .norm_p = 2,
-					 .max_norm = 1.0f };
+					 .max_norm = 1.0f,
+					 .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 3e-3f,
+							ADAM_BASE) };
 	srt_model_options_t decay = { .matrix_decay = 0.1f,
 				      .dtype = plan->dtype,
 				      .recompute = plan->recompute };
@@ -320,11 +323,10 @@ static void test_memory(srt_mesh_t *mesh)
 					  .vocab = 700,
 					  .mult = 4,
 					  .tied = 1 };
-	const srt_engine_options_t options = { .mesh = mesh,
-					       .strategy = SRT_STRATEGY_ZERO3,
-					       .optimizer = SRT_OPTIMIZER_ADAMW,
-					       .lr = 3e-3f,
-					       .norm_p = 2 };
+	const srt_engine_options_t options = {
+		ENGINE_BASE, .mesh = mesh, .strategy = SRT_STRATEGY_ZERO3, .norm_p = 2,
+		.optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 3e-3f, ADAM_BASE)
+	};
 	const plan_t plan = { .accumulate = 1, .shift = mesh ? world - rank : 0 };
 	const size_t before = srt_device_allocated(device);
 	const srt_model_options_t decay = { .matrix_decay = 0.1f, .mesh = mesh };

@@ -19,6 +19,7 @@
 #include "models/hash.h"
 #include "runtime/engine/declare/declare.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 enum { BATCH = 30, STEPS = 6, IN_LOSS = 3, IN_GRADIENT = 5 };
 
@@ -68,13 +69,14 @@ static srt_strategy_t choose_strategy(const char *name)
 static void open_model(model_t *m, const char *size, const char *strategy)
 {
 	const srt_precision_t precision = { .param = SRT_CAST_F16, .reduce = SRT_CAST_F32 };
-	const srt_engine_options_t options = { .strategy = choose_strategy(strategy),
+	const srt_engine_options_t options = { ENGINE_BASE,
+					       .strategy = choose_strategy(strategy),
 					       .precision = &precision,
 					       .average = SRT_AVERAGE_SUM,
-					       .optimizer = SRT_OPTIMIZER_ADAMW,
-					       .lr = 3e-3f,
 					       .norm_p = 2,
-					       .max_norm = 0.5f };
+					       .max_norm = 0.5f,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW,
+							      .lr = 3e-3f, ADAM_BASE) };
 	const srt_model_options_t decay = { .matrix_decay = 0.1f,
 					    .reshard = strcmp(strategy, "kept") == 0 ?
 							       SRT_RESHARD_NEVER :

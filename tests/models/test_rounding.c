@@ -11,6 +11,7 @@
 #include "models/layers.h"
 #include "models/tape_impl.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 enum { HEAD_DIMS = 64, WIDTH = 8, LAYERS = 4, CONTEXT = 8, N = 24 };
 
@@ -71,7 +72,7 @@ static void run_gpt(int mode, int64_t layers, float values[WIDTH * WIDTH], unsig
 					  .vocab = 16,
 					  .mult = 1,
 					  .tied = 1 };
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_DDP };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);
 	const srt_sampling_t sampling = { .temperature = 1.0f, .seed = 3 };
 	srt_generator_t *generator;
 	srt_engine_t *engine;

@@ -18,6 +18,7 @@
 #include "models/layers.h"
 #include "models/transformer.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 enum { STEPS = 6, ROWS = 4, SRC = 5, TGT = 3, ITEMS = 2, WIDTH = 8, VOCAB = 11 };
 
@@ -132,7 +133,8 @@ static void declare_chain(model_t *m)
 	for (size_t i = 0; chain->layers[i].name; i++) {
 		const char *layer = chain->layers[i].name;
 		const int64_t shape[] = { chain->layers[i].out, chain->layers[i].in };
-		const srt_param_options_t options = { .frozen = chain->trainable != NULL &&
+		const srt_param_options_t options = { PARAM_BASE,
+						      .frozen = chain->trainable != NULL &&
 								strcmp(chain->trainable, layer) };
 		srt_unit_t *unit = m->units[chain->layers[i].unit];
 
@@ -210,11 +212,10 @@ static void record_transformer(model_t *m, srt_cast_t buffer)
 static void open_model(model_t *m, const case_of_model_t *of, const srt_precision_t *precision,
 		       srt_strategy_t strategy, const srt_offload_t *offload)
 {
-	const srt_engine_options_t options = { .strategy = strategy,
-					       .precision = precision,
-					       .offload = *offload,
-					       .optimizer = SRT_OPTIMIZER_ADAM,
-					       .lr = 0.01f };
+	const srt_engine_options_t options = {
+		ENGINE_BASE, .strategy = strategy, .precision = precision, .offload = *offload,
+		.optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.01f, ADAM_BASE)
+	};
 	const srt_scaler_options_t scaler = { .rule = SRT_SCALER_SHARDED,
 					      .init_scale = of->init_scale,
 					      .growth_interval = 1 };

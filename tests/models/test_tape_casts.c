@@ -4,6 +4,7 @@
  * are recorded; contributions to a gradient; dtypes that do not match.
  */
 #include "tests/harness/half.h"
+#include "tests/harness/options.h"
 #include "tests/models/tape_case.h"
 
 static int count_layers(const srt_tape_t *tape, const char *name)
@@ -133,9 +134,10 @@ static void declare_nested(nested_t *t, srt_precision_rule_t rule)
 {
 	const srt_precision_t outer = { .param = SRT_CAST_BF16, .rule = rule };
 	const srt_precision_t inner = { .param = SRT_CAST_F16, .rule = rule };
-	const srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_NONE,
-					       .precision = &outer };
-	const srt_unit_options_t unit = { .precision = &inner };
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
+					       .precision = &outer,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+	const srt_unit_options_t unit = { .size = sizeof(unit), .precision = &inner };
 	const int64_t one[] = { 1, 1 };
 
 	*t = (nested_t){ 0 };

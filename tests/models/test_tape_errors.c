@@ -9,6 +9,7 @@
 #include "models/mlp.h"
 #include "models/tape_impl.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 static srt_device_t *device;
 static srt_stream_t *stream;
@@ -79,7 +80,7 @@ static srt_tape_t *make_tape(srt_tape_mode_t mode)
 
 static void test_sentences(srt_context_t *context)
 {
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_DDP };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);
 	const int64_t dims[2] = { 3, 3 };
 	const srt_view_t no_scale = { 0 };
 	srt_buffer_t *arena;

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "tests/harness/options.h"
 #include "tests/models/tape_case.h"
 
 enum { BLOCKS = 3, ROWS = 12, WIDTH = 8, CONTEXT = 6, STATS = 2 * BLOCKS * WIDTH };
@@ -35,9 +36,9 @@ static const srt_dropout_at_t at = { .seed = 3, .step = 1 };
 static void declare(model_t *m, srt_strategy_t strategy, srt_cast_t cast)
 {
 	const srt_precision_t precision = { .param = cast };
-	const srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_NONE,
-					       .strategy = strategy,
-					       .precision = &precision };
+	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
+					       .precision = &precision,
+					       .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
 	const int64_t shapes[BLOCK_PARAMS][2] = {
 		{ WIDTH }, { WIDTH }, { 3 * WIDTH, WIDTH }, { WIDTH, WIDTH }
 	};

@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 
+#include "tests/harness/options.h"
 #include "tests/models/tape_case.h"
 
 enum { ROWS = 6, CONTEXT = 3, WIDTH = 8, HIDDEN = 7, BLOCKS = 3, HEAD_DIM = 4 };
@@ -34,8 +35,8 @@ typedef struct result {
 
 static void open_engine(model_t *m)
 {
-	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_NONE,
-					 .strategy = SRT_STRATEGY_ZERO3 };
+	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
+					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
 
 	if (m->whole)
 		options.comm = alone;
@@ -50,7 +51,7 @@ static srt_param_t *declare(model_t *m, const char *name, int64_t rows, int64_t 
 			    int nblocks)
 {
 	const int64_t shape[2] = { rows, n };
-	srt_param_options_t options = { 0 };
+	srt_param_options_t options = { PARAM_BASE };
 	srt_param_t *param;
 
 	if (dim >= 0 && !m->whole)

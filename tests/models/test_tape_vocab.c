@@ -9,6 +9,7 @@
 
 #include "models/hash.h"
 #include "tests/harness/half.h"
+#include "tests/harness/options.h"
 #include "tests/models/tape_case.h"
 
 /* Three chunks of the head, the last one short; ranks have unequal parts of the vocabulary. */
@@ -45,8 +46,8 @@ static void declare(model_t *m)
 {
 	static const char *const names[] = { "table", "position" };
 	const int64_t rows[] = { VOCAB, CONTEXT + 1 };
-	srt_engine_options_t options = { .optimizer = SRT_OPTIMIZER_NONE,
-					 .strategy = SRT_STRATEGY_ZERO3 };
+	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
+					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
 
 	if (m->whole)
 		options.comm = alone;
@@ -56,7 +57,7 @@ static void declare(model_t *m)
 	CHECK_OK_OR_DIE(srt_unit_create(m->engine, NULL, "root", NULL, &m->root));
 	for (int k = 0; k < NPARAMS; k++) {
 		const int64_t shape[2] = { rows[k], WIDTH };
-		srt_param_options_t po = { 0 };
+		srt_param_options_t po = { PARAM_BASE };
 
 		if (k == TABLE && !m->whole)
 			po.placement = (srt_placement_t){ "tp", 0, 0 };

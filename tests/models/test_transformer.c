@@ -14,6 +14,7 @@
 #include "tests/harness/bits.h"
 #include "tests/harness/check.h"
 #include "tests/harness/half.h"
+#include "tests/harness/options.h"
 
 enum { SRC = 5, TGT = 3, BATCH = 2, WIDTH = 8, VOCAB = 11, MAX_GRADS = 4096 };
 
@@ -46,8 +47,9 @@ static void open_model(model_t *m, const options_t *o)
 	const srt_transformer_config_t config = {
 		.layers = 2, .heads = 2, .width = WIDTH, .ff = 6, .vocab = VOCAB, .batch = BATCH
 	};
-	const srt_engine_options_t engine = { .strategy = SRT_STRATEGY_ZERO3,
-					      .precision = &o->precision };
+	const srt_engine_options_t engine = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
+					      .precision = &o->precision,
+					      .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
 	const srt_model_options_t options = { .dtype = o->dtype, .recompute = o->recompute };
 	const float stats[] = { 0.1f, -0.2f, 1.3f, 0.7f }; /* mean, variance */
 	srt_view_t mean, var;
@@ -224,7 +226,7 @@ static void test_sizes(void)
 	const srt_transformer_config_t config = {
 		.layers = 1, .heads = 3, .width = WIDTH, .ff = 6, .vocab = VOCAB, .batch = BATCH
 	};
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_DDP };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);
 	srt_transformer_t *transformer;
 	srt_engine_t *engine;
 
@@ -246,7 +248,7 @@ static void test_modules(void)
 	const srt_transformer_config_t config = {
 		.layers = 1, .heads = 2, .width = WIDTH, .ff = 6, .vocab = VOCAB, .batch = BATCH
 	};
-	const srt_engine_options_t options = { .strategy = SRT_STRATEGY_ZERO3 };
+	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
 	const float bound = sqrtf(6.0f / (WIDTH + WIDTH)); /* xavier_uniform_ of out_proj */
 	float out[WIDTH * WIDTH], norm[WIDTH], largest = 0;
 	srt_transformer_t *transformer;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Each public header compiles alone, as C11 and as C++17, without any warning. Each struct with reserved fields is in
-# tests/engine/test_reserved.c.
+# Each public header compiles alone, as C11 and as C++17, without any warning. A struct that begins with its size has an
+# initialiser, and each struct with reserved fields is in tests/engine/test_reserved.c.
 top=$(cd "$srcdir" && pwd)
 failed=0
 cxx=
@@ -55,15 +55,20 @@ for type in $types; do
 		{ echo "$type is not in tests/engine/test_reserved.c or test_reserved_ops.c"; failed=1; }
 done
 # Structs that cannot grow: elements of tables and of device memory, and what the library returns by address.
-fixed="srt_placement_t srt_file_metadata_t srt_coll_segment_t srt_coll_owner_t srt_coll_message_t srt_config_entry_t srt_view_t
+fixed="srt_offload_t srt_placement_t srt_file_metadata_t srt_coll_segment_t srt_coll_owner_t srt_coll_message_t srt_config_entry_t srt_view_t
 srt_step_state_t srt_param_state_t srt_optim_segment_t srt_optim_group_t srt_file_entry_t srt_shard_place_t srt_shard_t
 srt_shard_plan_t"
-for type in $(awk '/^typedef struct .*\{$/ { open = 1; found = 0 } /reserved\[4\]/ { found = 1 }
+for type in $(awk '/^typedef struct .*\{$/ { open = 1; found = 0 } /reserved\[4\]|^\tsize_t size;/ { found = 1 }
 	/^}/ { if (open && !found) { sub(/;/, "", $2); print $2 } open = 0 }' "$top"/include/shardrt/*.h); do
 	case " $(echo $fixed) " in
 	*" $type "*) ;;
-	*) echo "$type has no reserved fields, and $0 does not list it as fixed"; failed=1 ;;
+	*) echo "$type has no size, and $0 does not list it as fixed"; failed=1 ;;
 	esac
+done
+for type in $(awk '/^\tsize_t size;/ { found = 1 } /^}/ { if (found) { sub(/;/, "", $2); print $2 } found = 0 }' \
+	"$top"/include/shardrt/*.h); do
+	init=$(echo "$type" | sed 's/_t$/_INIT/' | tr a-z A-Z)
+	grep -q "#define $init\b" "$top"/include/shardrt/*.h || { echo "$type has no $init"; failed=1; }
 done
 [ $failed = 0 ] || exit 1
 [ -n "$cxx" ] || { echo "SKIP: headers are clean in C11; no C++ compiler for C++17"; exit 77; }

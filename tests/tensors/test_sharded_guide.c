@@ -48,12 +48,15 @@ static void shard_by_rows(void)
 
 static void create_optimizer(void)
 {
-	const srt_group_options_t group = { .lr = 0.01f, .momentum = 0.9f };
-	const srt_optim_options_t sgd = { .groups = &group, .ngroups = 1 };
-	const srt_sharded_optim_param_t params[] = {
-		{ .name = "linear.weight", .value = w, .grad = dw },
-	};
-	check(srt_sharded_optim_create(context, NULL, &sgd, params, 1, stream, &optim));
+	srt_sharded_optim_param_t param = SRT_SHARDED_OPTIM_PARAM_INIT;
+	srt_optim_options_t sgd = SRT_OPTIM_SGD_INIT;
+
+	sgd.lr = 0.01f;
+	sgd.momentum = 0.9f;
+	param.name = "linear.weight";
+	param.value = w;
+	param.grad = dw;
+	check(srt_sharded_optim_create(context, NULL, &sgd, 1, &param, 1, stream, &optim));
 }
 
 static void train(void)

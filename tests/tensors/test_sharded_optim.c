@@ -7,10 +7,11 @@
  * Parity: 002 TestShardedOptimizer.test_named_params_with_sharded_tensor | 1 to 4 | all | passes
  */
 #include "base/base.h"
+#include "tests/harness/options.h"
 #include "tests/harness/random.h"
 #include "tests/tensors/tensor_case.h"
 
-enum { NPARAMS = 4, PLAIN = 3, MAX_NELEM = 60, NSTEPS = 3 };
+enum { NGROUPS = 2, NPARAMS = 4, PLAIN = 3, MAX_NELEM = 60, NSTEPS = 3 };
 
 static tensor_case_t c;
 static const char *const names[NPARAMS] = { "linear1.weight", "linear2.weight", "scale", "bias" };
@@ -40,7 +41,7 @@ static void draw(srt_buffer_t *buffer, int i, srt_dtype_t dtype, uint64_t seed)
 			       0.0f, 1.0f));
 }
 
-static void whole_create(whole_t *w, const srt_optim_options_t *options, srt_dtype_t dtype)
+static void whole_create(whole_t *w, const srt_optim_options_t *groups, srt_dtype_t dtype)
 {
 	srt_device_t *device = srt_context_device(c.context);
 	srt_optim_param_t list[NPARAMS];
@@ -51,14 +52,17 @@ static void whole_create(whole_t *w, const srt_optim_options_t *options, srt_dty
 		CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes_of(i, dtype),
 						  "grad", &w->grads[i]));
 		draw(w->values[i], i, dtype, 1);
-		list[i] = (srt_optim_param_t){ .name = names[i],
+		list[i] = (srt_optim_param_t){ .size = sizeof(list[i]),
+					       .name = names[i],
 					       .nelem = nelem_of(i),
 					       .value = srt_view(w->values[i], 0, dtype),
 					       .grad = srt_view(w->grads[i], 0, dtype),
 					       .group = i % 2,
-					       .lr_scale = i == 1 ? 0.5f : 0.0f };
+					       .weight_decay = SRT_GROUP_WEIGHT_DECAY,
+					       .lr_scale = i == 1 ? 0.5f : 1.0f };
 	}
-	CHECK_OK_OR_DIE(srt_optim_create(device, options, list, NPARAMS, c.stream, &w->optim));
+	CHECK_OK_OR_DIE(
+		srt_optim_create(device, groups, NGROUPS, list, NPARAMS, c.stream, &w->optim));
 }
 
 static void whole_destroy(whole_t *w)
@@ -83,18 +87,20 @@ typedef struct parts {
 static void parts_list(parts_t *p, srt_dtype_t dtype)
 {
 	for (int i = 0; i < NPARAMS; i++)
-		p->list[i] = (srt_sharded_optim_param_t){ .name = names[i],
+		p->list[i] = (srt_sharded_optim_param_t){ .size = sizeof(p->list[i]),
+							  .name = names[i],
 							  .value = p->values[i],
 							  .grad = p->grads[i],
 							  .group = i % 2,
-							  .lr_scale = i == 1 ? 0.5f : 0.0f };
+							  .weight_decay = SRT_GROUP_WEIGHT_DECAY,
+							  .lr_scale = i == 1 ? 0.5f : 1.0f };
 	p->list[PLAIN].nelem = nelem_of(PLAIN);
 	p->list[PLAIN].plain_value = srt_view(p->plain_value, 0, dtype);
 	p->list[PLAIN].plain_grad = srt_view(p->plain_grad, 0, dtype);
 }
 
 /* Parameters of random shardings, with the values of another optimizer's or new ones. */
-static void parts_create(parts_t *p, const srt_optim_options_t *options, srt_dtype_t dtype,
+static void parts_create(parts_t *p, const srt_optim_options_t *groups, srt_dtype_t dtype,
 			 const parts_t *from)
 {
 	srt_device_t *device = srt_context_device(c.context);
@@ -127,7 +133,7 @@ static void parts_create(parts_t *p, const srt_optim_options_t *options, srt_dty
 	else
 		draw(p->plain_value, PLAIN, dtype, 1);
 	parts_list(p, dtype);
-	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, options, p->list, NPARAMS,
+	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, groups, NGROUPS, p->list, NPARAMS,
 						 c.stream, &p->optim));
 }
 
@@ -204,23 +210,26 @@ static void check_equal(const whole_t *w, const parts_t *p, srt_dtype_t dtype)
 	}
 }
 
-static void test_kind(srt_optimizer_t kind, srt_group_options_t group, srt_dtype_t dtype)
+static void test_kind(srt_optim_options_t group, srt_dtype_t dtype)
 {
-	const srt_group_options_t groups[] = { group, { .lr = 0.01f, .weight_decay = 0.1f } };
-	const srt_optim_options_t options = {
-		.kind = kind, .groups = groups, .ngroups = 2, .warmup = 2, .lr_steps = 20
-	};
+	srt_optim_options_t groups[NGROUPS] = { group, group };
 	srt_step_state_t state;
 	whole_t w;
 	parts_t p, q;
 
-	random_state = 12345 + (uint64_t)kind * 7 + (uint64_t)dtype;
-	whole_create(&w, &options, dtype);
-	parts_create(&p, &options, dtype, NULL);
+	groups[1].lr = 0.01f;
+	groups[1].weight_decay = 0.1f;
+	for (int g = 0; g < NGROUPS; g++) {
+		groups[g].warmup = 2;
+		groups[g].lr_steps = 20;
+	}
+	random_state = 12345 + (uint64_t)group.kind * 7 + (uint64_t)dtype;
+	whole_create(&w, groups, dtype);
+	parts_create(&p, groups, dtype, NULL);
 	for (uint64_t s = 0; s < NSTEPS; s++)
 		step(&w, &p, dtype, s);
 	check_equal(&w, &p, dtype);
-	parts_create(&q, &options, dtype, &p);
+	parts_create(&q, groups, dtype, &p);
 	CHECK_OK(srt_sharded_optim_load(q.optim, p.optim, c.stream));
 	check_equal(&w, &q, dtype);
 	parts_destroy(&p);
@@ -248,14 +257,11 @@ static void test_kind(srt_optimizer_t kind, srt_group_options_t group, srt_dtype
 
 static void test_names(void)
 {
-	const srt_group_options_t groups[] = { { .lr = 0.1f }, { .lr = 0.1f } };
-	const srt_optim_options_t options = { .kind = SRT_OPTIMIZER_ADAM,
-					      .groups = groups,
-					      .ngroups = 2 };
+	const srt_optim_options_t groups[NGROUPS] = { SRT_OPTIM_ADAM_INIT, SRT_OPTIM_ADAM_INIT };
 	parts_t p;
 
 	random_state = 77;
-	parts_create(&p, &options, SRT_F32, NULL);
+	parts_create(&p, groups, SRT_F32, NULL);
 	CHECK_INT(srt_sharded_optim_count(p.optim), NPARAMS);
 	for (size_t i = 0; i < NPARAMS; i++) {
 		CHECK_STR(srt_sharded_optim_name(p.optim, i), names[i]);
@@ -277,12 +283,12 @@ static void test_names(void)
 
 /* ---- errors ------------------------------------------------------------------------------ */
 
-static srt_status_t try_create(const srt_optim_options_t *options,
-			       const srt_sharded_optim_param_t *list, size_t n)
+static srt_status_t try_create(const srt_optim_options_t *groups,
+			       const srt_sharded_optim_param_t *list)
 {
 	srt_sharded_optim_t *optim = NULL;
-	const srt_status_t status =
-		srt_sharded_optim_create(c.context, NULL, options, list, n, c.stream, &optim);
+	const srt_status_t status = srt_sharded_optim_create(c.context, NULL, groups, NGROUPS, list,
+							     NPARAMS, c.stream, &optim);
 
 	CHECK((optim != NULL) == (status == SRT_OK));
 	srt_sharded_optim_destroy(optim);
@@ -292,73 +298,68 @@ static srt_status_t try_create(const srt_optim_options_t *options,
 /* On the last rank alone; every rank has the error. */
 static void test_errors(void)
 {
-	const srt_group_options_t groups[] = { { .lr = 0.1f }, { .lr = 0.1f } },
-				  bad_group = { .lr = -1.0f };
-	const srt_optim_options_t options = { .groups = groups, .ngroups = 2 },
-				  bad = { .groups = &bad_group, .ngroups = 1 },
-				  adam = { .kind = SRT_OPTIMIZER_ADAM,
-					   .groups = groups,
-					   .ngroups = 2 };
-	const srt_group_options_t moved[] = { { .lr = 0.1f, .momentum = 0.9f }, { .lr = 0.1f } },
-				  no_lr_groups[2] = { 0 };
-	const srt_optim_options_t momentum = { .groups = moved, .ngroups = 2 },
-				  no_lr = { .groups = no_lr_groups, .ngroups = 2 };
+	const srt_optim_options_t sgd[NGROUPS] = { SRT_OPTIM_SGD_INIT, SRT_OPTIM_SGD_INIT };
+	const srt_optim_options_t adam[NGROUPS] = { SRT_OPTIM_ADAM_INIT, SRT_OPTIM_ADAM_INIT };
+	srt_optim_options_t bad[NGROUPS] = { SRT_OPTIM_SGD_INIT, SRT_OPTIM_SGD_INIT };
+	srt_optim_options_t momentum[NGROUPS] = { SRT_OPTIM_SGD_INIT, SRT_OPTIM_SGD_INIT };
+	srt_optim_options_t no_lr[NGROUPS] = { SRT_OPTIM_SGD_INIT, SRT_OPTIM_SGD_INIT };
 	const bool last = c.rank == c.world - 1;
 	srt_sharded_optim_param_t list[NPARAMS];
 	srt_sharded_optim_t *fewer;
 	parts_t p;
 
+	bad[1].lr = -1.0f;
+	momentum[0].momentum = 0.9f;
+	no_lr[0].lr = no_lr[1].lr = 0;
 	random_state = 99;
-	parts_create(&p, &options, SRT_F32, NULL);
+	parts_create(&p, sgd, SRT_F32, NULL);
 #define WITH(change, words)                                                                        \
 	do {                                                                                       \
 		memcpy(list, p.list, sizeof(list));                                                \
 		if (last)                                                                          \
 			change;                                                                    \
-		REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_INVALID_ARGUMENT, words);     \
+		REFUSED(try_create(sgd, list), SRT_ERR_INVALID_ARGUMENT, words);                   \
 	} while (0)
 	WITH(list[1].name = "", "parameter 1 of the optimizer has no name");
 	WITH(list[1].grad = NULL, "'linear2.weight' must have a sharded value and gradient");
 	WITH(list[1].nelem = 3, "or be plain");
 	WITH(list[1].grad = p.grads[0],
 	     "the gradient of parameter 'linear2.weight' has another shape, dtype or sharding");
-	WITH(list[0].reserved[2] = 1, "srt_sharded_optim_param_t");
 	WITH(list[PLAIN].plain_grad.buffer = NULL, "bias");
 #undef WITH
-	REFUSED(try_create(last ? &bad : &options, p.list, NPARAMS), SRT_ERR_INVALID_ARGUMENT,
-		"lr");
+	REFUSED(try_create(last ? bad : sgd, p.list), SRT_ERR_INVALID_ARGUMENT, "lr");
 	memcpy(list, p.list, sizeof(list));
 	list[2].name = names[1];
-	REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_INVALID_ARGUMENT, "twice");
+	REFUSED(try_create(sgd, list), SRT_ERR_INVALID_ARGUMENT, "twice");
 	list[2] = p.list[2];
 	list[2].group = 2;
-	REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_INVALID_ARGUMENT, "its group is 2");
+	REFUSED(try_create(sgd, list), SRT_ERR_INVALID_ARGUMENT, "its group is 2");
 	if (c.world > 1) {
 		list[2].group = last;
-		REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_MISMATCH,
+		REFUSED(try_create(sgd, list), SRT_ERR_MISMATCH,
 			"the parameters or their options differ");
-		REFUSED(try_create(last ? &adam : &options, p.list, NPARAMS), SRT_ERR_MISMATCH,
+		REFUSED(try_create(last ? adam : sgd, p.list), SRT_ERR_MISMATCH,
 			"the parameters or their options differ");
-		REFUSED(try_create(last ? &momentum : &options, p.list, NPARAMS), SRT_ERR_MISMATCH,
+		REFUSED(try_create(last ? momentum : sgd, p.list), SRT_ERR_MISMATCH,
 			"the parameters or their options differ");
 		memcpy(list, p.list, sizeof(list));
-		list[1].lr_scale = last ? 2.0f : 0.0f;
-		REFUSED(try_create(&options, list, NPARAMS), SRT_ERR_MISMATCH,
+		list[1].lr_scale = last ? 2.0f : 1.0f;
+		REFUSED(try_create(sgd, list), SRT_ERR_MISMATCH,
 			"the parameters or their options differ");
 	}
 	REFUSED(srt_sharded_optim_set_lr(p.optim, 2, 0.1f, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"2");
 	REFUSED(srt_sharded_optim_set_steps(p.optim, NPARAMS, 1, c.stream),
 		SRT_ERR_INVALID_ARGUMENT, "there is no parameter 4");
-	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, &options, p.list, NPARAMS - 1,
+	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, sgd, NGROUPS, p.list, NPARAMS - 1,
 						 c.stream, &fewer));
 	REFUSED(srt_sharded_optim_load(p.optim, fewer, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"the state has no parameter 'bias'");
 	REFUSED(srt_sharded_optim_load(fewer, p.optim, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"the optimizer has no parameter 'bias', which the state has");
 	srt_sharded_optim_destroy(fewer);
-	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, &no_lr, p.list, NPARAMS, c.stream,
-						 &fewer));
+	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, no_lr, NGROUPS, p.list, NPARAMS,
+						 c.stream, &fewer));
 	CHECK_OK(srt_sharded_optim_load(p.optim, fewer, c.stream));
 	CHECK_STATUS(srt_sharded_optim_step(p.optim, c.stream), SRT_ERR_STATE);
 	srt_sharded_optim_destroy(fewer);
@@ -368,15 +369,17 @@ static void test_errors(void)
 int main(void)
 {
 	tensor_case_open(&c);
-	test_kind(SRT_OPTIMIZER_SGD, (srt_group_options_t){ .lr = 0.1f }, SRT_F32);
-	test_kind(SRT_OPTIMIZER_SGD,
-		  (srt_group_options_t){ .lr = 0.1f, .momentum = 0.9f, .nesterov = 1 }, SRT_F32);
-	test_kind(SRT_OPTIMIZER_ADAM, (srt_group_options_t){ .lr = 0.1f, .weight_decay = 0.01f },
+	test_kind(*OPTIM_SGD(0.1f), SRT_F32);
+	test_kind(*OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f, .nesterov = 1),
 		  SRT_F32);
-	test_kind(SRT_OPTIMIZER_ADAM, (srt_group_options_t){ .lr = 0.1f, .amsgrad = 1 }, SRT_F32);
-	test_kind(SRT_OPTIMIZER_ADAMW, (srt_group_options_t){ .lr = 0.1f, .weight_decay = 0.1f },
+	test_kind(*OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.1f, .weight_decay = 0.01f, ADAM_BASE),
 		  SRT_F32);
-	test_kind(SRT_OPTIMIZER_ADAMW, (srt_group_options_t){ .lr = 0.1f, .eps = 1e-4f }, SRT_BF16);
+	test_kind(*OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.1f, .amsgrad = 1, ADAM_BASE), SRT_F32);
+	test_kind(*OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.1f, .weight_decay = 0.1f, ADAM_BASE),
+		  SRT_F32);
+	test_kind(*OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.1f, .beta1 = 0.9, .beta2 = 0.999,
+			 .eps = 1e-4f),
+		  SRT_BF16);
 	test_names();
 	test_errors();
 	tensor_case_close(&c);

@@ -29,7 +29,8 @@ class training {
 public:
 	explicit training(float lr)
 	{
-		srt_engine_options_t options = {};
+		srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
+		srt_optim_options_t optim = SRT_OPTIM_OPTIONS_INIT;
 		srt_context_t *c;
 		srt_stream_t *s;
 		srt_engine_t *e;
@@ -38,7 +39,8 @@ public:
 		context.reset(c);
 		check(srt_stream_create(srt_context_device(c), 0, "compute", &s));
 		stream.reset(s);
-		options.lr = lr;
+		optim.lr = lr;
+		options.optim = &optim;
 		check(srt_engine_create(c, &options, &e));
 		engine.reset(e);
 	}

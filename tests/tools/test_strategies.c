@@ -17,6 +17,7 @@
 #include "models/gpt.h"
 #include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
+#include "tests/harness/options.h"
 
 enum { RANKS = 4, NSTATES = 2 };
 
@@ -280,13 +281,14 @@ static void test_row(const srt_gpt_config_t *config, const struct layout *l, con
 	static const int shape[] = { 2, 2 };
 	const int world = srt_context_world_size(context), rank = srt_context_rank(context);
 	const srt_precision_t precision = { .param = d->compute, .reduce = d->sum };
-	srt_engine_options_t options = { .strategy = l->strategy,
+	srt_engine_options_t options = { ENGINE_BASE,
+					 .strategy = l->strategy,
 					 .precision = &precision,
 					 .offload = place->offload,
 					 .average = SRT_AVERAGE_SUM,
-					 .optimizer = SRT_OPTIMIZER_ADAMW,
 					 .norm_p = 2,
-					 .max_norm = 1.0f };
+					 .max_norm = 1.0f,
+					 .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, ADAM_BASE) };
 	srt_model_options_t model = { .matrix_decay = 0.1f, .dtype = d->stored };
 	srt_engine_t *engine;
 	srt_plan_t plan, want;

@@ -121,7 +121,7 @@ static void print_indented(const char *lines)
 /* The device that a program gets on this machine with this configuration. */
 static int print_device(void)
 {
-	srt_context_options_t options = { .bootstrap = "" };
+	srt_context_options_t options = { .size = sizeof(options), .bootstrap = "" };
 	srt_context_t *context;
 	srt_device_info_t info;
 	char text[32], why[600];

@@ -114,14 +114,15 @@ static srt_status_t print_tree(const srt_engine_t *engine, const info_plan_t *wh
 static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 				const srt_gpt_config_t *config, const tool_precision_t *precision)
 {
-	srt_engine_options_t options = { .strategy = (srt_strategy_t)what->strategy,
+	srt_engine_options_t options = { .size = sizeof(options),
+					 .strategy = (srt_strategy_t)what->strategy,
 					 .precision = &precision->policy,
 					 .offload = what->offload,
 					 .average = SRT_AVERAGE_SUM,
-					 .optimizer = SRT_OPTIMIZER_ADAMW,
 					 .norm_p = 2,
 					 .max_norm = 1.0f,
-					 .microbatches = what->accumulate };
+					 .microbatches = what->accumulate,
+					 .prefetch = 1 };
 	srt_mesh_t *mesh;
 	srt_model_options_t model = { .matrix_decay = 0.1f,
 				      .dtype = precision->stored,
@@ -166,7 +167,7 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 int info_plan(const info_plan_t *what)
 {
 	/* One rank, also if a launcher started this program. */
-	srt_context_options_t options = { .bootstrap = "" };
+	srt_context_options_t options = { .size = sizeof(options), .bootstrap = "" };
 	srt_context_t *context;
 	srt_gpt_config_t config;
 	tool_precision_t precision;

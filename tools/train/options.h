@@ -46,10 +46,11 @@ void train_options_help(FILE *out);
 tool_precision_t train_options_precision(const train_options_t *options);
 
 /**
- * The engine options that these options determine.
+ * The options of the engine and of its optimizer that these options determine.
  * @param precision borrowed by the engine options.
+ * @param optim set, and borrowed by the engine options.
  */
 void train_options_engine(const train_options_t *options, const srt_precision_t *precision,
-			  srt_engine_options_t *engine);
+			  srt_optim_options_t *optim, srt_engine_options_t *engine);
 
 #endif

@@ -242,14 +242,15 @@ static srt_status_t declare_engine(trainer_t *t)
 				      .dtype = precision.stored,
 				      .flat = (srt_flat_t)t->opt.flat };
 	srt_engine_options_t options;
+	srt_optim_options_t optim;
 
 	tool_reshard(t->opt.reshard, &model.reshard, NULL, 0); /* checked with the options */
-	train_options_engine(&t->opt, &precision.policy, &options);
+	train_options_engine(&t->opt, &precision.policy, &optim, &options);
 	SRT_TRY(create_mesh(t));
 	options.mesh = t->mesh;
 	model.mesh = t->mesh;
 	if (t->opt.generate > 0)
-		options.optimizer = SRT_OPTIMIZER_NONE; /* has no state */
+		optim.kind = SRT_OPTIMIZER_NONE; /* has no state */
 	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
 	return srt_gpt_declare(t->engine, &t->config, &model, &t->gpt);
 }

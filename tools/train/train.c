@@ -422,7 +422,7 @@ static int print_and_stop(const train_options_t *o, int rank)
 int main(int argc, char **argv)
 {
 	trainer_t t = { 0 };
-	srt_context_options_t options = { 0 };
+	srt_context_options_t options = { .size = sizeof(options) };
 	int bad_options, code;
 	const char *rank = "0";
 	srt_status_t status;

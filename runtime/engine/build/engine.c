@@ -47,27 +47,27 @@ static void choose_ranks(srt_engine_t *engine, srt_context_t *context)
 srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
 			       srt_engine_t **out)
 {
+	srt_engine_options_t read;
+	srt_optim_options_t optim;
 	srt_engine_t *engine;
 
 	SRT_NOT_NULL(context);
-	SRT_NOT_NULL(options);
 	SRT_TRY(srt_check_not_null(out, __func__, "engine"));
-	SRT_TRY(srt_options_check(options));
+	SRT_TRY(srt_options_read(options, &read, &optim));
 	engine = srt_calloc(1, sizeof(*engine), "engine");
 	if (engine == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	engine->context = context;
 	engine->device = srt_context_device(context);
-	engine->options = *options;
-	srt_options_complete(&engine->options);
+	engine->options = read;
 	engine->groups = srt_calloc(1, sizeof(*engine->groups), "groups of parameters");
 	if (engine->groups == NULL) {
 		free(engine);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
-	engine->groups[engine->ngroups++] = srt_options_group(&engine->options);
-	if (options->precision != NULL) {
-		engine->precision = *options->precision;
+	engine->groups[engine->ngroups++] = optim;
+	if (read.precision != NULL) {
+		engine->precision = *read.precision;
 		engine->options.precision = &engine->precision;
 	}
 	engine->step.nmicrobatches = 1;

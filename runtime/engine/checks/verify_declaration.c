@@ -115,18 +115,21 @@ static uint64_t hash_buffer(const srt_engine_t *engine, size_t i)
 	return hash_bytes(hash, buffer->shape, sizeof(buffer->shape));
 }
 
-/* Of a group with all its values. */
-static void format_group(const srt_group_options_t *o, char *text, size_t size)
+/* All hyper-parameters of a group. */
+static void format_group(const srt_optim_options_t *o, char *text, size_t size)
 {
 	snprintf(text, size,
-		 "lr %.9g decay %.9g momentum %.9g %.9g %d betas %.17g %.17g eps %.9g %d %d",
+		 "lr %.9g decay %.9g momentum %.9g %.9g %d betas %.17g %.17g eps %.9g %d %d, "
+		 "schedule %.9g %d %d %d %d",
 		 (double)o->lr, (double)o->weight_decay, (double)o->momentum, (double)o->dampening,
-		 o->nesterov, o->beta1, o->beta2, (double)o->eps, o->amsgrad, o->maximize);
+		 o->nesterov, o->beta1, o->beta2, (double)o->eps, o->amsgrad, o->maximize,
+		 (double)o->min_lr, (int)o->warmup, (int)o->lr_steps, (int)o->schedule,
+		 (int)o->decay_steps);
 }
 
 static uint64_t hash_group(const srt_engine_t *engine, size_t i)
 {
-	char text[256] = "";
+	char text[400] = "";
 
 	/* The first is that of the options, which are compared by themselves. */
 	if (i > 0)
@@ -170,7 +173,7 @@ static void describe_buffer(const srt_engine_t *engine, size_t i, char *text)
 
 static void describe_group(const srt_engine_t *engine, size_t i, char *text)
 {
-	char all[256];
+	char all[400];
 
 	format_group(&engine->groups[i], all, sizeof(all));
 	snprintf(text, TEXT_NBYTES, "%.79s", all);
@@ -186,8 +189,7 @@ static void describe_param(const srt_engine_t *engine, size_t i, char *text)
 			       (long long)param->shape[d]);
 	if (at < TEXT_NBYTES)
 		snprintf(text + at, TEXT_NBYTES - (size_t)at, ")%s decay %g",
-			 param->frozen ? " frozen" : "",
-			 srt_optim_value((double)param->weight_decay));
+			 param->frozen ? " frozen" : "", (double)param->weight_decay);
 }
 
 /* What is declared as a list. A difference is reported by its first item. Units come first: their
@@ -242,6 +244,7 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	static const char *const accumulations[] = { "every", "last", "tree", "last all-reduce" };
 	static const char *const averages[] = { "default", "once", "factors", "first", "sum" };
 	const srt_engine_options_t *o = &engine->options;
+	const srt_optim_options_t *optim = &engine->groups[0];
 
 	count_items(engine, print->counts);
 	for (int k = 0; k < NLISTS; k++) {
@@ -265,18 +268,17 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 		 o->offload.grads != 0, o->offload.state != 0);
 	set_text(print, KEY_MICROBATCHES, "%d", o->microbatches);
 	set_text(print, KEY_PREFETCH, "%d", o->prefetch);
-	if (o->optimizer == SRT_OPTIMIZER_SGD)
+	if (optim->kind == SRT_OPTIMIZER_SGD)
 		set_text(print, KEY_OPTIMIZER, "SGD momentum %.9g dampening %.9g nesterov %d",
-			 (double)o->momentum, (double)o->dampening, o->nesterov);
+			 (double)optim->momentum, (double)optim->dampening, optim->nesterov);
 	else
 		set_text(print, KEY_OPTIMIZER, "%s betas %.17g %.17g eps %.9g",
-			 optimizers[o->optimizer], srt_optim_value(engine->groups[0].beta1),
-			 srt_optim_value(engine->groups[0].beta2),
-			 srt_optim_value((double)engine->groups[0].eps));
-	set_text(print, KEY_VARIANT, "amsgrad %d maximize %d", o->amsgrad != 0, o->maximize != 0);
+			 optimizers[optim->kind], optim->beta1, optim->beta2, (double)optim->eps);
+	set_text(print, KEY_VARIANT, "amsgrad %d maximize %d", optim->amsgrad != 0,
+		 optim->maximize != 0);
 	set_text(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d steps, kind %d, decay %d",
-		 (double)o->lr, (double)o->min_lr, (int)o->warmup, (int)o->lr_steps,
-		 (int)o->schedule, (int)o->decay_steps);
+		 (double)optim->lr, (double)optim->min_lr, (int)optim->warmup, (int)optim->lr_steps,
+		 (int)optim->schedule, (int)optim->decay_steps);
 	set_text(print, KEY_NORM, "p %d, at most %.9g, skip %d", o->norm_p, (double)o->max_norm,
 		 o->skip_nonfinite != 0);
 	set_text(print, KEY_BROADCAST, "%d", o->broadcast_buffers != 0);

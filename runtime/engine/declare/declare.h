@@ -7,15 +7,14 @@
 
 /* ---- options.c */
 const char *srt_strategy_name(srt_strategy_t strategy);
-srt_status_t srt_options_check(const srt_engine_options_t *options);
+/* A program's options, NULL: the defaults. @param[out] options their `optim` is NULL. @param[out]
+ * optim the optimizer. */
+srt_status_t srt_options_read(const srt_engine_options_t *given, srt_engine_options_t *options,
+			      srt_optim_options_t *optim);
 /* The dimensions of the options' mesh to shard over, to replicate over and for tensor parallelism;
  * -1: none. */
 void srt_options_dims(const srt_engine_options_t *options, int *shard_dim, int *replicate_dim,
 		      int *tensor_dim);
-/* Replaces zeros that stand for a default. */
-void srt_options_complete(srt_engine_options_t *options);
-/* The group of parameters without one, completed. */
-srt_group_options_t srt_options_group(const srt_engine_options_t *options);
 /* Optimizer states of a parameter. */
 int srt_engine_count_states(const srt_engine_t *engine);
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The options of an engine: checked by the rules of torch.optim where it has them, and completed
- * with their defaults. Called by srt_engine_create().
+ * The options of an engine, read and checked. Called by srt_engine_create().
  */
 #include <string.h>
 
@@ -16,24 +15,6 @@ const char *srt_strategy_name(srt_strategy_t strategy)
 	};
 
 	return names[strategy];
-}
-
-srt_group_options_t srt_options_group(const srt_engine_options_t *o)
-{
-	srt_group_options_t group = {
-		.lr = o->lr,
-		.momentum = o->momentum,
-		.dampening = o->dampening,
-		.nesterov = o->nesterov,
-		.beta1 = o->beta1,
-		.beta2 = o->beta2,
-		.eps = o->eps,
-		.amsgrad = o->amsgrad,
-		.maximize = o->maximize,
-	};
-
-	srt_optim_complete_group(o->optimizer, &group);
-	return group;
 }
 
 static int find_dim(const srt_mesh_t *mesh, const char *named, const char *first,
@@ -114,24 +95,24 @@ static srt_status_t check_mesh(const srt_engine_options_t *o)
 	return SRT_OK;
 }
 
-srt_status_t srt_options_check(const srt_engine_options_t *o)
+srt_status_t srt_options_read(const srt_engine_options_t *given, srt_engine_options_t *o,
+			      srt_optim_options_t *optim)
 {
-	srt_group_options_t group;
 	srt_unit_types_t types;
 
-	SRT_TRY(srt_check_reserved(o->reserved, "srt_engine_options_t"));
+	*o = (srt_engine_options_t)SRT_ENGINE_OPTIONS_INIT;
+	SRT_TRY(srt_struct_read(o, sizeof(*o), given, "srt_engine_options_t"));
 	if ((unsigned)o->strategy > SRT_STRATEGY_HYBRID || (unsigned)o->average > SRT_AVERAGE_SUM ||
-	    (unsigned)o->accumulation > SRT_ACCUMULATE_LAST_ALL_REDUCE ||
-	    (unsigned)o->optimizer > SRT_OPTIMIZER_NONE)
+	    (unsigned)o->accumulation > SRT_ACCUMULATE_LAST_ALL_REDUCE)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"one of the options strategy (%d), average (%d), accumulation "
-				"(%d), optimizer (%d) is not a value of its enum",
-				(int)o->strategy, (int)o->average, (int)o->accumulation,
-				(int)o->optimizer);
+				"one of the options strategy (%d), average (%d), accumulation (%d) "
+				"is not a value of its enum",
+				(int)o->strategy, (int)o->average, (int)o->accumulation);
 	SRT_TRY(check_mesh(o));
-	SRT_TRY(srt_check_reserved(o->offload.reserved, "srt_offload_t"));
+	SRT_TRY(srt_optim_read_options(o->optim, optim));
+	o->optim = NULL;
 	if ((o->offload.params || o->offload.grads) && !o->offload.state &&
-	    o->optimizer != SRT_OPTIMIZER_NONE)
+	    optim->kind != SRT_OPTIMIZER_NONE)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option offload has %s without state: the optimizer steps where "
 				"its state is; set offload.state too, or SRT_OPTIMIZER_NONE",
@@ -144,9 +125,11 @@ srt_status_t srt_options_check(const srt_engine_options_t *o)
 				(double)o->divide_factor);
 	if (o->precision != NULL)
 		SRT_TRY(srt_precision_resolve(o->precision, SRT_F32, &types));
-	if (o->microbatches < 0)
+	if (o->microbatches < 1 || o->prefetch < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"option microbatches is %d, must be at least 0", o->microbatches);
+				"option microbatches is %d, must be at least 1; option prefetch is "
+				"%d, must be at least 0",
+				o->microbatches, o->prefetch);
 	if (o->accumulation == SRT_ACCUMULATE_TREE &&
 	    (o->microbatches & (o->microbatches - 1)) != 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -164,21 +147,10 @@ srt_status_t srt_options_check(const srt_engine_options_t *o)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option max_norm is %g but norm_p is 0: set the norm to clip by",
 				(double)o->max_norm);
-	SRT_TRY(srt_optim_check_schedule(o->min_lr, o->warmup, o->lr_steps, o->schedule,
-					 o->decay_steps));
-	group = srt_options_group(o);
-	return srt_optim_check_group(o->optimizer, &group);
-}
-
-void srt_options_complete(srt_engine_options_t *o)
-{
-	if (o->microbatches == 0)
-		o->microbatches = 1;
-	o->prefetch = o->prefetch == 0 ? 1 : o->prefetch < 0 ? 0 : o->prefetch;
+	return SRT_OK;
 }
 
 int srt_engine_count_states(const srt_engine_t *engine)
 {
-	return srt_optim_count_states_of(engine->options.optimizer, engine->groups,
-					 engine->ngroups);
+	return srt_optim_count_states_of(engine->groups, engine->ngroups);
 }

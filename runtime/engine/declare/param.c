@@ -81,9 +81,6 @@ static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, 
 static srt_status_t check_options(const srt_engine_t *engine, const char *name,
 				  const srt_param_options_t *options)
 {
-	if (options == NULL)
-		return SRT_OK;
-	SRT_TRY(srt_check_reserved(options->reserved, "srt_param_options_t"));
 	if (options->group < 0 || (size_t)options->group >= engine->ngroups)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option group of parameter '%s' is %d, must be less than %zu: "
@@ -217,6 +214,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 			      const int64_t *shape, const srt_param_options_t *options,
 			      srt_param_t **out)
 {
+	srt_param_options_t o = SRT_PARAM_OPTIONS_INIT;
 	srt_engine_t *engine;
 	srt_param_t *param;
 	srt_status_t status;
@@ -229,10 +227,10 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is empty", __func__);
 	engine = unit->engine;
 	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape));
-	SRT_TRY(check_options(engine, name, options));
-	SRT_TRY(check_flat(unit, name, options != NULL && options->frozen));
-	if (options != NULL)
-		SRT_TRY(check_placement(engine, name, ndim, shape, &options->placement));
+	SRT_TRY(srt_struct_read(&o, sizeof(o), options, "srt_param_options_t"));
+	SRT_TRY(check_options(engine, name, &o));
+	SRT_TRY(check_flat(unit, name, o.frozen));
+	SRT_TRY(check_placement(engine, name, ndim, shape, &o.placement));
 	SRT_TRY(srt_names_reserve(&engine->declared.params));
 	param = srt_calloc(1, sizeof(*param), name);
 	if (param == NULL)
@@ -242,19 +240,13 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	param->dtype = dtype;
 	param->ndim = ndim;
 	memcpy(param->shape, shape, (size_t)ndim * sizeof(*shape));
-	if (options != NULL) {
-		param->frozen = options->frozen != 0;
-		param->group = options->group;
-		param->weight_decay = options->weight_decay;
-		param->lr_scale = options->lr_scale;
-		param->is_cut = options->placement.mesh_dim != NULL && srt_cell_count(engine) > 1;
-		param->cut.dim = options->placement.tensor_dim;
-		param->cut.nblocks = options->placement.nblocks;
-	}
-	if (param->weight_decay == 0.0f)
-		param->weight_decay = engine->groups[param->group].weight_decay;
-	if (param->lr_scale == 0.0f)
-		param->lr_scale = 1.0f;
+	param->frozen = o.frozen != 0;
+	param->group = o.group;
+	param->weight_decay = srt_optim_weight_decay(o.weight_decay, &engine->groups[o.group]);
+	param->lr_scale = o.lr_scale;
+	param->is_cut = o.placement.mesh_dim != NULL && srt_cell_count(engine) > 1;
+	param->cut.dim = o.placement.tensor_dim;
+	param->cut.nblocks = o.placement.nblocks;
 	status = param->name == NULL ? SRT_ERR_OUT_OF_MEMORY : compute_sizes(param);
 	if (status == SRT_OK)
 		status = srt_unit_resolve(unit, dtype);

@@ -28,9 +28,6 @@ static srt_status_t check_unit(const srt_engine_t *engine, const srt_unit_t *par
 
 static srt_status_t check_options(const char *name, const srt_unit_options_t *options)
 {
-	if (options == NULL)
-		return SRT_OK;
-	SRT_TRY(srt_check_reserved(options->reserved, "srt_unit_options_t"));
 	if (options->reshard < 0 && options->reshard != SRT_RESHARD_NEVER &&
 	    options->reshard != SRT_RESHARD_ALWAYS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -78,6 +75,7 @@ srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *types)
 srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const char *name,
 			     const srt_unit_options_t *options, srt_unit_t **out)
 {
+	srt_unit_options_t o = SRT_UNIT_OPTIONS_INIT;
 	const srt_precision_t *precision;
 	srt_unit_t **grown, *unit;
 	srt_status_t status;
@@ -88,9 +86,9 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	if (name[0] == '\0')
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is empty", __func__);
 	SRT_TRY(check_unit(engine, parent, name));
-	SRT_TRY(check_options(name, options));
-	precision = options != NULL && options->precision != NULL ? options->precision :
-								    engine->options.precision;
+	SRT_TRY(srt_struct_read(&o, sizeof(o), options, "srt_unit_options_t"));
+	SRT_TRY(check_options(name, &o));
+	precision = o.precision != NULL ? o.precision : engine->options.precision;
 	SRT_TRY(srt_names_reserve(&engine->declared.units));
 	grown = srt_realloc(engine->units, engine->nunits + 1, sizeof(*grown), "list of units");
 	if (grown == NULL)
@@ -103,10 +101,8 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 	unit->parent = parent;
 	if (precision != NULL)
 		unit->precision = *precision;
-	if (options != NULL) {
-		unit->reshard = normalise_reshard(engine, name, options->reshard);
-		unit->flat = options->flat;
-	}
+	unit->reshard = normalise_reshard(engine, name, o.reshard);
+	unit->flat = o.flat;
 	status = srt_unit_resolve(unit, SRT_F32);
 	unit->name = status == SRT_OK ? srt_strdup(name) : NULL;
 	if (unit->name == NULL) {

@@ -20,6 +20,7 @@ static bool writes_copy(const srt_unit_t *unit)
 static srt_optim_param_t list_param(const srt_param_t *param)
 {
 	srt_optim_param_t listed = {
+		.size = sizeof(listed),
 		.name = param->name,
 		.nelem = param->shard.nelem,
 		.value = param->views.local,
@@ -58,17 +59,6 @@ static size_t list_params(const srt_engine_t *engine, srt_optim_param_t *list)
 /* Creates the optimizer; the arenas are allocated. */
 srt_status_t srt_engine_optim_create(srt_engine_t *engine, srt_stream_t *stream)
 {
-	const srt_engine_options_t *o = &engine->options;
-	const srt_optim_options_t options = {
-		.kind = o->optimizer,
-		.groups = engine->groups,
-		.ngroups = engine->ngroups,
-		.min_lr = o->min_lr,
-		.warmup = o->warmup,
-		.lr_steps = o->lr_steps,
-		.schedule = o->schedule,
-		.decay_steps = o->decay_steps,
-	};
 	const srt_view_t tables =
 		srt_view(engine->storage.staging, engine->memory.staging.optim, SRT_U8);
 	srt_optim_param_t *list =
@@ -77,8 +67,8 @@ srt_status_t srt_engine_optim_create(srt_engine_t *engine, srt_stream_t *stream)
 
 	if (list == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_optim_create_in(engine->home.device, &options, list, list_params(engine, list),
-				     tables, stream, &engine->optim);
+	status = srt_optim_create_in(engine->home.device, engine->groups, engine->ngroups, list,
+				     list_params(engine, list), tables, stream, &engine->optim);
 	free(list);
 	for (size_t i = 0; status == SRT_OK && i < engine->nparams; i++) {
 		srt_param_t *param = engine->params[i];
@@ -117,7 +107,7 @@ srt_status_t srt_unit_round(srt_unit_t *unit, srt_stream_t *stream)
 
 srt_status_t srt_engine_optim_step(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->options.optimizer == SRT_OPTIMIZER_NONE)
+	if (engine->groups[0].kind == SRT_OPTIMIZER_NONE)
 		return SRT_OK;
 	SRT_TRY(srt_optim_apply(engine->optim, stream));
 	for (size_t u = 0; u < engine->nunits; u++) {

@@ -24,19 +24,19 @@ static srt_status_t check_group(const srt_engine_t *engine, const char *call, in
 }
 
 srt_status_t srt_engine_group_options(const srt_engine_t *engine, int32_t group,
-				      srt_group_options_t *options)
+				      srt_optim_options_t *options)
 {
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(options);
 	SRT_TRY(check_group(engine, "srt_engine_group_options", group));
-	*options = engine->groups[group];
-	return SRT_OK;
+	return srt_struct_write(options, &engine->groups[group], sizeof(*options),
+				"srt_optim_options_t");
 }
 
-srt_status_t srt_engine_group_create(srt_engine_t *engine, const srt_group_options_t *options,
+srt_status_t srt_engine_group_create(srt_engine_t *engine, const srt_optim_options_t *options,
 				     int32_t *group)
 {
-	srt_group_options_t *grown, completed;
+	srt_optim_options_t *grown, read;
 
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(options);
@@ -45,15 +45,19 @@ srt_status_t srt_engine_group_create(srt_engine_t *engine, const srt_group_optio
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_group_create() after srt_engine_build(): "
 				"declare all groups first");
-	completed = *options;
-	srt_optim_complete_group(engine->options.optimizer, &completed);
-	SRT_TRY(srt_optim_check_group(engine->options.optimizer, &completed));
+	SRT_TRY(srt_optim_read_options(options, &read));
+	if (read.kind != engine->groups[0].kind)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_engine_group_create: option kind is %d, that of the engine's "
+				"optimizer is %d: copy the options of group 0 by "
+				"srt_engine_group_options()",
+				(int)read.kind, (int)engine->groups[0].kind);
 	grown = srt_realloc(engine->groups, engine->ngroups + 1, sizeof(*grown),
 			    "groups of parameters");
 	if (grown == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	engine->groups = grown;
-	engine->groups[engine->ngroups] = completed;
+	engine->groups[engine->ngroups] = read;
 	*group = (int32_t)engine->ngroups++;
 	return SRT_OK;
 }

@@ -24,8 +24,7 @@ static void print_param(const srt_param_t *param, FILE *out)
 		fprintf(out, ", frozen");
 	else
 		fprintf(out, ", group %d, decay %g, lr x%g", (int)param->group,
-			srt_optim_value((double)param->weight_decay),
-			srt_optim_value((double)param->lr_scale));
+			(double)param->weight_decay, (double)param->lr_scale);
 	for (size_t i = 0; i < param->naliases; i++)
 		fprintf(out, ", also %s", param->aliases[i]);
 	fputc('\n', out);

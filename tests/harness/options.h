@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Options of engines and optimizers as literals, in which a test names the fields that matter. */
+#ifndef SRT_TESTS_HARNESS_OPTIONS_H
+#define SRT_TESTS_HARNESS_OPTIONS_H
+
+#include <shardrt/engine_options.h>
+
+/* A pointer to options of a context. */
+#define CONTEXT(...)                                                                               \
+	(&(const srt_context_options_t){ .size = sizeof(srt_context_options_t), __VA_ARGS__ })
+
+/* The fields of srt_engine_options_t that are not zero by default, apart from the strategy. */
+#define ENGINE_BASE .size = sizeof(srt_engine_options_t), .microbatches = 1, .prefetch = 1
+
+/* A pointer to options of an optimizer, whose other fields are zero. */
+#define OPTIM(...)                                                                                 \
+	(&(const srt_optim_options_t){ .size = sizeof(srt_optim_options_t), __VA_ARGS__ })
+/* SGD with a learning rate. */
+#define OPTIM_SGD(rate) OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = (rate))
+/* An initialiser: an engine that steps by SGD. */
+#define ENGINE_SGD(strategy_, rate)                                                                \
+	{                                                                                          \
+		ENGINE_BASE, .strategy = (strategy_), .optim = OPTIM_SGD(rate)                     \
+	}
+/* The fields of Adam and AdamW that are not zero by default, apart from lr and weight decay. */
+#define ADAM_BASE .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8f
+
+/* The fields of srt_param_options_t that are not zero by default. */
+#define PARAM_BASE                                                                                 \
+	.size = sizeof(srt_param_options_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY,               \
+	.lr_scale = 1.0f
+
+#endif

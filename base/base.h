@@ -62,6 +62,8 @@ srt_status_t srt_check_reserved(const uint64_t *reserved, const char *type);
  * Errors: SRT_ERR_INVALID_ARGUMENT if size is not set, SRT_ERR_UNSUPPORTED for a newer field.
  */
 srt_status_t srt_struct_read(void *full, size_t full_nbytes, const void *given, const char *type);
+/* SRT_ERR_INVALID_ARGUMENT if size is not set: where a struct is filled after other checks. */
+srt_status_t srt_struct_check(const void *given, const char *type);
 /* Copies `full` to a program's struct, as far as that reaches; the rest of a larger one becomes
  * zero. Errors: SRT_ERR_INVALID_ARGUMENT if size is not set. */
 srt_status_t srt_struct_write(void *given, const void *full, size_t full_nbytes, const char *type);

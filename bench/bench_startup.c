@@ -139,8 +139,10 @@ static int run_barrier(double start)
 int main(int argc, char **argv)
 {
 	static const char *const kinds[] = { "Block", NULL };
-	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = kinds };
-	const srt_materialize_options_t init = { .seed = SEED };
+	const srt_wrap_policy_t policy = { .size = sizeof(policy),
+					   .rule = SRT_WRAP_KINDS,
+					   .kinds = kinds };
+	const srt_materialize_options_t init = { .size = sizeof(init), .seed = SEED };
 	const srt_init_t normal = { .kind = SRT_INIT_NORMAL, .std = 0.02 };
 	const int is_default = argc > 1 && strcmp(argv[1], "default") == 0;
 	const int is_barrier = argc > 1 && strcmp(argv[1], "barrier") == 0;

@@ -117,7 +117,7 @@ void scale_rank_run(const srt_gpt_config_t *config, scale_record_t *record)
 	const size_t before = allocated();
 	walk_t w = { .record = record };
 	srt_context_t *context;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 	srt_gpt_t *gpt;
 
 	options.norm_p = 2;

@@ -32,6 +32,7 @@ srt_status_t srt_device_native(srt_device_t *device, const char *backend,
 	SRT_NOT_NULL(device);
 	SRT_NOT_NULL(backend);
 	SRT_NOT_NULL(native);
+	SRT_TRY(srt_struct_check(native, "srt_native_device_t"));
 	SRT_TRY(check_backend(__func__, device, backend));
 	if (!device->backend->device->native)
 		return no_handles(__func__, device);

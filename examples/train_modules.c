@@ -111,11 +111,15 @@ static float train(srt_engine_t *engine, srt_module_t *const *layers, int step)
 
 int main(void)
 {
-	const srt_precision_t bf16 = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 };
+	const srt_precision_t bf16 = { .size = sizeof(bf16),
+				       .param = SRT_CAST_BF16,
+				       .reduce = SRT_CAST_F32 };
 	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT; /* zero3 */
 	srt_optim_options_t adamw = SRT_OPTIM_OPTIONS_INIT;
 	const char *const kinds[] = { "Linear", "Mix", "Head", NULL };
-	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = kinds };
+	const srt_wrap_policy_t policy = { .size = sizeof(policy),
+					   .rule = SRT_WRAP_KINDS,
+					   .kinds = kinds };
 	const srt_init_t small = { .kind = SRT_INIT_UNIFORM, .low = -0.1, .high = 0.1 };
 	srt_module_t *root, *layers[3];
 	srt_engine_t *engine;

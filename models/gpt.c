@@ -247,7 +247,9 @@ static void find_params(srt_gpt_t *g, srt_engine_t *engine, srt_module_t *root)
 static srt_status_t declare(srt_gpt_t *g, srt_engine_t *engine, const srt_model_options_t *options)
 {
 	static const char *const kinds[] = { "Block", NULL };
-	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = kinds };
+	const srt_wrap_policy_t policy = { .size = sizeof(policy),
+					   .rule = SRT_WRAP_KINDS,
+					   .kinds = kinds };
 	srt_module_t *root;
 	srt_status_t status;
 

@@ -63,7 +63,9 @@ static int is_child(const srt_module_t *module, srt_unit_options_t *options, voi
 
 static srt_status_t wrap(srt_mlp_t *m, srt_engine_t *engine, const srt_model_options_t *options)
 {
-	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_CALLBACK, .callback = is_child };
+	const srt_wrap_policy_t policy = { .size = sizeof(policy),
+					   .rule = SRT_WRAP_CALLBACK,
+					   .callback = is_child };
 
 	SRT_TRY(srt_model_wrap(engine, m->module, &policy, options));
 	m->root = srt_module_unit(m->module);

@@ -108,7 +108,7 @@ srt_status_t srt_model_wrap(srt_engine_t *engine, srt_module_t *root,
 	const srt_unit_options_t units = { .size = sizeof(units),
 					   .reshard = options ? options->reshard : 0,
 					   .flat = options ? options->flat : SRT_FLAT_NO };
-	const srt_wrap_options_t wrap = { .root = &units, .units = &units };
+	const srt_wrap_options_t wrap = { .size = sizeof(wrap), .root = &units, .units = &units };
 	const srt_status_t status = srt_engine_wrap(engine, root, policy, &wrap);
 
 	if (status != SRT_OK)

@@ -30,6 +30,7 @@ void srt_tape_unit_begin(srt_tape_t *tape, srt_unit_t *unit)
 	tape->open = open;
 	open = &tape->open[tape->nopen++];
 	*open = (srt_open_unit_t){ .unit = unit, .begin = tape->nnodes - 1 };
+	open->types = (srt_unit_types_t)SRT_UNIT_TYPES_INIT;
 	if (srt_unit_types(unit, &open->types) != SRT_OK)
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT, NULL);
 }

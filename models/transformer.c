@@ -184,7 +184,9 @@ static void find_params(srt_transformer_t *t, srt_engine_t *engine, srt_module_t
 static srt_status_t declare(srt_transformer_t *t, srt_engine_t *engine,
 			    const srt_model_options_t *options)
 {
-	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = layer_kinds };
+	const srt_wrap_policy_t policy = { .size = sizeof(policy),
+					   .rule = SRT_WRAP_KINDS,
+					   .kinds = layer_kinds };
 	srt_module_t *root;
 	srt_status_t status;
 

@@ -46,7 +46,8 @@ int tool_precision(tool_dtype_t dtype, int pure, tool_reduce_t reduce, tool_prec
 	}
 	if (reduce == TOOL_REDUCE_DEFAULT)
 		reduce = pure ? TOOL_REDUCE_COMPUTE : TOOL_REDUCE_FP32;
-	*p = (tool_precision_t){ .stored = pure ? types[dtype].dtype : SRT_F32 };
+	*p = (tool_precision_t){ .policy = SRT_PRECISION_INIT,
+				 .stored = pure ? types[dtype].dtype : SRT_F32 };
 	p->policy.param = types[dtype].cast;
 	p->policy.reduce = reduce == TOOL_REDUCE_FP32 ? SRT_CAST_F32 : SRT_CAST_NONE;
 	return 0;

@@ -138,7 +138,7 @@ SRT_API srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, c
  * The dtypes of a unit: its policy, resolved with the dtype of its parameters (SRT_F32 if it has
  * none). The inputs of a root are cast by both rules, those of other units by SRT_PRECISION_FSDP2
  * only. Local.
- * @param[out] types set on success only.
+ * @param[out] types its size by SRT_UNIT_TYPES_INIT; set on success only.
  */
 SRT_API srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *types);
 
@@ -181,6 +181,7 @@ SRT_API srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const c
  * @param rank 0 .. world_size - 1.
  * @param world_size number of ranks to plan for; 0 = the engine's. On which nodes other numbers of
  *        ranks would run is unknown: the plan takes the engine's transport for all collectives.
+ * @param[out] plan its size by SRT_PLAN_INIT; set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range.
  */
 SRT_API srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size,

@@ -6,7 +6,6 @@
 #define SHARDRT_ENGINE_PLAN_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,6 +16,7 @@ extern "C" {
  * offload, `host_total` on the host device.
  */
 typedef struct srt_plan {
+	size_t size;            /* sizeof(srt_plan_t) */
 	size_t param_shards;    /* values that this rank owns, and their copies to compute with;
 				 * offloaded: the shards that are copied to the device */
 	size_t grad_shards;     /* reduced gradients */
@@ -32,14 +32,19 @@ typedef struct srt_plan {
 	size_t rank_total;      /* total + activations + scratch */
 	size_t peer_mapped;     /* memory of other ranks that is mapped here; not in the sums */
 	/* With offload, on the host device; not in the sums above: */
-	size_t host_params;   /* values that this rank owns, and their copies to compute with */
-	size_t host_grads;    /* gradients to be stepped, and the memory they arrive in */
-	size_t host_state;    /* all moments */
-	size_t host_staging;  /* tables */
-	size_t host_total;    /* sum of the four */
-	int nslots;           /* number of slots for unsharded parameters */
-	uint64_t reserved[4]; /* written as zero */
+	size_t host_params;  /* values that this rank owns, and their copies to compute with */
+	size_t host_grads;   /* gradients to be stepped, and the memory they arrive in */
+	size_t host_state;   /* all moments */
+	size_t host_staging; /* tables */
+	size_t host_total;   /* sum of the four */
+	int nslots;          /* number of slots for unsharded parameters */
 } srt_plan_t;
+
+/** To be filled. */
+#define SRT_PLAN_INIT                                                                              \
+	{                                                                                          \
+		.size = sizeof(srt_plan_t)                                                         \
+	}
 
 #ifdef __cplusplus
 }

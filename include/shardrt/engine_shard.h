@@ -5,6 +5,7 @@
 #ifndef SHARDRT_ENGINE_SHARD_H
 #define SHARDRT_ENGINE_SHARD_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <shardrt/engine.h>
@@ -17,7 +18,8 @@ extern "C" {
 
 /**
  * The part of a parameter that a rank owns: elements that follow each other in what the rank
- * computes with (srt_param_cell()), and, where they are one, a box of the unsharded tensor.
+ * computes with (srt_param_cell()), and, where they are one, a box of the unsharded tensor. Does
+ * not grow.
  */
 typedef struct srt_part {
 	int ndim; /* of the parameter */
@@ -29,7 +31,6 @@ typedef struct srt_part {
 	int is_flat;
 	int64_t first, nelem; /* elements first .. first + nelem - 1 of the rank's, row-major */
 	int64_t shard_offset; /* flat units: where they begin in the shard of srt_unit_local() */
-	uint64_t reserved[4]; /* written as zero */
 } srt_part_t;
 
 /**
@@ -43,17 +44,23 @@ SRT_API srt_status_t srt_param_part(const srt_param_t *param, int rank, srt_part
 
 /** The flat parameter of a unit, in elements, as a rank has it. */
 typedef struct srt_flat_sizes {
-	int64_t flat_nelem;   /* of the whole; SRT_FLAT_VIEWS: with padding */
-	int64_t shard_nelem;  /* of each rank's shard, with padding */
-	int64_t padding;      /* of this rank's shard, what is past the end of the whole */
-	uint64_t reserved[4]; /* written as zero */
+	size_t size;         /* sizeof(srt_flat_sizes_t) */
+	int64_t flat_nelem;  /* of the whole; SRT_FLAT_VIEWS: with padding */
+	int64_t shard_nelem; /* of each rank's shard, with padding */
+	int64_t padding;     /* of this rank's shard, what is past the end of the whole */
 } srt_flat_sizes_t;
+
+/** To be filled. */
+#define SRT_FLAT_SIZES_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_flat_sizes_t)                                                   \
+	}
 
 /**
  * The sizes of a unit's flat parameter (srt_unit_options_t.flat). With ddp its shard is the whole.
  * Local; allowed before and after srt_engine_build().
  * @param rank 0 .. world_size - 1.
- * @param[out] sizes set on success only.
+ * @param[out] sizes its size by SRT_FLAT_SIZES_INIT; set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for a unit that is not flat or a rank outside the range.
  */
 SRT_API srt_status_t srt_unit_flat_sizes(const srt_unit_t *unit, int rank, srt_flat_sizes_t *sizes);

@@ -20,7 +20,7 @@
 #ifndef SHARDRT_FULL_PARAMS_H
 #define SHARDRT_FULL_PARAMS_H
 
-#include <stdint.h>
+#include <stddef.h>
 
 #include <shardrt/device.h>
 #include <shardrt/engine.h>
@@ -33,13 +33,19 @@ extern "C" {
 
 /** Options of srt_full_params_begin(); each is 0 or 1. */
 typedef struct srt_full_params_options {
+	size_t size;        /* sizeof(srt_full_params_options_t) */
 	int recurse;        /* the units inside the unit, too */
 	int writeback;      /* the end writes changes back; else it drops them */
 	int rank0_only;     /* only rank 0 of the engine gets the tensors; not with writeback */
 	int offload_to_cpu; /* in memory of srt_context_host(), with a host address */
 	int with_grads;     /* the reduced gradients too */
-	uint64_t reserved[4];
 } srt_full_params_options_t;
+
+/** As in PyTorch: recurse and writeback. */
+#define SRT_FULL_PARAMS_OPTIONS_INIT                                                               \
+	{                                                                                          \
+		.size = sizeof(srt_full_params_options_t), .recurse = 1, .writeback = 1            \
+	}
 
 /**
  * Gathers the parameters of a unit. Collective; may block.
@@ -48,12 +54,11 @@ typedef struct srt_full_params_options {
  * srt_param_get(). Changes of them are written back only before srt_engine_step().
  * @param options NULL for PyTorch's defaults: recurse and writeback.
  * @param stream on which the program reads and writes the tensors.
- * @return SRT_ERR_INVALID_ARGUMENT for writeback with rank0_only, or a reserved field that is not
- *         zero; SRT_ERR_STATE before srt_engine_build(), inside a pass, between
- *         srt_engine_write_begin() and srt_engine_write_end(), for a unit that is summoned already,
- *         or with_grads while there are no reduced gradients; SRT_ERR_OUT_OF_MEMORY on all ranks if
- *         one has no memory; SRT_ERR_MISMATCH if the ranks' options differ. Nothing is summoned
- *         then.
+ * @return SRT_ERR_INVALID_ARGUMENT for writeback with rank0_only; SRT_ERR_STATE before
+ *         srt_engine_build(), inside a pass, between srt_engine_write_begin() and
+ *         srt_engine_write_end(), for a unit that is summoned already, or with_grads while there
+ *         are no reduced gradients; SRT_ERR_OUT_OF_MEMORY on all ranks if one has no memory;
+ *         SRT_ERR_MISMATCH if the ranks' options differ. Nothing is summoned then.
  */
 SRT_API srt_status_t srt_full_params_begin(srt_unit_t *unit,
 					   const srt_full_params_options_t *options,

@@ -9,6 +9,7 @@
 #ifndef SHARDRT_INIT_H
 #define SHARDRT_INIT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <shardrt/device.h>
@@ -27,7 +28,7 @@ typedef enum srt_init_kind {
 	SRT_INIT_UNIFORM,  /* low + (high - low) * U[0,1): at least low, below high */
 } srt_init_kind_t;
 
-/** A distribution. Numbers that its kind does not name are ignored. */
+/** A distribution. Numbers that its kind does not name are ignored. Does not grow. */
 typedef struct srt_init {
 	srt_init_kind_t kind;
 	int has_zero_row; /* 1: row `zero_row` of dimension 0 is zero, as the padding_idx of
@@ -36,7 +37,6 @@ typedef struct srt_init {
 	double mean, std;
 	double low, high;
 	int64_t zero_row;
-	uint64_t reserved[4];
 } srt_init_t;
 
 /**
@@ -46,8 +46,8 @@ typedef struct srt_init {
  * @param seed ignored for a constant.
  * @return SRT_ERR_INVALID_ARGUMENT for an unknown kind, a negative std, numbers that are not finite
  *         (a constant may be), a low above high, a range without a value of the parameter's dtype,
- *         a zero_row outside of the parameter or a reserved field that is not zero; SRT_ERR_STATE
- *         before srt_engine_build() or while its unit is in use.
+ *         or a zero_row outside of the parameter; SRT_ERR_STATE before srt_engine_build() or while
+ *         its unit is in use.
  */
 SRT_API srt_status_t srt_param_init(srt_param_t *param, uint64_t seed, const srt_init_t *init,
 				    srt_stream_t *stream);
@@ -88,6 +88,7 @@ SRT_API srt_status_t srt_init_linear_bias(int64_t fan_in, srt_init_t *init);
 
 /** A parameter or buffer of a module of PyTorch. */
 typedef struct srt_init_query {
+	size_t size;      /* sizeof(srt_init_query_t) */
 	const char *kind; /* class of the module, e.g. "Linear" */
 	const char *name; /* within the module, e.g. "weight" or "self_attn.out_proj.bias" */
 	int ndim;         /* 0 .. SRT_MAX_DIMS */
@@ -95,8 +96,13 @@ typedef struct srt_init_query {
 	int64_t fan_in;  /* for a bias of a Linear: the number of its inputs; else ignored */
 	int has_padding; /* 1: for the weight of an Embedding: padding_idx is set */
 	int64_t padding_idx;
-	uint64_t reserved[4];
 } srt_init_query_t;
+
+/** Without kind, name and shape. */
+#define SRT_INIT_QUERY_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_init_query_t)                                                   \
+	}
 
 /**
  * The distribution that the constructor of a module leaves in a parameter or buffer: what the
@@ -107,7 +113,7 @@ typedef struct srt_init_query {
  * TransformerDecoderLayer, TransformerEncoder, TransformerDecoder, Transformer.
  * @return SRT_ERR_NOT_FOUND for another kind, with the list of these, or for a name that the kind
  *         does not have, with the list of its names; SRT_ERR_INVALID_ARGUMENT for a shape that the
- *         distribution is not defined for, or a reserved field that is not zero.
+ *         distribution is not defined for.
  */
 SRT_API srt_status_t srt_init_default(const srt_init_query_t *query, srt_init_t *init);
 

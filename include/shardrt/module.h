@@ -89,9 +89,9 @@ SRT_API srt_status_t srt_module_share(srt_module_t *parent, const char *name, sr
  * @param ndim 1 .. SRT_MAX_DIMS.
  * @param shape ndim sizes in elements; 0 is allowed.
  * @param options of srt_param_create(); NULL for the defaults.
- * @return SRT_ERR_INVALID_ARGUMENT for a name, dtype or shape that is not allowed or a reserved
- *         field that is not zero; SRT_ERR_STATE for a tree that is wrapped. What depends on an
- *         engine (groups, placements, the dtype of a unit) is checked by srt_engine_wrap().
+ * @return SRT_ERR_INVALID_ARGUMENT for a name, dtype or shape that is not allowed; SRT_ERR_STATE
+ *         for a tree that is wrapped. What depends on an engine (groups, placements, the dtype of a
+ *         unit) is checked by srt_engine_wrap().
  */
 SRT_API srt_status_t srt_module_add_param(srt_module_t *module, const char *name, srt_dtype_t dtype,
 					  int ndim, const int64_t *shape,
@@ -134,8 +134,7 @@ SRT_API srt_status_t srt_module_set_reset(srt_module_t *module, srt_module_init_
  * carried out one after the other.
  * @param param its name in the module.
  * @param init copied; checked by srt_param_init() when it is carried out.
- * @return SRT_ERR_NOT_FOUND for another name; SRT_ERR_INVALID_ARGUMENT for a reserved field that is
- *         not zero.
+ * @return SRT_ERR_NOT_FOUND for another name.
  */
 SRT_API srt_status_t srt_module_record_init(srt_module_t *module, const char *param,
 					    const srt_init_t *init);
@@ -144,8 +143,8 @@ SRT_API srt_status_t srt_module_record_init(srt_module_t *module, const char *pa
  * Marks the module as a unit, whatever the policy says of it (torch's wrap(), fully_shard()).
  * @param options of the unit; NULL: those of srt_wrap_options_t. What precision points to is
  *        copied.
- * @return SRT_ERR_INVALID_ARGUMENT for the root, which always is a unit, or a reserved field that
- *         is not zero; SRT_ERR_STATE for a tree that is wrapped.
+ * @return SRT_ERR_INVALID_ARGUMENT for the root, which always is a unit; SRT_ERR_STATE for a tree
+ *         that is wrapped.
  */
 SRT_API srt_status_t srt_module_wrap(srt_module_t *module, const srt_unit_options_t *options);
 

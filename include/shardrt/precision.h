@@ -10,7 +10,7 @@
 #ifndef SHARDRT_PRECISION_H
 #define SHARDRT_PRECISION_H
 
-#include <stdint.h>
+#include <stddef.h>
 
 #include <shardrt/dtype.h>
 #include <shardrt/export.h>
@@ -34,19 +34,26 @@ typedef enum srt_precision_rule {
 	SRT_PRECISION_FSDP1, /* FullyShardedDataParallel */
 } srt_precision_rule_t;
 
-/** A mixed-precision policy. Zero-initialised: no casts. */
+/** A mixed-precision policy. */
 typedef struct srt_precision {
+	size_t size;       /* sizeof(srt_precision_t) */
 	srt_cast_t param;  /* unsharded parameters, their gradients, the unit's compute */
 	srt_cast_t reduce; /* the sum of gradients over ranks; NONE: the dtype of the gradients */
 	srt_cast_t buffer; /* float buffers; FSDP1 only, cast once */
 	srt_cast_t output; /* outputs of the unit */
 	srt_precision_rule_t rule;
-	int keep_inputs;      /* 1: the unit's float inputs are not cast to `param` */
-	uint64_t reserved[4]; /* zero */
+	int keep_inputs; /* 1: the unit's float inputs are not cast to `param` */
 } srt_precision_t;
+
+/** No casts, by the rules of fully_shard. */
+#define SRT_PRECISION_INIT                                                                         \
+	{                                                                                          \
+		.size = sizeof(srt_precision_t)                                                    \
+	}
 
 /** The dtypes of a unit: a resolved policy. */
 typedef struct srt_unit_types {
+	size_t size;            /* sizeof(srt_unit_types_t) */
 	srt_dtype_t stored;     /* shards: values, reduced gradients, optimizer state */
 	srt_dtype_t compute;    /* unsharded values, and the gradients that a program writes */
 	srt_dtype_t accumulate; /* unreduced gradients of several micro-batches are added in it */
@@ -54,8 +61,13 @@ typedef struct srt_unit_types {
 	int casts_inputs;       /* 1: float inputs are cast to `compute` where the unit begins */
 	srt_cast_t output;      /* what its outputs are cast to */
 	srt_cast_t buffer;      /* what its float buffers are cast to */
-	uint64_t reserved[4];   /* written as zero */
 } srt_unit_types_t;
+
+/** To be filled. */
+#define SRT_UNIT_TYPES_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_unit_types_t)                                                   \
+	}
 
 /** The dtype that a cast gives; `otherwise` for SRT_CAST_NONE. Thread-safe. */
 SRT_API srt_dtype_t srt_cast_dtype(srt_cast_t cast, srt_dtype_t otherwise);
@@ -69,9 +81,9 @@ SRT_API srt_dtype_t srt_cast_dtype(srt_cast_t cast, srt_dtype_t otherwise);
  *
  * @param precision NULL: no casts.
  * @param stored SRT_F32, SRT_F16 or SRT_BF16.
- * @param[out] types set on success only.
- * @return SRT_ERR_INVALID_ARGUMENT for another dtype, a value outside its enum, a buffer dtype with
- *         the rule FSDP2, or a reserved field that is not zero.
+ * @param[out] types its size by SRT_UNIT_TYPES_INIT; set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for another dtype, a value outside its enum, or a buffer dtype
+ *         with the rule FSDP2.
  * Thread-safe.
  */
 SRT_API srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t stored,

@@ -24,6 +24,7 @@
 #ifndef SHARDRT_SHARDED_LAYER_H
 #define SHARDRT_SHARDED_LAYER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <shardrt/device.h>
@@ -38,11 +39,17 @@ extern "C" {
 
 /** A row of a plan: a parameter of a module, and how it is cut. */
 typedef struct srt_shard_plan {
+	size_t size;       /* sizeof(srt_shard_plan_t) */
 	const char *param; /* its path from the module on, e.g. "linear1.weight" */
 	const srt_sharding_t *sharding;
-	srt_view_t whole;             /* its values, on the root; as for srt_shard_parameter() */
-	srt_sharded_tensor_t *tensor; /* set on success, owned by the caller; its name: the path */
+	srt_view_t whole; /* its values, on the root; as for srt_shard_parameter() */
 } srt_shard_plan_t;
+
+/** A row without a parameter. */
+#define SRT_SHARD_PLAN_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_shard_plan_t)                                                   \
+	}
 
 /**
  * Shards parameters of a module from a rank that has their values, as PyTorch's shard_module() with
@@ -51,13 +58,16 @@ typedef struct srt_shard_plan {
  * @param comm NULL: the world.
  * @param plan nplan rows, the same parameters and shardings in the same order on all ranks.
  * @param root rank of the communicator that has the values.
+ * @param[out] tensors nplan sharded tensors, named by their paths; owned by the caller, set on
+ *        success only.
  * @return on all ranks: SRT_ERR_NOT_FOUND for a parameter that the module does not have,
  *         SRT_ERR_INVALID_ARGUMENT for values of another dtype on the root, SRT_ERR_MISMATCH for
- *         different plans, else as srt_shard_parameter(). No tensor is set then.
+ *         different plans, else as srt_shard_parameter().
  */
 SRT_API srt_status_t srt_shard_module(srt_context_t *context, srt_comm_t *comm,
-				      srt_module_t *module, srt_shard_plan_t *plan, size_t nplan,
-				      int root, srt_stream_t *stream);
+				      srt_module_t *module, const srt_shard_plan_t *plan,
+				      size_t nplan, int root, srt_stream_t *stream,
+				      srt_sharded_tensor_t **tensors);
 
 /** A layer with a sharded weight, for a number of rows. Opaque. */
 typedef struct srt_sharded_layer srt_sharded_layer_t;

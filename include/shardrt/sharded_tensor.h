@@ -61,16 +61,22 @@ typedef struct srt_shard {
 	srt_shard_place_t place;
 } srt_shard_t;
 
-/** A sharding; copied by the calls that take it. Zero-initialise, set what differs. */
+/** A sharding; copied by the calls that take it. */
 typedef struct srt_sharding {
+	size_t size; /* sizeof(srt_sharding_t) */
 	srt_sharding_kind_t kind;
 	int dim; /* CHUNK: the dimension that is cut; a negative one counts from the last */
 	const srt_shard_place_t *places; /* CHUNK: nplaces, at least 1: of each chunk, in order */
 	size_t nplaces;
 	const srt_shard_t *shards; /* BOXES: nshards, at least 1 */
 	size_t nshards;
-	uint64_t reserved[4]; /* zero */
 } srt_sharding_t;
+
+/** Chunks of dimension 0; places must be set. */
+#define SRT_SHARDING_INIT                                                                          \
+	{                                                                                          \
+		.size = sizeof(srt_sharding_t)                                                     \
+	}
 
 /** A sharded tensor. Opaque. */
 typedef struct srt_sharded_tensor srt_sharded_tensor_t;
@@ -86,8 +92,8 @@ typedef struct srt_sharded_tensor srt_sharded_tensor_t;
  * @param[out] shards memory for nshards shards; set on success only.
  * @param nshards number of places or boxes of the sharding.
  * @return SRT_ERR_INVALID_ARGUMENT for a dimension or a rank outside its range, no places or boxes,
- *         boxes that overlap, leave elements out or end outside the tensor, another nshards, or a
- *         reserved field that is not zero; more than INT32_MAX places or boxes; a size above
+ *         boxes that overlap, leave elements out or end outside the tensor, or another nshards;
+ *         more than INT32_MAX places or boxes; a size above
  *         INT64_MAX / 16.
  */
 SRT_API srt_status_t srt_sharding_resolve(const srt_sharding_t *sharding, int nranks, int ndim,

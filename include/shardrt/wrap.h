@@ -6,7 +6,7 @@
  *     srt_engine_create(context, &options, &engine);
  *     srt_engine_wrap(engine, root, &policy, NULL);                 units, parameters, buffers
  *     srt_engine_build(engine);                                     memory of the shards
- *     srt_engine_materialize(engine, &(srt_materialize_options_t){ .seed = 1 }, stream);
+ *     srt_engine_materialize(engine, NULL, stream);
  *
  * The values depend on the seed, the names and the shapes only: they have the same bits at every
  * number of ranks, with every strategy and every policy.
@@ -37,18 +37,16 @@ typedef enum srt_wrap_rule {
 	SRT_WRAP_OR,       /* what any of them wraps (_or_policy) */
 } srt_wrap_rule_t;
 
-/**
- * A policy. Zero-initialise, set what the rule needs; other fields are refused. Lists of kinds end
- * with NULL.
- */
+/** A policy. Fields that its rule does not need are refused. Lists of kinds end with NULL. */
 typedef struct srt_wrap_policy {
+	size_t size; /* sizeof(srt_wrap_policy_t) */
 	srt_wrap_rule_t rule;
 	const char *const *kinds; /* KINDS */
 	/*
 	 * SIZE: a module becomes a unit if the elements of its parameters, without those of units
 	 * below it, are at least min_nelem. A module with fewer is not looked into, nor is one of
 	 * leaf_kinds; one of excluded_kinds becomes no unit. NULL: "MultiheadAttention", and
-	 * "ModuleList" and "ModuleDict". At least 0; 0 = 100000000.
+	 * "ModuleList" and "ModuleDict".
 	 */
 	int64_t min_nelem;
 	const char *const *leaf_kinds, *const *excluded_kinds;
@@ -58,11 +56,17 @@ typedef struct srt_wrap_policy {
 	void *arg;
 	const struct srt_wrap_policy *policies; /* AND, OR: npolicies, at least one */
 	size_t npolicies;
-	uint64_t reserved[4]; /* zero */
 } srt_wrap_policy_t;
 
-/** Options of srt_engine_wrap(). Zero-initialise, set what differs. */
+/** SRT_WRAP_NONE; of SRT_WRAP_SIZE the default of PyTorch. */
+#define SRT_WRAP_POLICY_INIT                                                                       \
+	{                                                                                          \
+		.size = sizeof(srt_wrap_policy_t), .min_nelem = 100000000                          \
+	}
+
+/** Options of srt_engine_wrap(). */
 typedef struct srt_wrap_options {
+	size_t size;                     /* sizeof(srt_wrap_options_t) */
 	const char *root_name;           /* of the root's unit, which has no path; NULL: "root" */
 	const srt_unit_options_t *root;  /* of the root's unit; NULL: the defaults */
 	const srt_unit_options_t *units; /* of the others; NULL: the defaults */
@@ -73,8 +77,13 @@ typedef struct srt_wrap_options {
 	 * engine must outlive this one.
 	 */
 	srt_unit_t *ignored;
-	uint64_t reserved[4]; /* zero */
 } srt_wrap_options_t;
+
+/** Units as the engine's options have it; what is ignored is in no engine. */
+#define SRT_WRAP_OPTIONS_INIT                                                                      \
+	{                                                                                          \
+		.size = sizeof(srt_wrap_options_t)                                                 \
+	}
 
 /**
  * Declares units, parameters and buffers from a tree, before srt_engine_build(). The root is the
@@ -87,9 +96,9 @@ typedef struct srt_wrap_options {
  * @param options NULL for the defaults.
  * @return SRT_ERR_INVALID_ARGUMENT for a module that is not a root, a policy without what its rule
  *         needs, a module that is both a unit and ignored, what srt_unit_create(),
- *         srt_param_create() and srt_unit_buffer_create() refuse, or a reserved field that is not
- *         zero; SRT_ERR_STATE for an engine that has units, or a tree that another engine owns.
- *         After a failure that is not of the policy or the options, destroy the engine.
+ *         srt_param_create() and srt_unit_buffer_create() refuse; SRT_ERR_STATE for an engine that
+ *         has units, or a tree that another engine owns. After a failure that is not of the policy
+ *         or the options, destroy the engine.
  */
 SRT_API srt_status_t srt_engine_wrap(srt_engine_t *engine, srt_module_t *root,
 				     const srt_wrap_policy_t *policy,
@@ -98,13 +107,19 @@ SRT_API srt_status_t srt_engine_wrap(srt_engine_t *engine, srt_module_t *root,
 /** The root of the engine's tree; NULL without one. Local. */
 SRT_API srt_module_t *srt_engine_module(const srt_engine_t *engine);
 
-/** Options of srt_engine_materialize(). Zero-initialise, set what differs. */
+/** Options of srt_engine_materialize(). */
 typedef struct srt_materialize_options {
+	size_t size; /* sizeof(srt_materialize_options_t) */
 	uint64_t seed;
 	srt_module_init_fn *param_init; /* NULL: reset functions */
 	void *arg;                      /* of param_init */
-	uint64_t reserved[4];           /* zero */
 } srt_materialize_options_t;
+
+/** Seed 0, reset functions. */
+#define SRT_MATERIALIZE_OPTIONS_INIT                                                               \
+	{                                                                                          \
+		.size = sizeof(srt_materialize_options_t)                                          \
+	}
 
 /**
  * Gives initial values to the shards, unit by unit as PyTorch's FSDP does: units below a unit come
@@ -119,7 +134,7 @@ typedef struct srt_materialize_options {
  * srt_param_local() or srt_engine_load().
  * @param options NULL for the defaults.
  * @return SRT_ERR_NOT_FOUND for a module without a reset function; SRT_ERR_INVALID_ARGUMENT for an
- *         arg without param_init, or a reserved field that is not zero; SRT_ERR_STATE before
+ *         arg without param_init; SRT_ERR_STATE before
  *         srt_engine_build(), for an engine without a tree, or inside a pass; what the functions
  *         return.
  */

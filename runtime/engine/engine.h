@@ -155,7 +155,7 @@ struct srt_engine {
 	srt_stream_t *comm_stream;
 
 	srt_engine_options_t options; /* `optim` is NULL: groups[0] */
-	srt_precision_t precision;    /* what options.precision points to, if anything */
+	srt_precision_t precision;    /* what options.precision points to */
 	srt_optim_options_t *groups;  /* [0]: of the options; all of one kind */
 	size_t ngroups;
 	srt_unit_t **units; /* [0] is the root */

@@ -283,16 +283,17 @@ static srt_status_t find_default(const srt_init_query_t *query, srt_init_t *init
 
 srt_status_t srt_init_default(const srt_init_query_t *query, srt_init_t *init)
 {
+	srt_init_query_t read = SRT_INIT_QUERY_INIT;
 	srt_init_t found;
 
 	SRT_NOT_NULL(query);
 	SRT_NOT_NULL(init);
-	SRT_NOT_NULL(query->kind);
-	SRT_NOT_NULL(query->name);
-	if (query->ndim > 0)
-		SRT_NOT_NULL(query->shape);
-	SRT_TRY(srt_check_reserved(query->reserved, "srt_init_query_t"));
-	SRT_TRY(find_default(query, &found));
+	SRT_TRY(srt_struct_read(&read, sizeof(read), query, "srt_init_query_t"));
+	SRT_TRY(srt_check_not_null(read.kind, __func__, "query->kind"));
+	SRT_TRY(srt_check_not_null(read.name, __func__, "query->name"));
+	if (read.ndim > 0)
+		SRT_TRY(srt_check_not_null(read.shape, __func__, "query->shape"));
+	SRT_TRY(find_default(&read, &found));
 	*init = found;
 	return SRT_OK;
 }

@@ -94,18 +94,18 @@ static srt_status_t init_below(walk_t *walk, srt_module_t *module)
 	return module->is_unit ? init_unit(walk, module) : SRT_OK;
 }
 
-srt_status_t srt_engine_materialize(srt_engine_t *engine, const srt_materialize_options_t *options,
+srt_status_t srt_engine_materialize(srt_engine_t *engine, const srt_materialize_options_t *given,
 				    srt_stream_t *stream)
 {
-	static const srt_materialize_options_t defaults = { .seed = 0 };
-	walk_t walk = { .options = options != NULL ? options : &defaults, .stream = stream };
+	srt_materialize_options_t options = SRT_MATERIALIZE_OPTIONS_INIT;
+	walk_t walk = { .options = &options, .stream = stream };
 	const srt_module_tree_t *tree;
 	srt_status_t status;
 
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_check_reserved(walk.options->reserved, "srt_materialize_options_t"));
-	if (walk.options->param_init == NULL && walk.options->arg != NULL)
+	SRT_TRY(srt_struct_read(&options, sizeof(options), given, "srt_materialize_options_t"));
+	if (options.param_init == NULL && options.arg != NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_engine_materialize: arg is given, but param_init is NULL: it "
 				"must be a function");

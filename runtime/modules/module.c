@@ -419,7 +419,6 @@ srt_status_t srt_module_record_init(srt_module_t *module, const char *param, con
 	SRT_NOT_NULL(module);
 	SRT_NOT_NULL(param);
 	SRT_NOT_NULL(init);
-	SRT_TRY(srt_check_reserved(init->reserved, "srt_init_t"));
 	SRT_TRY(find_entry(module, param, __func__, &entry));
 	tensor = entry->tensor;
 	grown = srt_grow(tensor->recorded, tensor->nrecorded + 1, &tensor->recorded_room,
@@ -431,13 +430,18 @@ srt_status_t srt_module_record_init(srt_module_t *module, const char *param, con
 	return SRT_OK;
 }
 
-void srt_module_copy_options(srt_module_t *module, const srt_unit_options_t *options)
+srt_status_t srt_module_copy_options(srt_module_t *module, const srt_unit_options_t *options)
 {
+	srt_precision_t precision = SRT_PRECISION_INIT;
+
+	SRT_TRY(srt_struct_read(&precision, sizeof(precision), options->precision,
+				"srt_precision_t"));
 	module->options = *options;
 	if (options->precision == NULL)
-		return;
-	module->precision = *options->precision;
+		return SRT_OK;
+	module->precision = precision;
 	module->options.precision = &module->precision;
+	return SRT_OK;
 }
 
 srt_status_t srt_module_check_not_root(const srt_module_t *module, const char *call,

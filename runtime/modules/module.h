@@ -109,7 +109,7 @@ struct srt_module {
 void srt_tree_free(srt_module_tree_t *tree);
 /* "path.name", to be freed; NULL without memory. */
 char *srt_module_join(const char *path, const char *name);
-void srt_module_copy_options(srt_module_t *module, const srt_unit_options_t *options);
+srt_status_t srt_module_copy_options(srt_module_t *module, const srt_unit_options_t *options);
 
 srt_status_t srt_module_check_open(const srt_module_t *module, const char *call);
 srt_status_t srt_module_check_not_root(const srt_module_t *module, const char *call,
@@ -123,9 +123,10 @@ srt_module_entry_t *srt_module_entry(const srt_module_t *module, const char *nam
 bool srt_module_enter(srt_module_t *module);
 
 /* ---- policy.c */
-srt_status_t srt_policy_check(const srt_wrap_policy_t *policy);
+/* A program's policy, NULL: the default, checked with those in it. */
+srt_status_t srt_policy_read(const srt_wrap_policy_t *given, srt_wrap_policy_t *policy);
 /* Sets is_unit and the options of all modules, of which none has been a unit. */
-void srt_policy_apply(srt_module_t *root, const srt_wrap_policy_t *policy,
-		      const srt_unit_options_t *options);
+srt_status_t srt_policy_apply(srt_module_t *root, const srt_wrap_policy_t *policy,
+			      const srt_unit_options_t *options);
 
 #endif

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#define DEFAULT_MIN_NELEM 100000000
-
 /* ---- marks -------------------------------------------------------------------------------- */
 
 static srt_status_t check_mark(const srt_module_t *module, const char *call)
@@ -24,12 +22,13 @@ static srt_status_t check_mark(const srt_module_t *module, const char *call)
 	return SRT_OK;
 }
 
-static void mark(srt_module_t *module, const srt_unit_options_t *options)
+static srt_status_t mark(srt_module_t *module, const srt_unit_options_t *options)
 {
 	if (options != NULL)
-		srt_module_copy_options(module, options);
+		SRT_TRY(srt_module_copy_options(module, options));
 	module->is_marked = true;
 	module->has_options = options != NULL;
+	return SRT_OK;
 }
 
 srt_status_t srt_module_wrap(srt_module_t *module, const srt_unit_options_t *options)
@@ -37,10 +36,9 @@ srt_status_t srt_module_wrap(srt_module_t *module, const srt_unit_options_t *opt
 	srt_unit_options_t read = SRT_UNIT_OPTIONS_INIT;
 
 	SRT_NOT_NULL(module);
-	SRT_TRY(check_mark(module, __func__));
 	SRT_TRY(srt_struct_read(&read, sizeof(read), options, "srt_unit_options_t"));
-	mark(module, options != NULL ? &read : NULL);
-	return SRT_OK;
+	SRT_TRY(check_mark(module, __func__));
+	return mark(module, options != NULL ? &read : NULL);
 }
 
 srt_status_t srt_module_wrap_together(srt_module_t *const *modules, size_t nmodules,
@@ -63,7 +61,7 @@ srt_status_t srt_module_wrap_together(srt_module_t *const *modules, size_t nmodu
 				modules[i]->kind);
 	}
 	for (size_t i = 0; i < nmodules; i++) {
-		mark(modules[i], options != NULL ? &read : NULL);
+		SRT_TRY(mark(modules[i], options != NULL ? &read : NULL));
 		modules[i]->mate = modules[0];
 	}
 	return SRT_OK;
@@ -85,11 +83,15 @@ static srt_status_t check_field(bool is_set, bool is_needed, const char *field, 
 			is_needed ? "is missing, which is needed by" : "is only for", rule);
 }
 
-srt_status_t srt_policy_check(const srt_wrap_policy_t *p)
+srt_status_t srt_policy_read(const srt_wrap_policy_t *given, srt_wrap_policy_t *p)
 {
-	const bool is_list = p->rule == SRT_WRAP_AND || p->rule == SRT_WRAP_OR;
+	const srt_wrap_policy_t defaults = SRT_WRAP_POLICY_INIT;
+	srt_wrap_policy_t one;
+	bool is_list;
 
-	SRT_TRY(srt_check_reserved(p->reserved, "srt_wrap_policy_t"));
+	*p = defaults;
+	SRT_TRY(srt_struct_read(p, sizeof(*p), given, "srt_wrap_policy_t"));
+	is_list = p->rule == SRT_WRAP_AND || p->rule == SRT_WRAP_OR;
 	if (p->rule < SRT_WRAP_NONE || p->rule > SRT_WRAP_OR)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_wrap_policy_t: %d is not a rule (srt_wrap_rule_t)",
@@ -105,11 +107,12 @@ srt_status_t srt_policy_check(const srt_wrap_policy_t *p)
 	if (p->min_nelem < 0)
 		return refuse("min_nelem", "must be at least 0");
 	if (p->rule != SRT_WRAP_SIZE &&
-	    (p->min_nelem != 0 || p->leaf_kinds != NULL || p->excluded_kinds != NULL))
+	    ((p->min_nelem != 0 && p->min_nelem != defaults.min_nelem) || p->leaf_kinds != NULL ||
+	     p->excluded_kinds != NULL))
 		return refuse("min_nelem, leaf_kinds or excluded_kinds",
 			      "is only for SRT_WRAP_SIZE");
 	for (size_t i = 0; is_list && i < p->npolicies; i++)
-		SRT_TRY(srt_policy_check(&p->policies[i]));
+		SRT_TRY(srt_policy_read(srt_struct_at(p->policies, i), &one));
 	return SRT_OK;
 }
 
@@ -131,8 +134,7 @@ static bool is_large(const srt_wrap_policy_t *p, const srt_module_t *module, int
 
 	if (refused == NULL)
 		refused = recurse ? leaves : containers;
-	return nelem >= (p->min_nelem > 0 ? p->min_nelem : DEFAULT_MIN_NELEM) &&
-	       !has_kind(module, refused);
+	return nelem >= p->min_nelem && !has_kind(module, refused);
 }
 
 /* The options of a module that it does not wrap stay. */
@@ -146,6 +148,9 @@ static bool ask_callback(const srt_wrap_policy_t *p, const srt_module_t *module,
 	*options = changed;
 	return true;
 }
+
+static bool ask_one(const srt_wrap_policy_t *list, size_t i, const srt_module_t *module,
+		    int64_t nelem, bool recurse, srt_unit_options_t *options);
 
 /* nelem: of the parameters at and below the module; unless recurse, without those in units. */
 static bool ask(const srt_wrap_policy_t *p, const srt_module_t *module, int64_t nelem, bool recurse,
@@ -164,18 +169,29 @@ static bool ask(const srt_wrap_policy_t *p, const srt_module_t *module, int64_t 
 		return recurse || ask_callback(p, module, options);
 	case SRT_WRAP_AND:
 		for (size_t i = 0; i < p->npolicies; i++) {
-			if (!ask(&p->policies[i], module, nelem, recurse, options))
+			if (!ask_one(p, i, module, nelem, recurse, options))
 				return false;
 		}
 		return true;
 	case SRT_WRAP_OR:
 		for (size_t i = 0; i < p->npolicies; i++) {
-			if (ask(&p->policies[i], module, nelem, recurse, options))
+			if (ask_one(p, i, module, nelem, recurse, options))
 				return true;
 		}
 		return false;
 	}
 	return false;
+}
+
+/* Policy i of a list, which srt_policy_read() has accepted. */
+static bool ask_one(const srt_wrap_policy_t *list, size_t i, const srt_module_t *module,
+		    int64_t nelem, bool recurse, srt_unit_options_t *options)
+{
+	srt_wrap_policy_t p = SRT_WRAP_POLICY_INIT;
+
+	return srt_struct_read(&p, sizeof(p), srt_struct_at(list->policies, i),
+			       "srt_wrap_policy_t") == SRT_OK &&
+	       ask(&p, module, nelem, recurse, options);
 }
 
 static int64_t count_elements(srt_module_t *module)
@@ -197,9 +213,10 @@ static int64_t count_elements(srt_module_t *module)
 }
 
 /* Decides for the modules at and below this one, the lowest first. `looks`: the policy is asked.
+ * @param status the first failure to copy options.
  * @return the elements in units, as size_based_auto_wrap_policy counts them. */
 static int64_t choose(srt_module_t *module, const srt_wrap_policy_t *policy, bool looks,
-		      const srt_unit_options_t *defaults)
+		      const srt_unit_options_t *defaults, srt_status_t *status)
 {
 	srt_unit_options_t options = *defaults;
 	int64_t nelem, nwrapped = 0;
@@ -213,18 +230,21 @@ static int64_t choose(srt_module_t *module, const srt_wrap_policy_t *policy, boo
 		srt_module_t *child = module->children[i].module;
 
 		if (!child->ignored)
-			nwrapped += choose(child, policy, looks, defaults);
+			nwrapped += choose(child, policy, looks, defaults, status);
 	}
 	module->is_unit = module == module->tree->modules[0] || module->is_marked ||
 			  (looks && ask(policy, module, nelem - nwrapped, false, &options));
-	if (module->is_unit && !module->has_options)
-		srt_module_copy_options(module, &options);
+	if (module->is_unit && !module->has_options && *status == SRT_OK)
+		*status = srt_module_copy_options(module, &options);
 	module->nwrapped = module->is_unit ? nelem : nwrapped;
 	return module->nwrapped;
 }
 
-void srt_policy_apply(srt_module_t *root, const srt_wrap_policy_t *policy,
-		      const srt_unit_options_t *options)
+srt_status_t srt_policy_apply(srt_module_t *root, const srt_wrap_policy_t *policy,
+			      const srt_unit_options_t *options)
 {
-	choose(root, policy, true, options);
+	srt_status_t status = SRT_OK;
+
+	choose(root, policy, true, options, &status);
+	return status;
 }

@@ -72,7 +72,9 @@ static srt_status_t find_default(const srt_module_t *around, const char *path,
 static srt_status_t find_init(const srt_module_t *module, const char *name, int ndim,
 			      const int64_t *shape, srt_init_t *init)
 {
-	srt_init_query_t query = { .ndim = ndim, .shape = shape, .fan_in = count_inputs(module) };
+	srt_init_query_t query = {
+		.size = sizeof(query), .ndim = ndim, .shape = shape, .fan_in = count_inputs(module)
+	};
 	char *path = srt_module_join(module->path, name);
 	srt_status_t status;
 

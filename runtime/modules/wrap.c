@@ -289,12 +289,8 @@ static srt_status_t declare_aliases(const srt_module_t *module, const char *path
 
 /* ---- srt_engine_wrap() ---------------------------------------------------------------------- */
 
-static srt_status_t check_arguments(const srt_engine_t *engine, const srt_module_t *root,
-				    const srt_wrap_policy_t *policy,
-				    const srt_wrap_options_t *options)
+static srt_status_t check_arguments(const srt_engine_t *engine, const srt_module_t *root)
 {
-	SRT_TRY(srt_policy_check(policy));
-	SRT_TRY(srt_check_reserved(options->reserved, "srt_wrap_options_t"));
 	if (root->tree->modules[0] != root)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_engine_wrap: module '%s' (%s) is not the root of its tree",
@@ -311,30 +307,31 @@ static srt_status_t check_arguments(const srt_engine_t *engine, const srt_module
 }
 
 srt_status_t srt_engine_wrap(srt_engine_t *engine, srt_module_t *root,
-			     const srt_wrap_policy_t *policy, const srt_wrap_options_t *options)
+			     const srt_wrap_policy_t *given,
+			     const srt_wrap_options_t *given_options)
 {
-	static const srt_wrap_policy_t no_policy = { .rule = SRT_WRAP_NONE };
-	static const srt_wrap_options_t no_options = { .root_name = NULL };
+	srt_wrap_options_t options = SRT_WRAP_OPTIONS_INIT;
+	srt_wrap_policy_t policy;
 	srt_unit_options_t of_root = SRT_UNIT_OPTIONS_INIT, of_units = SRT_UNIT_OPTIONS_INIT;
 	srt_module_tree_t *tree;
 
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(root);
-	policy = policy != NULL ? policy : &no_policy;
-	options = options != NULL ? options : &no_options;
-	SRT_TRY(check_arguments(engine, root, policy, options));
-	SRT_TRY(srt_struct_read(&of_root, sizeof(of_root), options->root, "srt_unit_options_t"));
-	SRT_TRY(srt_struct_read(&of_units, sizeof(of_units), options->units, "srt_unit_options_t"));
+	SRT_TRY(srt_policy_read(given, &policy));
+	SRT_TRY(srt_struct_read(&options, sizeof(options), given_options, "srt_wrap_options_t"));
+	SRT_TRY(srt_struct_read(&of_root, sizeof(of_root), options.root, "srt_unit_options_t"));
+	SRT_TRY(srt_struct_read(&of_units, sizeof(of_units), options.units, "srt_unit_options_t"));
+	SRT_TRY(check_arguments(engine, root));
 	tree = root->tree;
 	clear(tree);
 	SRT_TRY(srt_tree_sort(tree));
 	SRT_TRY(spread_ignored(tree));
-	srt_policy_apply(root, policy, &of_units);
-	srt_module_copy_options(root, &of_root);
+	SRT_TRY(srt_policy_apply(root, &policy, &of_units));
+	SRT_TRY(srt_module_copy_options(root, &of_root));
 	set_leaders(tree);
 	SRT_TRY(place_all(tree));
-	SRT_TRY(declare_units(engine, tree, options));
-	SRT_TRY(declare_tensors(tree, options));
+	SRT_TRY(declare_units(engine, tree, &options));
+	SRT_TRY(declare_tensors(tree, &options));
 	SRT_TRY(declare_aliases(root, ""));
 	tree->engine = engine;
 	engine->modules = root;

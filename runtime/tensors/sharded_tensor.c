@@ -147,8 +147,12 @@ srt_status_t srt_verify_list(srt_comm_t *comm, const char *what, const char *of,
 
 /* Copies and checks the description. Does not depend on the rank. */
 static srt_status_t describe(srt_sharded_tensor_t *t, const char *name, srt_dtype_t dtype, int ndim,
-			     const int64_t *shape, const srt_sharding_t *sharding)
+			     const int64_t *shape, const srt_sharding_t *given)
 {
+	srt_sharding_t read = SRT_SHARDING_INIT;
+	const srt_sharding_t *sharding = &read;
+
+	SRT_TRY(srt_struct_read(&read, sizeof(read), given, "srt_sharding_t"));
 	t->name = srt_strdup(name);
 	if (t->name == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -269,7 +273,8 @@ srt_status_t srt_sharded_tensor_create_like(const srt_sharded_tensor_t *t, const
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < t->nshards; i++)
 		places[i] = t->shards[i].place;
-	sharding = (srt_sharding_t){ .kind = t->kind,
+	sharding = (srt_sharding_t){ .size = sizeof(sharding),
+				     .kind = t->kind,
 				     .dim = t->dim,
 				     .places = places,
 				     .nplaces = t->nshards,

@@ -155,15 +155,17 @@ srt_status_t srt_check_sharding(const srt_sharding_t *sharding)
 	return SRT_OK;
 }
 
-srt_status_t srt_sharding_resolve(const srt_sharding_t *sharding, int nranks, int ndim,
+srt_status_t srt_sharding_resolve(const srt_sharding_t *given, int nranks, int ndim,
 				  const int64_t *shape, srt_shard_t *shards, size_t nshards)
 {
+	srt_sharding_t read = SRT_SHARDING_INIT;
+	const srt_sharding_t *sharding = &read;
 	int64_t nelem;
 
-	SRT_NOT_NULL(sharding);
+	SRT_TRY(srt_check_not_null(given, __func__, "sharding"));
 	SRT_NOT_NULL(shape);
 	SRT_NOT_NULL(shards);
-	SRT_TRY(srt_check_reserved(sharding->reserved, "srt_sharding_t"));
+	SRT_TRY(srt_struct_read(&read, sizeof(read), given, "srt_sharding_t"));
 	SRT_TRY(srt_check_shape("of the sharding", ndim, shape, &nelem));
 	if (sharding->kind != SRT_SHARDING_CHUNK && sharding->kind != SRT_SHARDING_BOXES)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is not a kind of sharding",

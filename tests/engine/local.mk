@@ -47,7 +47,8 @@ PROGRAM_TESTS += \
 	tests/engine/test_reserved_ops \
 	tests/engine/test_safetensors \
 	tests/engine/test_safetensors_header \
-	tests/engine/test_shard
+	tests/engine/test_shard \
+	tests/engine/test_struct_older
 DEVICE_PROGRAM_TESTS += tests/engine/test_optim tests/engine/test_thread_ranks
 SCRIPT_TESTS += tests/engine/test_checkpoint_dcp.sh tests/engine/test_checkpoint_python.sh tests/engine/test_failing_calls.sh \
 	tests/engine/test_missing_edges.sh tests/engine/test_orders.sh

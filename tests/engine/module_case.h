@@ -9,6 +9,9 @@
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"
 
+/* A pointer to a policy, whose other fields are zero. */
+#define WRAP(...) (&(const srt_wrap_policy_t){ .size = sizeof(srt_wrap_policy_t), __VA_ARGS__ })
+
 /* An engine of zero3; comm: NULL for all ranks. */
 srt_engine_t *modules_create_engine(srt_context_t *context, srt_comm_t *comm);
 srt_module_t *modules_add(srt_module_t *parent, const char *name, const char *kind);
@@ -20,12 +23,5 @@ void modules_check_units(srt_engine_t *engine, const char *expected);
 /* root: emb 6, blocks (ModuleList): 0: attn (MultiheadAttention) 8: proj 4; fc 5 | 1: fc 5; head 2.
  * The numbers are elements. */
 srt_module_t *modules_create_blocks(void);
-
-/* Calls with this reserved field on an engine that has units and is not built: success if nothing
- * but that is refused. */
-srt_status_t modules_try_policy(srt_engine_t *engine, int i, uint64_t value);
-srt_status_t modules_try_options(srt_engine_t *engine, int i, uint64_t value);
-srt_status_t modules_try_materialize(srt_engine_t *engine, srt_stream_t *stream, int i,
-				     uint64_t value);
 
 #endif

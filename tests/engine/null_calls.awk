@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Public headers -> calls for test_null_arguments.c: each function with NULL for one pointer argument
-# after the other, and objects, memory or ones for the other arguments. So no function can be forgotten.
+# after the other, and objects, memory or ones for the other arguments. So no function can be forgotten. Then each
+# function with a size of 0 for one struct after the other.
 # Arguments that may be NULL are in `allowed`; the comment of their function must have the word NULL.
 BEGIN {
 	n = split("srt_config_unknown.report srt_config_unknown.arg srt_config_value.is_set " \
@@ -27,6 +28,14 @@ BEGIN {
 	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler module sharded_tensor sharded_optim sharded_layer "
 }
 
+# Structs that begin with their size are found in all headers before the calls are made.
+/^typedef struct / { begins = NR }
+/^\tsize_t size;/ && NR <= begins + 1 { has_size = 1 }
+/^} srt_[a-z_]*_t;/ {
+	if (has_size)
+		sized[substr($2, 1, length($2) - 1)] = 1
+	has_size = 0
+}
 /^\/\*\*/ { comment = "" }
 /^\/\*\*/, /\*\// { comment = comment " " $0 }
 /^SRT_API[ \t]/ { declaration = ""; is_open = 1 }
@@ -36,7 +45,12 @@ is_open {
 		is_open = 0
 		gsub(/[ \t]+/, " ", declaration)
 		print_calls(declaration)
+		declarations[++ndeclarations] = declaration
 	}
+}
+END {
+	for (d = 1; d <= ndeclarations; d++)
+		print_sizes(declarations[d])
 }
 
 function trim(s)
@@ -74,6 +88,42 @@ function kind_of(type)
 	if (type == "const char *")
 		return "TEXT"
 	return type ~ /\*/ ? "POINTER" : "NUMBER"
+}
+
+# The struct with a size that a type points to, or "".
+function sized_of(type)
+{
+	sub(/^const /, "", type)
+	sub(/ \*$/, "", type)
+	return type in sized ? type : ""
+}
+
+function print_sizes(text,   name, n, i, k, args, type, call, init)
+{
+	sub(/ SRT_API /, "", text)
+	name = text
+	sub(/\(.*/, "", name)
+	sub(/^.*[ *]/, "", name)
+	sub(/^[^(]*\(/, "", text)
+	sub(/\) *;.*/, "", text)
+	n = split(text, args, ",")
+	for (i = 1; i <= n; i++) {
+		type[i] = trim(args[i])
+		sub(/[a-z0-9_]*(\[[0-9]*\])?$/, "", type[i])
+		type[i] = trim(type[i])
+	}
+	for (k = 1; k <= n; k++) {
+		if (sized_of(type[k]) == "")
+			continue
+		call = name "("
+		for (i = 1; i <= n; i++) {
+			init = toupper(sized_of(type[i]))
+			sub(/_T$/, "_INIT", init)
+			call = call (i > 1 ? ", " : "") (i == k ? "memory" : \
+				init != "" ? "(" sized_of(type[i]) "[]){ " init " }" : value_of(type[i]))
+		}
+		printf "NO_SIZE(%s, %s, %s));\n", name, sized_of(type[k]), call
+	}
 }
 
 function print_calls(text,   result, name, arg, n, i, k, args, type, names, is_pointer, call)

@@ -28,13 +28,13 @@ typedef struct variant {
 	srt_accumulation_t accumulation;
 	int nmicro; /* 0: 1 */
 	case_types_t types;
-	srt_precision_t precision;
+	const srt_precision_t *precision; /* NULL: no casts */
 	srt_offload_t offload;
 	srt_average_t average;
 } variant_t;
 
 #define REDUCED_IN(param_dtype, reduce_dtype)                                                      \
-	.precision = { .param = (param_dtype), .reduce = (reduce_dtype) }
+	.precision = PRECISION(.param = (param_dtype), .reduce = (reduce_dtype))
 
 static const variant_t variants[] = {
 	{ "ddp", SRT_STRATEGY_DDP, .nmicro = 1 },
@@ -92,7 +92,7 @@ static void build(engine_case_t *c, const variant_t *v, srt_mesh_t **mesh)
 	types.stored = SRT_F32;
 	types.cut_over = v->mesh == TENSOR ? "tp" : NULL;
 	o.mesh = *mesh;
-	o.precision = &v->precision;
+	o.precision = v->precision;
 	o.accumulation = v->accumulation;
 	o.microbatches = count_microbatches(v);
 	o.average = v->average;

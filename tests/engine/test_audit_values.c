@@ -129,7 +129,8 @@ static void test_specials(void)
 		for (int reduce = SRT_CAST_F32; reduce <= SRT_CAST_BF16; reduce++) {
 			for (int average = SRT_AVERAGE_ONCE; average <= SRT_AVERAGE_SUM;
 			     average++, turn++) {
-				const srt_precision_t p = { .param = (srt_cast_t)param,
+				const srt_precision_t p = { .size = sizeof(p),
+							    .param = (srt_cast_t)param,
 							    .reduce = (srt_cast_t)reduce };
 				const int nmicro = 1 + turn % 2;
 				const srt_engine_options_t o = {

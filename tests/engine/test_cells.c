@@ -72,7 +72,7 @@ static void take_results(engine_case_t *c, result_t *result)
 static void run(const srt_engine_options_t *options, const case_types_t *types, int data_rank,
 		const char *load, const char *save, result_t *result)
 {
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 	engine_case_t c;
 	size_t allocated;
 
@@ -374,7 +374,9 @@ static void test_refused(void)
 
 int main(void)
 {
-	static const srt_precision_t bf16 = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_BF16 };
+	static const srt_precision_t bf16 = { .size = sizeof(bf16),
+					      .param = SRT_CAST_BF16,
+					      .reduce = SRT_CAST_BF16 };
 	int world;
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));

@@ -159,7 +159,7 @@ static srt_status_t fill(engine_case_t *c, srt_view_t view, int64_t nelem)
  */
 static void test_gathered_writes(srt_strategy_t strategy, bool after_end, srt_cast_t cast)
 {
-	const srt_precision_t precision = { .param = cast };
+	const srt_precision_t precision = { .size = sizeof(precision), .param = cast };
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
 					       .comm = case_group(context, "gathered"),
 					       .precision = &precision, .optim = OPTIM_SGD(0.1f) };

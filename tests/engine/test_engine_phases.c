@@ -251,7 +251,7 @@ static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
 static void test_own_optimizer(srt_strategy_t strategy, srt_dtype_t stored, srt_cast_t param,
 			       srt_optimizer_t kind)
 {
-	const srt_precision_t precision = { .param = param };
+	const srt_precision_t precision = { .size = sizeof(precision), .param = param };
 	srt_optim_options_t of_engine = SRT_OPTIM_OPTIONS_INIT;
 	srt_engine_options_t options = {
 		ENGINE_BASE,         .strategy = strategy, .precision = &precision,

@@ -116,7 +116,7 @@ static void check_same(const srt_plan_t *a, const srt_plan_t *b)
 static void test_exact(const srt_engine_options_t *options, int64_t h, srt_flat_t flat)
 {
 	int world = srt_context_world_size(context), rank = srt_context_rank(context);
-	srt_plan_t before, after, mine, theirs[16];
+	srt_plan_t before = SRT_PLAN_INIT, after = SRT_PLAN_INIT, mine = SRT_PLAN_INIT, theirs[16];
 	size_t allocated, used;
 	engine_case_t c;
 
@@ -150,7 +150,7 @@ static void test_scaling(void)
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
 					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW,
 							      ADAM_BASE) };
-	srt_plan_t one, many;
+	srt_plan_t one = SRT_PLAN_INIT, many = SRT_PLAN_INIT;
 	engine_case_t c;
 
 	case_declare(&c, context, &options, 64);
@@ -172,7 +172,7 @@ static void test_plan_extra(void)
 	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
 	srt_device_t *device = srt_context_device(context);
 	const size_t available = srt_device_available(device);
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 	engine_case_t c;
 	size_t allocated;
 
@@ -328,10 +328,12 @@ static void test_print(void)
 int main(int argc, char **argv)
 {
 	static const srt_precision_t precisions[] = {
-		{ .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 },
-		{ .param = SRT_CAST_F16, .reduce = SRT_CAST_F16 },
-		{ .param = SRT_CAST_BF16, .rule = SRT_PRECISION_FSDP1 },
-		{ .reduce = SRT_CAST_BF16 },
+		{ .size = sizeof(srt_precision_t), .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 },
+		{ .size = sizeof(srt_precision_t), .param = SRT_CAST_F16, .reduce = SRT_CAST_F16 },
+		{ .size = sizeof(srt_precision_t),
+		  .param = SRT_CAST_BF16,
+		  .rule = SRT_PRECISION_FSDP1 },
+		{ .size = sizeof(srt_precision_t), .reduce = SRT_CAST_BF16 },
 	};
 	srt_optim_options_t adamw = SRT_OPTIM_OPTIONS_INIT, sgd = SRT_OPTIM_SGD_INIT;
 	srt_engine_options_t o = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP, .norm_p = 2,

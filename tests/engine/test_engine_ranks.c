@@ -64,17 +64,14 @@ static void test_replicas(void)
 /* The option trust_replicas: the first step compares nothing, the hash does. */
 static void test_trusted_replicas(void)
 {
-	const srt_engine_options_t options = { .size = sizeof(options),
-					       .prefetch = 1,
-					       .strategy = SRT_STRATEGY_DDP,
-					       .comm = case_group(context, "trusted"),
-					       .microbatches = 2,
-					       .trust_replicas = 1,
-					       .optim = OPTIM_SGD(0.1f) };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 	unsigned char hash[16];
 	engine_case_t c;
 	srt_status_t status;
 
+	options.comm = case_group(context, "trusted");
+	options.microbatches = 2;
+	options.trust_replicas = 1;
 	case_declare(&c, context, &options, 5);
 	case_build(&c);
 	set_other_value(&c, "b1.weight");
@@ -191,7 +188,9 @@ static void test_arguments(void)
 
 	group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "full parameters");
 	status = srt_full_params_begin(c.block[1],
-				       &(srt_full_params_options_t){ .offload_to_cpu = rank == 0 },
+				       &(srt_full_params_options_t){
+					       .size = sizeof(srt_full_params_options_t),
+					       .offload_to_cpu = rank == 0 },
 				       c.stream);
 	check_differs(&c, status, "calls srt_full_params_begin() of unit 'b1' (options 11)",
 		      "calls srt_full_params_begin() of unit 'b1' (options 1)");

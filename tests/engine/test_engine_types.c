@@ -24,7 +24,7 @@ static void run(const srt_engine_options_t *options, const case_types_t *types, 
 {
 	const int nmicro = options->microbatches;
 	srt_step_state_t state;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 	engine_case_t c;
 	size_t allocated;
 
@@ -99,8 +99,10 @@ static void compare_strategies(srt_engine_options_t options, case_types_t types,
 static void test_strategies(void)
 {
 	static const srt_dtype_t stored[] = { SRT_F32, SRT_F16, SRT_BF16 };
-	const srt_precision_t other = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 };
-	srt_precision_t p = { 0 };
+	const srt_precision_t other = { .size = sizeof(other),
+					.param = SRT_CAST_BF16,
+					.reduce = SRT_CAST_F32 };
+	srt_precision_t p = SRT_PRECISION_INIT;
 	int n = 0;
 
 	for (size_t s = 0; s < SRT_ARRAY_LEN(stored); s++) {
@@ -212,7 +214,8 @@ static void test_cast_points(void)
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++) {
-		const srt_precision_t p = { .param = cases[i].param,
+		const srt_precision_t p = { .size = sizeof(p),
+					    .param = cases[i].param,
 					    .reduce = cases[i].reduce,
 					    .rule = cases[i].rule };
 		float sum = reduce_values(NULL, &p, SRT_F32, cases[i].accumulation, values, 4, 0);
@@ -230,7 +233,9 @@ static void test_tree(void)
 {
 	enum { NLEAVES = 8 };
 	static const float values[NLEAVES] = { 0x1p24f, 1, 1, 1, -0x1p24f, 0.5f, 3, 1 };
-	const srt_precision_t p = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 };
+	const srt_precision_t p = { .size = sizeof(p),
+				    .param = SRT_CAST_BF16,
+				    .reduce = SRT_CAST_F32 };
 	int world = srt_context_world_size(context), size = 1;
 	float alone, in_order = 0;
 	const int all[] = { 0, 1, 2, 3 };
@@ -270,7 +275,7 @@ static void test_tree(void)
 /* What the tree cannot do is refused, in a sentence. */
 static void test_tree_refused(void)
 {
-	const srt_precision_t p = { .param = SRT_CAST_BF16 };
+	const srt_precision_t p = { .size = sizeof(p), .param = SRT_CAST_BF16 };
 	srt_engine_options_t options = { .size = sizeof(options),
 					 .prefetch = 1,
 					 .strategy = SRT_STRATEGY_DDP,
@@ -301,7 +306,7 @@ static void test_tree_refused(void)
 /* Values that the program writes to its shards are computed with, and steps go on from them. */
 static void test_own_values(srt_strategy_t strategy)
 {
-	const srt_precision_t p = { .param = SRT_CAST_BF16 };
+	const srt_precision_t p = { .size = sizeof(p), .param = SRT_CAST_BF16 };
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .precision = &p,
 					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
 	srt_view_t view;

@@ -99,7 +99,7 @@ static void check_rank(const planned_t *p, int r, const int *table, int64_t n, i
 static void test_layout(int nranks, srt_flat_t flat, srt_dtype_t stored, srt_cast_t compute,
 			int64_t align)
 {
-	const srt_precision_t precision = { .param = compute };
+	const srt_precision_t precision = { .size = sizeof(precision), .param = compute };
 
 	for (int nparams = 0; nparams <= NSHAPES; nparams++) {
 		int table[MOST_FLAT];
@@ -110,7 +110,7 @@ static void test_layout(int nranks, srt_flat_t flat, srt_dtype_t stored, srt_cas
 		planned_create(&p, nranks, flat, stored, &precision, nparams);
 		for (int r = 0; r < nranks; r++) {
 			int64_t own = n - r * chunk;
-			srt_flat_sizes_t sizes;
+			srt_flat_sizes_t sizes = SRT_FLAT_SIZES_INIT;
 
 			own = own < 0 ? 0 : own > chunk ? chunk : own;
 			CHECK_OK(srt_unit_flat_sizes(p.unit, r, &sizes));
@@ -128,7 +128,7 @@ static void test_frozen_memory(void)
 {
 	const srt_param_options_t frozen = { PARAM_BASE, .frozen = 1 };
 	const int64_t large[] = { 4096, 16 }, small[] = { 16, 3 };
-	srt_plan_t before, after;
+	srt_plan_t before = SRT_PLAN_INIT, after = SRT_PLAN_INIT;
 	srt_param_t *param;
 	planned_t p = { 0 };
 
@@ -165,7 +165,7 @@ static void run(const srt_engine_options_t *options, srt_flat_t flat, int64_t h,
 {
 	const case_types_t types = { .flat = flat };
 	srt_step_state_t state;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 	size_t allocated;
 	engine_case_t c;
 
@@ -327,7 +327,7 @@ static void check_shard(const program_t *p, srt_param_what_t what)
 	const srt_view_t view = srt_unit_local(p->unit, what);
 	float shard[64] = { 0 }, full[32];
 	bool seen[64] = { false };
-	srt_flat_sizes_t sizes;
+	srt_flat_sizes_t sizes = SRT_FLAT_SIZES_INIT;
 
 	CHECK_OR_DIE(view.buffer != NULL);
 	CHECK_OK(srt_unit_flat_sizes(p->unit, rank, &sizes));
@@ -352,7 +352,7 @@ static void test_local(srt_strategy_t strategy, srt_flat_t flat)
 {
 	program_t p;
 	float before[32], after[32];
-	srt_flat_sizes_t sizes;
+	srt_flat_sizes_t sizes = SRT_FLAT_SIZES_INIT;
 
 	program_create(&p, strategy, flat);
 	CHECK_OK(srt_unit_flat_sizes(p.unit, rank, &sizes));
@@ -399,7 +399,7 @@ static void test_refused(void)
 	const srt_param_options_t frozen = { PARAM_BASE, .frozen = 1 };
 	const int64_t shape[] = { 2, 2 };
 	srt_unit_options_t of_unit = { .size = sizeof(of_unit), .flat = (srt_flat_t)3 };
-	srt_flat_sizes_t sizes;
+	srt_flat_sizes_t sizes = SRT_FLAT_SIZES_INIT;
 	srt_engine_t *engine;
 	srt_unit_t *root, *padded, *views, *rows;
 	srt_param_t *param;

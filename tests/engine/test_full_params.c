@@ -50,7 +50,7 @@ static const char *describe(const setup_t *s)
 
 static void start(engine_case_t *c, const setup_t *s, srt_mesh_t **mesh)
 {
-	const srt_precision_t precision = { .param = s->compute };
+	const srt_precision_t precision = { .size = sizeof(precision), .param = s->compute };
 	srt_engine_options_t options = case_adamw(s->strategy);
 	case_types_t types = { .stored = s->stored };
 
@@ -139,10 +139,7 @@ static size_t expected_nbytes(const engine_case_t *c)
 
 static void test_values(const setup_t *s, bool on_host)
 {
-	const srt_full_params_options_t options = { .recurse = 1,
-						    .writeback = 1,
-						    .offload_to_cpu = on_host },
-					look = { .recurse = 1, .offload_to_cpu = on_host };
+	srt_full_params_options_t options = SRT_FULL_PARAMS_OPTIONS_INIT, look;
 	char before[MAX_CASE_PARAMS][MOST * 4], bytes[MOST * 4];
 	engine_case_t c, set;
 	srt_mesh_t *mesh, *other;
@@ -150,6 +147,9 @@ static void test_values(const setup_t *s, bool on_host)
 	uint64_t made;
 	float *a, *b;
 
+	options.offload_to_cpu = on_host;
+	look = options;
+	look.writeback = 0;
 	start(&c, s, &mesh);
 	for (size_t i = 0; i < c.nparams; i++)
 		CHECK_OK(srt_param_get(c.param[i], SRT_PARAM_VALUE, before[i], c.stream));
@@ -219,15 +219,15 @@ static void check_no_grad(srt_param_t *param, const char *words)
 /* Gradients that are written back are stepped; after the step they can be read. */
 static void test_grads(const setup_t *s, bool on_host)
 {
-	const srt_full_params_options_t options = {
-		.recurse = 1, .writeback = 1, .with_grads = 1, .offload_to_cpu = on_host
-	};
+	srt_full_params_options_t options = SRT_FULL_PARAMS_OPTIONS_INIT;
 	char grad[MOST * 4], bytes[MOST * 4];
 	engine_case_t c, set;
 	srt_mesh_t *mesh, *other;
 	srt_step_state_t state, want;
 	size_t allocated;
 
+	options.with_grads = 1;
+	options.offload_to_cpu = on_host;
 	start(&c, s, &mesh);
 	start(&set, s, &other);
 	CHECK_STATUS(srt_full_params_begin(c.root, &options, c.stream), SRT_ERR_STATE);
@@ -298,7 +298,7 @@ static void test_grads(const setup_t *s, bool on_host)
 /* Nested units, in any order; a unit alone. */
 static void test_nested(void)
 {
-	const srt_full_params_options_t alone = { .writeback = 1 };
+	const srt_full_params_options_t alone = { .size = sizeof(alone), .writeback = 1 };
 	char bytes[MOST * 4];
 	srt_param_t *inner, *block, *other;
 	engine_case_t c;
@@ -342,7 +342,9 @@ static void test_nested(void)
 
 static void test_rank0(void)
 {
-	srt_full_params_options_t options = { .recurse = 1, .rank0_only = 1, .writeback = 1 };
+	srt_full_params_options_t options = {
+		.size = sizeof(options), .recurse = 1, .rank0_only = 1, .writeback = 1
+	};
 	char bytes[MOST * 4], want[MOST * 4];
 	const size_t allocated = case_allocated(context);
 	engine_case_t c;
@@ -434,9 +436,9 @@ static void test_refused(void)
 /* Ranks that write different values: found with SHARDRT_CHECK=1, else each keeps its own shard. */
 static void test_differing(bool on_host)
 {
-	const srt_full_params_options_t options = { .recurse = 1,
-						    .writeback = 1,
-						    .offload_to_cpu = on_host };
+	const srt_full_params_options_t options = {
+		.size = sizeof(options), .recurse = 1, .writeback = 1, .offload_to_cpu = on_host
+	};
 	char bytes[MOST * 4], before[MOST * 4];
 	engine_case_t c;
 	srt_mesh_t *mesh;

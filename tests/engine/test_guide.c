@@ -31,7 +31,7 @@ static void declare_units(const srt_engine_options_t *options, const srt_unit_op
 	static const char *const units[] = { "embedding", "head" };
 	static const char *const params[] = { "embedding.weight", "head.weight" };
 	const int64_t shape[] = { N };
-	const srt_init_query_t weight = { .kind = "Embedding", .name = "weight", 1, shape };
+	const srt_init_query_t query = { sizeof(query), "Embedding", "weight", 1, shape, 0, 0, 0 };
 	srt_init_t init;
 
 	check(srt_engine_create(context, options, &engine));
@@ -41,7 +41,7 @@ static void declare_units(const srt_engine_options_t *options, const srt_unit_op
 		check(srt_param_create(unit[i], params[i], SRT_F32, 1, shape, NULL, &param[i]));
 	}
 	check(srt_engine_build(engine));
-	check(srt_init_default(&weight, &init)); /* here a normal distribution of std 1 */
+	check(srt_init_default(&query, &init)); /* here a normal distribution of std 1 */
 	for (int i = 0; i < 2; i++)
 		check(srt_param_init(param[i], 1, &init, stream));
 }
@@ -60,7 +60,7 @@ static void destroy(void)
 /* The forward pass, then gradients: those of (value - sample)^2, times the scale. */
 static void run(int step, float factor, srt_view_t scale)
 {
-	srt_unit_types_t types;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 	srt_view_t sample, loss = srt_view(memory, 0, SRT_F32), value, grad;
 	int accumulate;
 
@@ -120,7 +120,7 @@ static void own_step(float lr)
 /* The same of flat units. */
 static void own_flat_step(float lr)
 {
-	srt_flat_sizes_t sizes;
+	srt_flat_sizes_t sizes = SRT_FLAT_SIZES_INIT;
 
 	check(srt_engine_finish_backward(engine, stream));
 	check(srt_engine_write_begin(engine, stream));
@@ -213,11 +213,13 @@ static void test_own_optimizer(void)
 
 static srt_scaler_t *create_in_fp16(void)
 {
-	const srt_precision_t precision = { .param = SRT_CAST_F16, .reduce = SRT_CAST_F32 };
+	srt_precision_t precision = SRT_PRECISION_INIT;
 	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	srt_scaler_options_t scaling = { .rule = SRT_SCALER_PLAIN, .growth_interval = 2 };
 	srt_scaler_t *scaler;
 
+	precision.param = SRT_CAST_F16;
+	precision.reduce = SRT_CAST_F32;
 	options.precision = &precision;
 	check(srt_scaler_create(context, &scaling, &scaler));
 	declare(&options); /* the parameters are SRT_F32 */
@@ -237,7 +239,7 @@ static void test_scaler(void)
 {
 	srt_scaler_t *scaler = create_in_fp16();
 	float before[2][N], after[2][N];
-	srt_unit_types_t types;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 	srt_scaler_state_t scale;
 	srt_step_state_t state;
 
@@ -297,7 +299,7 @@ static void test_learning_rate(void)
 static void test_full_params(void)
 {
 	const srt_engine_options_t declared = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
-	const srt_full_params_options_t options = { .writeback = 1 };
+	const srt_full_params_options_t options = { .size = sizeof(options), .writeback = 1 };
 	float before[2][N], after[2][N];
 	srt_view_t value;
 
@@ -466,7 +468,7 @@ static void test_offload(void)
 {
 	const srt_engine_options_t zero3 = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	float expected[2][N], values[2][N];
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 
 	declare(&zero3);
 	train_steps(expected);

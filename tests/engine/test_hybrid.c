@@ -27,7 +27,7 @@ static int rank, world;
 typedef struct variant {
 	const char *name;
 	case_types_t types;
-	srt_precision_t precision;
+	const srt_precision_t *precision; /* NULL: no casts */
 	srt_accumulation_t accumulation;
 	int nmicro, unused, sgd;
 	srt_average_t average;
@@ -48,7 +48,7 @@ static srt_engine_options_t make_options(const variant_t *v, srt_strategy_t stra
 	srt_engine_options_t o = case_adamw(strategy);
 
 	o.mesh = mesh;
-	o.precision = &v->precision;
+	o.precision = v->precision;
 	o.accumulation = v->accumulation;
 	o.microbatches = v->nmicro;
 	o.average = v->average;
@@ -59,7 +59,7 @@ static srt_engine_options_t make_options(const variant_t *v, srt_strategy_t stra
 /* Declares and builds; the plan is what is allocated, and each rank can plan for every other. */
 static void build(engine_case_t *c, const variant_t *v, const srt_engine_options_t *options)
 {
-	srt_plan_t mine, theirs[MAX_WORLD], planned;
+	srt_plan_t mine = SRT_PLAN_INIT, theirs[MAX_WORLD], planned = SRT_PLAN_INIT;
 	size_t allocated;
 
 	case_declare_as(c, context, options, H, &v->types);
@@ -149,15 +149,15 @@ static const variant_t variants[] = {
 	{ .name = "last, unused", .nmicro = 3, .unused = 1, .accumulation = SRT_ACCUMULATE_LAST },
 	{ .name = "tree", .nmicro = 2, .unused = 2, .accumulation = SRT_ACCUMULATE_TREE },
 	{ .name = "bf16, reduced in f32",
-	  .precision = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 },
+	  .precision = PRECISION(.param = SRT_CAST_BF16, .reduce = SRT_CAST_F32),
 	  .nmicro = 2,
 	  .unused = 2 },
 	{ .name = "bf16, reduced in bf16",
-	  .precision = { .param = SRT_CAST_BF16 },
+	  .precision = PRECISION(.param = SRT_CAST_BF16),
 	  .nmicro = 2,
 	  .sgd = 1 },
 	{ .name = "f32, reduced in bf16, divided first",
-	  .precision = { .reduce = SRT_CAST_BF16 },
+	  .precision = PRECISION(.reduce = SRT_CAST_BF16),
 	  .nmicro = 1,
 	  .average = SRT_AVERAGE_FIRST },
 	{ .name = "f16 alone", .types = { .stored = SRT_F16 }, .nmicro = 2, .unused = 2 },
@@ -174,7 +174,7 @@ static const variant_t variants[] = {
 	  .nmicro = 2,
 	  .accumulation = SRT_ACCUMULATE_LAST_ALL_REDUCE },
 	{ .name = "last all-reduce, bf16",
-	  .precision = { .param = SRT_CAST_BF16 },
+	  .precision = PRECISION(.param = SRT_CAST_BF16),
 	  .nmicro = 2,
 	  .accumulation = SRT_ACCUMULATE_LAST_ALL_REDUCE },
 };

@@ -99,7 +99,7 @@ static void test_build(void)
 	srt_mesh_t *turned =
 		make_mesh(srt_context_world(context), world / 2, 2, "shard", "replicate");
 	srt_engine_options_t o = case_adamw(SRT_STRATEGY_HYBRID);
-	srt_plan_t plan, of_built;
+	srt_plan_t plan = SRT_PLAN_INIT, of_built = SRT_PLAN_INIT;
 	engine_case_t c, built;
 
 	o.mesh = planned;

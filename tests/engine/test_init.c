@@ -301,9 +301,12 @@ static void test_refused(void)
 static void check_default(const char *kind, const char *name, int ndim, const int64_t *shape,
 			  int64_t fan_in, const srt_init_t *want)
 {
-	const srt_init_query_t query = {
-		.kind = kind, .name = name, .ndim = ndim, .shape = shape, .fan_in = fan_in
-	};
+	const srt_init_query_t query = { .size = sizeof(query),
+					 .kind = kind,
+					 .name = name,
+					 .ndim = ndim,
+					 .shape = shape,
+					 .fan_in = fan_in };
 	srt_init_t got;
 
 	CHECK_OK_OR_DIE(srt_init_default(&query, &got));
@@ -315,7 +318,9 @@ static void check_default(const char *kind, const char *name, int ndim, const in
 static srt_status_t ask(const char *kind, const char *name, int ndim)
 {
 	static const int64_t shape[] = { 4, 3, 2, 2, 2, 2 };
-	const srt_init_query_t query = { .kind = kind, .name = name, .ndim = ndim, .shape = shape };
+	const srt_init_query_t query = {
+		.size = sizeof(query), .kind = kind, .name = name, .ndim = ndim, .shape = shape
+	};
 	srt_init_t init;
 
 	return srt_init_default(&query, &init);
@@ -336,9 +341,12 @@ static void test_defaults(void)
 				    .low = -0.6123724356957946,
 				    .high = 0.6123724356957946 };
 	const srt_init_t empty = { .kind = SRT_INIT_UNIFORM, .low = -0.0 };
-	srt_init_query_t padded = {
-		.kind = "Embedding", .name = "weight", .ndim = 2, .shape = square, .has_padding = 1
-	};
+	srt_init_query_t padded = { .size = sizeof(padded),
+				    .kind = "Embedding",
+				    .name = "weight",
+				    .ndim = 2,
+				    .shape = square,
+				    .has_padding = 1 };
 	srt_init_t init;
 
 	check_default("Linear", "weight", 2, square, 0, &linear);

@@ -35,7 +35,7 @@ static const int64_t shapes[NPARAMS][2] = { { 1, MOST }, { 5, 3 }, { 7, 2 }, { 3
 static void declare(program_t *p, srt_cast_t cast, bool solo)
 {
 	static const char *const names[NPARAMS] = { "one", "w", "x", "frozen" };
-	const srt_precision_t precision = { .param = cast };
+	const srt_precision_t precision = { .size = sizeof(precision), .param = cast };
 	srt_engine_options_t options = *form;
 	const srt_unit_options_t unit = { .size = sizeof(unit), .reshard = reshard };
 	const srt_param_options_t frozen = { PARAM_BASE, .frozen = 1 };

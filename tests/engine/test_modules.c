@@ -82,7 +82,9 @@ static void test_shared(bool wrapped)
 	srt_module_t *b = modules_add_layer(root, "b", "Block", 3),
 		     *m = modules_add_layer(b, "m", "Linear", 5);
 	static const char *const blocks[] = { "Block", NULL };
-	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = blocks };
+	const srt_wrap_policy_t policy = { .size = sizeof(policy),
+					   .rule = SRT_WRAP_KINDS,
+					   .kinds = blocks };
 	srt_engine_t *engine = modules_create_engine(context, NULL);
 
 	CHECK_OK(srt_module_share(a, "n", m));
@@ -129,24 +131,26 @@ static void test_policies(void)
 	static const char *const blocks[] = { "Block", "MultiheadAttention", NULL };
 	static const char *const linear[] = { "Linear", NULL }, *const none[] = { NULL };
 	static int ncalls;
-	const srt_wrap_policy_t size = { .rule = SRT_WRAP_SIZE, .min_nelem = 5 };
+	const srt_wrap_policy_t size = { .size = sizeof(size),
+					 .rule = SRT_WRAP_SIZE,
+					 .min_nelem = 5 };
 	const srt_wrap_policy_t lists[] = {
-		{ .rule = SRT_WRAP_KINDS, .kinds = linear },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_KINDS, .kinds = linear },
 		size,
-		{ .rule = SRT_WRAP_KINDS, .kinds = blocks },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_KINDS, .kinds = blocks },
 	};
 	const struct {
 		srt_wrap_policy_t policy;
 		const char *units;
 	} cases[] = {
-		{ { .rule = SRT_WRAP_NONE },
+		{ { .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_NONE },
 		  "root(emb.weight blocks.0.attn.weight blocks.0.attn.proj.weight "
 		  "blocks.0.fc.weight blocks.1.fc.weight head.weight)" },
-		{ { .rule = SRT_WRAP_ALWAYS },
+		{ { .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_ALWAYS },
 		  "root() emb(emb.weight) blocks() blocks.0() blocks.0.attn(blocks.0.attn.weight) "
 		  "blocks.0.attn.proj(blocks.0.attn.proj.weight) blocks.0.fc(blocks.0.fc.weight) "
 		  "blocks.1() blocks.1.fc(blocks.1.fc.weight) head(head.weight)" },
-		{ { .rule = SRT_WRAP_KINDS, .kinds = blocks },
+		{ { .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_KINDS, .kinds = blocks },
 		  "root(emb.weight head.weight) blocks.0(blocks.0.fc.weight) "
 		  "blocks.0.attn(blocks.0.attn.weight blocks.0.attn.proj.weight) "
 		  "blocks.1(blocks.1.fc.weight)" },
@@ -155,25 +159,40 @@ static void test_policies(void)
 		{ size, "root(head.weight) emb(emb.weight) blocks.0(blocks.0.attn.weight "
 			"blocks.0.attn.proj.weight) blocks.0.fc(blocks.0.fc.weight) "
 			"blocks.1.fc(blocks.1.fc.weight)" },
-		{ { .rule = SRT_WRAP_SIZE, .min_nelem = 8, .leaf_kinds = none },
+		{ { .size = sizeof(srt_wrap_policy_t),
+		    .rule = SRT_WRAP_SIZE,
+		    .min_nelem = 8,
+		    .leaf_kinds = none },
 		  "root(emb.weight blocks.0.fc.weight blocks.1.fc.weight head.weight) "
 		  "blocks.0.attn(blocks.0.attn.weight blocks.0.attn.proj.weight)" },
-		{ { .rule = SRT_WRAP_SIZE,
+		{ { .size = sizeof(srt_wrap_policy_t),
+		    .rule = SRT_WRAP_SIZE,
 		    .min_nelem = 20,
 		    .leaf_kinds = linear,
 		    .excluded_kinds = blocks },
 		  "root(emb.weight head.weight) blocks(blocks.0.attn.weight "
 		  "blocks.0.attn.proj.weight blocks.0.fc.weight blocks.1.fc.weight)" },
-		{ { .rule = SRT_WRAP_SIZE },
+		{ { .size = sizeof(srt_wrap_policy_t),
+		    .rule = SRT_WRAP_SIZE,
+		    .min_nelem = 100000000 },
 		  "root(emb.weight blocks.0.attn.weight blocks.0.attn.proj.weight "
 		  "blocks.0.fc.weight blocks.1.fc.weight head.weight)" },
-		{ { .rule = SRT_WRAP_CALLBACK, .callback = wrap_fc, .arg = &ncalls },
+		{ { .size = sizeof(srt_wrap_policy_t),
+		    .rule = SRT_WRAP_CALLBACK,
+		    .callback = wrap_fc,
+		    .arg = &ncalls },
 		  "root(emb.weight blocks.0.attn.weight blocks.0.attn.proj.weight "
 		  "blocks.1.fc.weight) blocks.0.fc(blocks.0.fc.weight) head(head.weight)" },
-		{ { .rule = SRT_WRAP_AND, .policies = lists, .npolicies = 2 },
+		{ { .size = sizeof(srt_wrap_policy_t),
+		    .rule = SRT_WRAP_AND,
+		    .policies = lists,
+		    .npolicies = 2 },
 		  "root(emb.weight blocks.0.attn.weight blocks.0.attn.proj.weight head.weight) "
 		  "blocks.0.fc(blocks.0.fc.weight) blocks.1.fc(blocks.1.fc.weight)" },
-		{ { .rule = SRT_WRAP_OR, .policies = lists, .npolicies = 3 },
+		{ { .size = sizeof(srt_wrap_policy_t),
+		    .rule = SRT_WRAP_OR,
+		    .policies = lists,
+		    .npolicies = 3 },
 		  "root() emb(emb.weight) blocks.0() "
 		  "blocks.0.attn(blocks.0.attn.weight) "
 		  "blocks.0.attn.proj(blocks.0.attn.proj.weight) blocks.0.fc(blocks.0.fc.weight) "
@@ -197,13 +216,17 @@ static void test_policies(void)
 /* A mark has its options with each policy, and where the policy does not look. */
 static void test_marks(void)
 {
-	const srt_precision_t half = { .param = SRT_CAST_F16 };
+	const srt_precision_t half = { .size = sizeof(half), .param = SRT_CAST_F16 };
 	const srt_unit_options_t marked = { .size = sizeof(marked),
 					    .precision = &half,
 					    .reshard = SRT_RESHARD_NEVER };
 	const srt_unit_options_t others = { .size = sizeof(others), .reshard = SRT_RESHARD_ALWAYS };
-	const srt_wrap_options_t options = { .root_name = "model", .units = &others };
-	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_SIZE, .min_nelem = 6 };
+	const srt_wrap_options_t options = { .size = sizeof(options),
+					     .root_name = "model",
+					     .units = &others };
+	const srt_wrap_policy_t policy = { .size = sizeof(policy),
+					   .rule = SRT_WRAP_SIZE,
+					   .min_nelem = 6 };
 	srt_engine_t *engine = modules_create_engine(context, NULL);
 	srt_module_t *root = modules_create_blocks();
 
@@ -319,17 +342,23 @@ static void check_policy(const srt_wrap_policy_t *policy, const char *words)
 static void test_policy_errors(void)
 {
 	static const char *const kinds[] = { "Linear", NULL };
-	const srt_wrap_policy_t bad = { .rule = SRT_WRAP_KINDS };
+	const srt_wrap_policy_t bad = { .size = sizeof(bad), .rule = SRT_WRAP_KINDS };
 	const srt_wrap_policy_t policies[] = {
 		bad,
-		{ .rule = SRT_WRAP_CALLBACK },
-		{ .rule = SRT_WRAP_AND },
-		{ .rule = SRT_WRAP_OR, .policies = &bad, .npolicies = 1 },
-		{ .rule = SRT_WRAP_ALWAYS, .kinds = kinds },
-		{ .rule = SRT_WRAP_SIZE, .min_nelem = -1 },
-		{ .rule = SRT_WRAP_KINDS, .kinds = kinds, .min_nelem = 1 },
-		{ .rule = SRT_WRAP_SIZE, .arg = context },
-		{ .rule = (srt_wrap_rule_t)99 },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_CALLBACK },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_AND },
+		{ .size = sizeof(srt_wrap_policy_t),
+		  .rule = SRT_WRAP_OR,
+		  .policies = &bad,
+		  .npolicies = 1 },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_ALWAYS, .kinds = kinds },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_SIZE, .min_nelem = -1 },
+		{ .size = sizeof(srt_wrap_policy_t),
+		  .rule = SRT_WRAP_KINDS,
+		  .kinds = kinds,
+		  .min_nelem = 1 },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_SIZE, .arg = context },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = (srt_wrap_rule_t)99 },
 	};
 	static const char *const words[] = {
 		"kinds is missing",    "callback is missing",

@@ -13,7 +13,7 @@ static srt_stream_t *stream;
 static void test_ignored(void)
 {
 	srt_engine_t *engine = modules_create_engine(context, NULL), *own;
-	srt_wrap_options_t options = { .root_name = NULL };
+	srt_wrap_options_t options = { .size = sizeof(options), .root_name = NULL };
 	srt_module_t *root = modules_create_blocks(), *block;
 	srt_comm_t *alone;
 
@@ -35,8 +35,7 @@ static void test_ignored(void)
 	CHECK_OK(srt_module_ignore(block, NULL));
 	CHECK_OK(srt_module_ignore(srt_module_find(root, "head"), "weight"));
 	CHECK_OK(srt_module_add_buffer(block, "buffer", SRT_F32, 0, NULL));
-	CHECK_OK(srt_engine_wrap(engine, root, &(srt_wrap_policy_t){ .rule = SRT_WRAP_ALWAYS },
-				 &options));
+	CHECK_OK(srt_engine_wrap(engine, root, WRAP(.rule = SRT_WRAP_ALWAYS), &options));
 	modules_check_units(engine, "root() emb(emb.weight) blocks() blocks.1() "
 				    "blocks.1.fc(blocks.1.fc.weight) head()");
 	modules_check_units(own, "ignored(blocks.0.attn.weight blocks.0.attn.proj.weight "
@@ -321,10 +320,10 @@ static const srt_wrap_policy_t *choose_policy(int i)
 {
 	static const char *const kinds[] = { "Block", "Embedding", NULL };
 	static const srt_wrap_policy_t policies[] = {
-		{ .rule = SRT_WRAP_KINDS, .kinds = kinds },
-		{ .rule = SRT_WRAP_ALWAYS },
-		{ .rule = SRT_WRAP_NONE },
-		{ .rule = SRT_WRAP_SIZE, .min_nelem = 70 },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_KINDS, .kinds = kinds },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_ALWAYS },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_NONE },
+		{ .size = sizeof(srt_wrap_policy_t), .rule = SRT_WRAP_SIZE, .min_nelem = 70 },
 	};
 
 	return &policies[i % 4];
@@ -337,8 +336,8 @@ static void check_digest(const srt_engine_options_t *options, srt_flat_t flat, i
 	static int ncalls;
 	const srt_wrap_policy_t *policy = choose_policy(ncalls++);
 	const srt_unit_options_t unit = { .size = sizeof(unit), .flat = flat };
-	const srt_wrap_options_t wrap = { .root = &unit, .units = &unit };
-	const srt_materialize_options_t init = { .seed = SEED };
+	const srt_wrap_options_t wrap = { .size = sizeof(wrap), .root = &unit, .units = &unit };
+	const srt_materialize_options_t init = { .size = sizeof(init), .seed = SEED };
 	/* frozen and trainable parameters in one flat one need views */
 	srt_module_t *root = create_model(is_cut, flat != SRT_FLAT_PADDED);
 	srt_engine_t *engine;
@@ -443,7 +442,7 @@ static void test_callback(void)
 {
 	static float values[NNAMES][MAX_NELEM];
 	int ncalls = 0;
-	srt_materialize_options_t init = { .param_init = init_threes, .arg = &ncalls };
+	srt_materialize_options_t init = { sizeof(init), 0, init_threes, &ncalls };
 
 	for (int i = 0; i < 3; i++) {
 		srt_engine_t *engine = modules_create_engine(context, NULL);

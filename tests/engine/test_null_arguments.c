@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * NULL for each pointer argument of each public function: SRT_ERR_INVALID_ARGUMENT with a sentence
- * that names the function and the argument, or the answer that the header documents. The calls are
- * made from the headers by null_calls.awk.
+ * that names the function and the argument, or the answer that the header documents. A size of 0 in
+ * each struct that begins with its size: the same, with a sentence that names the struct. The calls
+ * are made from the headers by null_calls.awk.
  *
  * Reliability: NULL for any pointer of any public function | 59 crashes | refused by name, or
  * documented
@@ -39,6 +40,7 @@ static uint64_t storage[512];
 static void *const memory = storage; /* of options, data and results; zero before each call */
 
 static sigjmp_buf before_call;
+static int nsizes; /* calls with a size of 0 */
 
 static void leave_crash(int signal)
 {
@@ -67,6 +69,16 @@ static void check_null_status(const char *function, const char *argument, srt_st
 		  "%s is %s: %s", words, srt_status_string(status), srt_last_error());
 }
 
+static void check_no_size(const char *function, const char *type, srt_status_t status)
+{
+	char words[128];
+
+	nsizes++;
+	snprintf(words, sizeof(words), "%s.size is 0", type);
+	CHECK_MSG(status == SRT_ERR_INVALID_ARGUMENT && strstr(srt_last_error(), words) != NULL,
+		  "%s, %s: %s: %s", function, words, srt_status_string(status), srt_last_error());
+}
+
 static void check_null_number(const char *function, const char *argument, double number)
 {
 	double expected = 0;
@@ -88,6 +100,7 @@ static void check_null_number(const char *function, const char *argument, double
 		else                                                                               \
 			CHECK_REPORT("%s: %s is NULL: a crash", #function, #argument);             \
 	} while (0)
+#define NO_SIZE(function, type, call) CALL(function, type, check_no_size(#function, #type, call))
 #define NULL_STATUS(function, argument, call)                                                      \
 	CALL(function, argument, check_null_status(#function, #argument, call))
 #define NULL_NUMBER(function, argument, call)                                                      \
@@ -108,7 +121,7 @@ static void create_objects(void)
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 	const srt_optim_options_t list = SRT_OPTIM_SGD_INIT;
 	const srt_shard_place_t place = { 0 };
-	const srt_sharding_t chunk = { .places = &place, .nplaces = 1 };
+	const srt_sharding_t chunk = { .size = sizeof(chunk), .places = &place, .nplaces = 1 };
 	const int64_t shape[] = { 4, 2 };
 	srt_sharded_optim_param_t sharded = SRT_SHARDED_OPTIM_PARAM_INIT;
 	srt_optim_param_t tensor = SRT_OPTIM_PARAM_INIT;
@@ -172,7 +185,7 @@ int main(void)
 	create_objects();
 	sigaction(SIGSEGV, &crash, NULL);
 	call_all();
-	CHECK_OR_DIE(check_count > 300); /* the headers were found */
+	CHECK_OR_DIE(check_count > 300 && nsizes > 20); /* the headers were found */
 	destroy_objects();
 	return check_done();
 }

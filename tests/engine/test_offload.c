@@ -23,7 +23,7 @@ static srt_mesh_t *meshes[3]; /* NULL, replicate x shard, dp x tp */
 typedef struct variant {
 	const char *name;
 	case_types_t types;
-	srt_precision_t precision;
+	const srt_precision_t *precision; /* NULL: no casts */
 	srt_accumulation_t accumulation;
 	int nmicro, unused, scaled;
 	float divide_factor;
@@ -34,18 +34,18 @@ static const variant_t variants[] = {
 	{ .name = "every", .nmicro = 3, .unused = 2 },
 	{ .name = "last", .nmicro = 2, .unused = 1, .accumulation = SRT_ACCUMULATE_LAST },
 	{ .name = "bf16, reduced in f32, scaled",
-	  .precision = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 },
+	  .precision = PRECISION(.param = SRT_CAST_BF16, .reduce = SRT_CAST_F32),
 	  .nmicro = 2,
 	  .unused = 2,
 	  .scaled = 1 },
 	{ .name = "bf16, last, three groups",
 	  .types = { .ngroups = 3 },
-	  .precision = { .param = SRT_CAST_BF16 },
+	  .precision = PRECISION(.param = SRT_CAST_BF16),
 	  .nmicro = 2,
 	  .accumulation = SRT_ACCUMULATE_LAST },
 	{ .name = "stored in bf16, reduced in f32",
 	  .types = { .stored = SRT_BF16 },
-	  .precision = { .reduce = SRT_CAST_F32 },
+	  .precision = PRECISION(.reduce = SRT_CAST_F32),
 	  .nmicro = 3 },
 	{ .name = "f16 alone, scaled", .types = { .stored = SRT_F16 }, .nmicro = 2, .scaled = 1 },
 	{ .name = "f16, last all-reduce, scaled",
@@ -90,7 +90,7 @@ static srt_engine_options_t make_options(const variant_t *v, srt_strategy_t stra
 	srt_engine_options_t options = case_adamw(strategy);
 
 	options.mesh = mesh;
-	options.precision = &v->precision;
+	options.precision = v->precision;
 	options.accumulation = v->accumulation;
 	options.microbatches = v->nmicro;
 	options.divide_factor = v->divide_factor;
@@ -106,6 +106,7 @@ static void build(engine_case_t *c, const srt_engine_options_t *options, const c
 	size_t allocated;
 
 	case_declare_as(c, context, options, H, types);
+	*plan = (srt_plan_t)SRT_PLAN_INIT;
 	CHECK_OK(srt_engine_plan(c->engine, c->rank, 0, plan));
 	allocated = case_allocated(context);
 	CHECK_OK_OR_DIE(srt_engine_build(c->engine));
@@ -252,7 +253,7 @@ static float *train_own(srt_offload_t what)
 	const case_types_t types = { .stored = SRT_F32 };
 	srt_device_t *home = srt_context_device(context);
 	engine_case_t c;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 	float *values;
 
 	build(&c, &options, &types, &plan);
@@ -292,7 +293,7 @@ static float *train_file(srt_mesh_t *mesh, srt_offload_t what, const char *load,
 	const case_types_t types = { .stored = SRT_F32, .cut_over = mesh != NULL ? "tp" : NULL };
 	srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
 	engine_case_t c;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 	float *values;
 
 	options.mesh = mesh;
@@ -397,7 +398,7 @@ static void test_overlap(void)
 	const case_types_t types = { .stored = SRT_F32 };
 	srt_device_info_t info;
 	engine_case_t c;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 
 	CHECK_OK(srt_device_get_info(srt_context_device(context), &info));
 	if (!info.async_streams) /* the caller runs a command at the call */

@@ -5,67 +5,17 @@
  * to those of the structs that it fills. test_reserved_ops.c has the structs of operations,
  * test_reserved_files.c those of files.
  */
+#include <string.h>
+
 #include <shardrt/shardrt.h>
 
-#include "tests/engine/module_case.h"
 #include "tests/engine/reserved_case.h"
+#include "tests/harness/check.h"
 
 static srt_context_t *context;
 static srt_stream_t *stream;
-static srt_engine_t *engine;
-static srt_unit_t *unit;
 
 /* The functions call with reserved[i] = value. */
-
-/* An engine of one parameter. */
-static srt_engine_t *build(srt_unit_t **root)
-{
-	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
-	const int64_t one = 1;
-	srt_engine_t *made;
-	srt_param_t *param;
-
-	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &made));
-	CHECK_OK_OR_DIE(srt_unit_create(made, NULL, "root", NULL, root));
-	CHECK_OK_OR_DIE(srt_param_create(*root, "a", SRT_F32, 1, &one, NULL, &param));
-	CHECK_OK_OR_DIE(srt_engine_build(made));
-	return made;
-}
-
-static srt_status_t call_init(int i, uint64_t value)
-{
-	srt_init_t init = { .kind = SRT_INIT_UNIFORM, .high = 1.0 };
-	srt_unit_t *root;
-	srt_engine_t *made = build(&root);
-	srt_status_t status;
-
-	init.reserved[i] = value;
-	status = srt_param_init(srt_engine_param(made, 0), 1, &init, stream);
-	srt_engine_destroy(made);
-	return status;
-}
-
-static srt_status_t call_full_params(int i, uint64_t value)
-{
-	srt_full_params_options_t options = { .writeback = 1 };
-	srt_unit_t *root;
-	srt_engine_t *made = build(&root);
-	srt_status_t status;
-
-	options.reserved[i] = value;
-	status = srt_full_params_begin(root, &options, stream);
-	srt_engine_destroy(made);
-	return status;
-}
-
-static srt_status_t call_init_query(int i, uint64_t value)
-{
-	srt_init_query_t query = { .kind = "LayerNorm", .name = "weight" };
-	srt_init_t init;
-
-	query.reserved[i] = value;
-	return srt_init_default(&query, &init);
-}
 
 static srt_status_t call_coll_desc(int i, uint64_t value)
 {
@@ -94,15 +44,6 @@ static srt_status_t call_coll_epilogue(int i, uint64_t value)
 	return status;
 }
 
-static srt_status_t call_precision(int i, uint64_t value)
-{
-	srt_precision_t precision = { .param = SRT_CAST_F16 };
-	srt_unit_types_t types;
-
-	precision.reserved[i] = value;
-	return srt_precision_resolve(&precision, SRT_F32, &types);
-}
-
 static srt_status_t call_scaler_options(int i, uint64_t value)
 {
 	srt_scaler_options_t options = { .growth_interval = 1 };
@@ -128,21 +69,6 @@ static srt_status_t call_scaler_state(int i, uint64_t value)
 	CHECK_OK(srt_stream_sync(stream));
 	srt_scaler_destroy(scaler);
 	return status;
-}
-
-static srt_status_t call_wrap_policy(int i, uint64_t value)
-{
-	return modules_try_policy(engine, i, value);
-}
-
-static srt_status_t call_wrap_options(int i, uint64_t value)
-{
-	return modules_try_options(engine, i, value);
-}
-
-static srt_status_t call_materialize_options(int i, uint64_t value)
-{
-	return modules_try_materialize(engine, stream, i, value);
 }
 
 static srt_status_t scale_output(const srt_scaler_output_t *output)
@@ -207,34 +133,6 @@ static const uint64_t *fill_device_info(void *memory)
 	return ((srt_device_info_t *)memory)->reserved;
 }
 
-static const uint64_t *fill_plan(void *memory)
-{
-	CHECK_OK(srt_engine_plan(engine, 0, 1, memory));
-	return ((srt_plan_t *)memory)->reserved;
-}
-
-static const uint64_t *fill_part(void *memory)
-{
-	CHECK_OK(srt_param_part(srt_engine_param(engine, 0), 0, memory));
-	return ((srt_part_t *)memory)->reserved;
-}
-
-static const uint64_t *fill_flat_sizes(void *memory)
-{
-	const srt_unit_options_t options = { .size = sizeof(options), .flat = SRT_FLAT_VIEWS };
-	srt_unit_t *flat;
-
-	CHECK_OK_OR_DIE(srt_unit_create(engine, unit, "flat", &options, &flat));
-	CHECK_OK(srt_unit_flat_sizes(flat, 0, memory));
-	return ((srt_flat_sizes_t *)memory)->reserved;
-}
-
-static const uint64_t *fill_types(void *memory)
-{
-	CHECK_OK(srt_precision_resolve(NULL, SRT_F32, memory));
-	return ((srt_unit_types_t *)memory)->reserved;
-}
-
 static const uint64_t *fill_backend_info(void *memory)
 {
 	CHECK_OK(srt_backend_get_info(0, memory));
@@ -269,10 +167,6 @@ static const struct {
 	const uint64_t *(*fill)(void *memory);
 } results[] = {
 	{ "srt_device_info_t", fill_device_info },
-	{ "srt_plan_t", fill_plan },
-	{ "srt_part_t", fill_part },
-	{ "srt_flat_sizes_t", fill_flat_sizes },
-	{ "srt_unit_types_t", fill_types },
 	{ "srt_backend_info_t", fill_backend_info },
 	{ "srt_device_description_t", fill_description },
 	{ "srt_feature_info_t", fill_feature_info },
@@ -294,16 +188,9 @@ static void check_results(void)
 }
 
 static const reserved_case_t structs[] = {
-	{ "srt_wrap_policy_t", call_wrap_policy },
-	{ "srt_wrap_options_t", call_wrap_options },
-	{ "srt_materialize_options_t", call_materialize_options },
 	{ "srt_scaler_output_t", call_scaler_output },
 	{ "srt_scaler_grad_t", call_scaler_grad },
 	{ "srt_scaler_sparse_t", call_scaler_sparse },
-	{ "srt_precision_t", call_precision },
-	{ "srt_init_t", call_init },
-	{ "srt_init_query_t", call_init_query },
-	{ "srt_full_params_options_t", call_full_params },
 	{ "srt_coll_desc_t", call_coll_desc },
 	{ "srt_coll_epilogue_t", call_coll_epilogue },
 	{ "srt_scaler_options_t", call_scaler_options },
@@ -312,22 +199,10 @@ static const reserved_case_t structs[] = {
 
 int main(void)
 {
-	const int64_t one = 1;
-	const srt_engine_options_t options = { .size = sizeof(options),
-					       .prefetch = 1,
-					       .strategy = SRT_STRATEGY_DDP,
-					       .microbatches = 1,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
-	srt_param_t *param;
-
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &stream));
-	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
-	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &unit));
-	CHECK_OK_OR_DIE(srt_param_create(unit, "a", SRT_F32, 1, &one, NULL, &param));
 	reserved_check(structs, sizeof(structs) / sizeof(structs[0]));
 	check_results();
-	srt_engine_destroy(engine);
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);
 	return check_done();

@@ -97,17 +97,6 @@ static srt_status_t call_adam(int i, uint64_t value)
 	return srt_op_adam(stream, &args, &adam);
 }
 
-static srt_status_t call_sharding(int i, uint64_t value)
-{
-	const srt_shard_place_t place = { 0 };
-	const int64_t one = 1;
-	srt_sharding_t sharding = { .places = &place, .nplaces = 1 };
-	srt_shard_t shard;
-
-	sharding.reserved[i] = value;
-	return srt_sharding_resolve(&sharding, 1, 1, &one, &shard, 1);
-}
-
 static const reserved_case_t structs[] = {
 	{ "srt_matmul_t", call_matmul },
 	{ "srt_attention_t", call_attention },
@@ -119,7 +108,6 @@ static const reserved_case_t structs[] = {
 	{ "srt_optim_args_t", call_optim_args },
 	{ "srt_sgd_t", call_sgd },
 	{ "srt_adam_t", call_adam },
-	{ "srt_sharding_t", call_sharding },
 };
 
 int main(void)

@@ -28,7 +28,7 @@ typedef enum program {
 typedef struct variant {
 	const char *name;
 	case_types_t types;
-	srt_precision_t precision;
+	const srt_precision_t *precision; /* NULL: no casts */
 	srt_accumulation_t accumulation;
 	int nmicro, unused;
 	srt_offload_t offload;
@@ -39,7 +39,7 @@ typedef struct variant {
 static const variant_t variants[] = {
 	{ .name = "fp32", .nmicro = 1, .prefetch = 1 },
 	{ .name = "bf16, reduced in f32, 3 micro-batches, no prefetch",
-	  .precision = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 },
+	  .precision = PRECISION(.param = SRT_CAST_BF16, .reduce = SRT_CAST_F32),
 	  .types = { .flat = SRT_FLAT_VIEWS },
 	  .nmicro = 3,
 	  .unused = 2 },
@@ -151,7 +151,7 @@ static srt_engine_options_t make_options(const variant_t *v, srt_strategy_t stra
 	srt_engine_options_t o = case_adamw(strategy);
 
 	o.mesh = mesh;
-	o.precision = &v->precision;
+	o.precision = v->precision;
 	o.accumulation = v->accumulation;
 	o.microbatches = v->nmicro;
 	o.offload = v->offload;
@@ -174,7 +174,7 @@ static void build(engine_case_t *c, const variant_t *v, srt_strategy_t strategy,
 		  int reshard, srt_plan_t *plan)
 {
 	const srt_engine_options_t options = make_options(v, strategy, mesh);
-	srt_plan_t theirs[MAX_WORLD], planned;
+	srt_plan_t theirs[MAX_WORLD], planned = SRT_PLAN_INIT;
 	case_types_t types = v->types;
 	size_t allocated;
 
@@ -182,6 +182,7 @@ static void build(engine_case_t *c, const variant_t *v, srt_strategy_t strategy,
 	case_declare_as(c, context, &options, H, &types);
 	c->unused = v->unused;
 	c->check = c->delay = 1;
+	*plan = (srt_plan_t)SRT_PLAN_INIT;
 	CHECK_OK_OR_DIE(srt_engine_plan(c->engine, c->rank, 0, plan));
 	allocated = case_allocated(context);
 	CHECK_OK_OR_DIE(srt_engine_build(c->engine));
@@ -280,7 +281,7 @@ static void test_counts(int n)
 {
 	const variant_t v = { .name = "counts", .nmicro = 1 };
 	uint32_t all0, group0, all, group;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 	engine_case_t c;
 
 	build(&c, &v, SRT_STRATEGY_ZERO3, NULL, n, &plan);
@@ -313,7 +314,7 @@ static srt_plan_t plan_of(srt_strategy_t strategy, srt_mesh_t *mesh, int reshard
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .mesh = mesh,
 					       .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
 	const case_types_t types = { .stored = SRT_F32, .reshard = reshard };
-	srt_plan_t plan = { 0 };
+	srt_plan_t plan = SRT_PLAN_INIT;
 	engine_case_t c;
 
 	case_declare_as(&c, context, &options, H, &types);
@@ -341,7 +342,7 @@ static void check_refused(int reshard, int other, srt_status_t expected, const c
 	srt_engine_t *engine;
 	srt_unit_t *root, *child;
 	srt_param_t *param;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
 	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", &of[0], &root));

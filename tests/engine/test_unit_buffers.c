@@ -46,13 +46,15 @@ static void check(engine_case_t *c, const buffers_t *b, int64_t want)
 static void test_declaring(void)
 {
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
-	const srt_precision_t p = { .buffer = SRT_CAST_F16, .rule = SRT_PRECISION_FSDP1 };
+	const srt_precision_t p = { .size = sizeof(p),
+				    .buffer = SRT_CAST_F16,
+				    .rule = SRT_PRECISION_FSDP1 };
 	const srt_unit_options_t half = { .size = sizeof(half), .precision = &p };
 	const int64_t shape[] = { 2, -1 };
 	srt_unit_buffer_t *none;
 	size_t allocated;
 	srt_unit_t *unit;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 	engine_case_t c;
 	buffers_t b;
 

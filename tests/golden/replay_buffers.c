@@ -17,7 +17,7 @@
 /* The dtype of a buffer: as recorded, or as FSDP1 casts it. */
 static srt_status_t find_dtype(const replay_t *r, const json_t *spec, srt_dtype_t *dtype)
 {
-	srt_unit_types_t types;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 	const char *text = golden_text(spec, "dtype");
 
 	*dtype = SRT_I64;

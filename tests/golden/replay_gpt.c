@@ -63,7 +63,7 @@ static srt_status_t record_library(replay_t *r)
 	const srt_safetensors_tensor_t *tokens =
 		srt_safetensors_find(r->golden->input, "step1.micro0.tokens");
 	srt_param_t *wte = srt_engine_find(r->engine, "wte.weight");
-	srt_unit_types_t types;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 	srt_gpt_io_t io;
 
 	if (!tokens || tokens->ndim != 2)

@@ -83,14 +83,13 @@ srt_status_t replay_init(golden_t *g, verdict_t *v)
 			json_object_get(json_object_get(row, "kwargs"), "padding_idx");
 		const json_t *sizes = json_object_get(row, "shape");
 		int64_t shape[SRT_MAX_DIMS] = { 0 };
-		srt_init_query_t query = {
-			.kind = golden_text(row, "module"),
-			.name = golden_text(row, "name"),
-			.ndim = (int)json_array_size(sizes),
-			.shape = shape,
-			.has_padding = padding != NULL,
-			.padding_idx = json_integer_value(padding),
-		};
+		srt_init_query_t query = { .size = sizeof(query),
+					   .kind = golden_text(row, "module"),
+					   .name = golden_text(row, "name"),
+					   .ndim = (int)json_array_size(sizes),
+					   .shape = shape,
+					   .has_padding = padding != NULL,
+					   .padding_idx = json_integer_value(padding) };
 		srt_init_t init;
 		char what[160];
 

@@ -118,12 +118,16 @@ static srt_status_t choose_policy(const char *name, srt_module_t *root, const ch
 	char *end;
 
 	if (!strcmp(name, "always_wrap")) {
-		*policy = (srt_wrap_policy_t){ .rule = SRT_WRAP_ALWAYS };
+		*policy = (srt_wrap_policy_t){ .size = sizeof(srt_wrap_policy_t),
+					       .rule = SRT_WRAP_ALWAYS };
 	} else if (!strncmp(name, by_kind, strlen(by_kind))) {
 		kinds[0] = name + strlen(by_kind);
-		*policy = (srt_wrap_policy_t){ .rule = SRT_WRAP_KINDS, .kinds = kinds };
+		*policy = (srt_wrap_policy_t){ .size = sizeof(srt_wrap_policy_t),
+					       .rule = SRT_WRAP_KINDS,
+					       .kinds = kinds };
 	} else if (!strncmp(name, by_size, strlen(by_size))) {
-		*policy = (srt_wrap_policy_t){ .rule = SRT_WRAP_SIZE };
+		*policy = (srt_wrap_policy_t)SRT_WRAP_POLICY_INIT;
+		policy->rule = SRT_WRAP_SIZE;
 		policy->min_nelem = strtoll(name + strlen(by_size), &end, 10);
 		is_known = end[0] == '\0';
 	} else if (!strcmp(name, "manual_wrap")) {
@@ -223,8 +227,8 @@ static srt_status_t run_row(meta_t *m, const json_t *row, srt_engine_t *engine, 
 {
 	const char *model = golden_text(row, "model"), *wrap = golden_text(row, "policy");
 	const char *function = golden_text(row, "param_init_fn"), *kinds[2] = { NULL };
-	srt_materialize_options_t init = { .seed = 1 };
-	srt_wrap_policy_t policy = { .rule = SRT_WRAP_NONE };
+	srt_materialize_options_t init = { .size = sizeof(init), .seed = 1 };
+	srt_wrap_policy_t policy = { .size = sizeof(policy), .rule = SRT_WRAP_NONE };
 	size_t nunits = 0, nunset = 0;
 	char what[96];
 
@@ -260,7 +264,7 @@ static srt_status_t run_row(meta_t *m, const json_t *row, srt_engine_t *engine, 
 static srt_status_t run_not_callable(meta_t *m, const json_t *row, srt_engine_t *engine,
 				     srt_module_t **root)
 {
-	const srt_materialize_options_t no_function = { .arg = m };
+	const srt_materialize_options_t no_function = { .size = sizeof(no_function), .arg = m };
 	srt_status_t status;
 
 	(void)row;
@@ -331,7 +335,7 @@ static srt_status_t apply_init(srt_module_t *module, uint64_t seed, srt_stream_t
 static srt_status_t compare_handles(meta_t *m, const json_t *row, srt_module_t *root)
 {
 	const json_t *handles = json_object_get(row, "handles"), *handle;
-	srt_unit_types_t types;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 	size_t i, nunits = 0;
 
 	SRT_TRY(srt_module_apply(root, count_units, &nunits));
@@ -356,8 +360,12 @@ static srt_status_t run_mixed(meta_t *m, const json_t *row, srt_engine_t *engine
 			      srt_module_t **root)
 {
 	static const char *const kinds[] = { "Linear", NULL };
-	const srt_wrap_policy_t policy = { .rule = SRT_WRAP_KINDS, .kinds = kinds };
-	const srt_materialize_options_t init = { .param_init = apply_init, .arg = m };
+	const srt_wrap_policy_t policy = { .size = sizeof(policy),
+					   .rule = SRT_WRAP_KINDS,
+					   .kinds = kinds };
+	const srt_materialize_options_t init = { .size = sizeof(init),
+						 .param_init = apply_init,
+						 .arg = m };
 	const json_t *entry;
 	int n = 0;
 	size_t i;

@@ -209,7 +209,8 @@ srt_status_t replay_declare_modules(replay_t *r)
 					       .precision = &r->precision,
 					       .reshard = r->reshard,
 					       .flat = r->flat };
-	const srt_wrap_options_t options = { .root = &of_root,
+	const srt_wrap_options_t options = { .size = sizeof(options),
+					     .root = &of_root,
 					     .units = &of_others,
 					     .ignored = r->ignored_unit };
 	srt_module_t *root;

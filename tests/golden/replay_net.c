@@ -244,7 +244,7 @@ static srt_tensor_t *record_layer(net_t *net, srt_tensor_t *x, int k)
 static srt_status_t record(net_t *net)
 {
 	srt_device_t *device = srt_context_device(net->job->context);
-	srt_unit_types_t types;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 	srt_tensor_t *y;
 
 	SRT_TRY(srt_unit_types(net->unit, &types));

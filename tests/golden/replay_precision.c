@@ -28,7 +28,7 @@ static srt_status_t read_cast(const json_t *object, const char *key, srt_cast_t 
 srt_status_t replay_policy(const json_t *policy, srt_precision_rule_t rule,
 			   srt_precision_t *precision)
 {
-	*precision = (srt_precision_t){ .rule = rule };
+	*precision = (srt_precision_t){ .size = sizeof(srt_precision_t), .rule = rule };
 	SRT_TRY(read_cast(policy, "param_dtype", &precision->param));
 	SRT_TRY(read_cast(policy, "reduce_dtype", &precision->reduce));
 	SRT_TRY(read_cast(policy, "buffer_dtype", &precision->buffer));
@@ -82,7 +82,7 @@ srt_dtype_t replay_output_dtype(const srt_unit_types_t *types)
 static srt_status_t check_fsdp1(verdict_t *v, const json_t *row, size_t i)
 {
 	srt_precision_t precision;
-	srt_unit_types_t types;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 
 	SRT_TRY(replay_policy(row, SRT_PRECISION_FSDP1, &precision));
 	SRT_TRY(srt_precision_resolve(&precision, SRT_F16, &types));
@@ -108,7 +108,7 @@ static srt_status_t check_fsdp1(verdict_t *v, const json_t *row, size_t i)
 static srt_status_t check_fully_shard(verdict_t *v, const json_t *row, size_t i)
 {
 	srt_precision_t precision;
-	srt_unit_types_t types;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 	srt_dtype_t stored;
 
 	if (!golden_dtype(golden_text(row, "module_dtype"), &stored))

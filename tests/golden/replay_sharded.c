@@ -55,7 +55,9 @@ srt_sharding_t sharded_chunks(const sharded_run_t *r, int dim)
 {
 	const size_t world = (size_t)srt_context_world_size(r->context);
 
-	return (srt_sharding_t){ .dim = dim, .places = r->places, .nplaces = world };
+	return (srt_sharding_t){
+		.size = sizeof(srt_sharding_t), .dim = dim, .places = r->places, .nplaces = world
+	};
 }
 
 static srt_status_t compare_shard(sharded_run_t *r, const char *key, const srt_sharded_tensor_t *t)

@@ -171,7 +171,7 @@ static srt_status_t compare_flat_param(verdict_t *v, srt_param_t *param, int ran
 static srt_status_t compare_flat_rank(verdict_t *v, const planned_t *p, const srt_unit_t *unit,
 				      int rank, const json_t *row, const json_t *want)
 {
-	srt_flat_sizes_t sizes;
+	srt_flat_sizes_t sizes = SRT_FLAT_SIZES_INIT;
 	const json_t *param;
 	size_t i;
 
@@ -262,7 +262,9 @@ static void chunks_free(chunks_t *c)
 
 static srt_status_t chunks_cut(chunks_t *c, int dim, int ndim, const int64_t *shape)
 {
-	const srt_sharding_t sharding = { .dim = dim, .places = c->places, .nplaces = c->n };
+	const srt_sharding_t sharding = {
+		.size = sizeof(sharding), .dim = dim, .places = c->places, .nplaces = c->n
+	};
 
 	return srt_sharding_resolve(&sharding, (int)c->n, ndim, shape, c->shards, c->n);
 }

@@ -25,6 +25,9 @@
 /* The fields of Adam and AdamW that are not zero by default, apart from lr and weight decay. */
 #define ADAM_BASE .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8f
 
+/* A pointer to a mixed-precision policy, whose other fields are zero. */
+#define PRECISION(...) (&(const srt_precision_t){ .size = sizeof(srt_precision_t), __VA_ARGS__ })
+
 /* The fields of srt_param_options_t that are not zero by default. */
 #define PARAM_BASE                                                                                 \
 	.size = sizeof(srt_param_options_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY,               \

@@ -32,7 +32,7 @@ typedef struct plan {
 	int tied, attn_bias;
 	int shift; /* rank r takes the slice of rank (r + shift) % world */
 	srt_dtype_t dtype;
-	srt_precision_t precision;
+	srt_precision_t precision; /* but for the size */
 	int recompute;
 } plan_t;
 
@@ -63,10 +63,11 @@ static void open_model(model_t *m, const plan_t *plan)
 				    .mult = 3,
 				    .tied = plan->tied,
 				    .attn_bias = plan->attn_bias };
+	srt_precision_t precision = plan->precision;
 	srt_engine_options_t options = { .size = sizeof(options),
 					 .prefetch = 1,
 					 .strategy = plan->strategy,
-					 .precision = &plan->precision,
+					 .precision = &precision,
 					 .average = SRT_AVERAGE_SUM,
 					 .accumulation = plan->accumulation,
 					 .microbatches = plan->accumulate,
@@ -78,6 +79,7 @@ static void open_model(model_t *m, const plan_t *plan)
 				      .dtype = plan->dtype,
 				      .recompute = plan->recompute };
 
+	precision.size = sizeof(precision);
 	memset(m, 0, sizeof(*m));
 	m->micro = BATCH / world / plan->accumulate;
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m->engine));
@@ -333,7 +335,7 @@ static void test_memory(srt_mesh_t *mesh)
 	size_t activations, scratch;
 	srt_stream_t *old = stream;
 	uint64_t allocations = 0;
-	srt_plan_t planned;
+	srt_plan_t planned = SRT_PLAN_INIT;
 	model_t m = { .micro = BATCH / world };
 
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "planned", &stream));

@@ -78,9 +78,10 @@ static const struct {
 	const char *name;
 	srt_precision_t precision;
 } precisions[] = {
-	{ "fp32", { 0 } },
+	{ "fp32", SRT_PRECISION_INIT },
 	{ "fp16",
-	  { .param = SRT_CAST_F16,
+	  { .size = sizeof(srt_precision_t),
+	    .param = SRT_CAST_F16,
 	    .reduce = SRT_CAST_F16,
 	    .buffer = SRT_CAST_F16,
 	    .rule = SRT_PRECISION_FSDP1 } },

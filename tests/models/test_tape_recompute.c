@@ -35,7 +35,7 @@ static const srt_dropout_at_t at = { .seed = 3, .step = 1 };
 
 static void declare(model_t *m, srt_strategy_t strategy, srt_cast_t cast)
 {
-	const srt_precision_t precision = { .param = cast };
+	const srt_precision_t precision = { .size = sizeof(precision), .param = cast };
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
 					       .precision = &precision,
 					       .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };

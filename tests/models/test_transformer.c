@@ -24,7 +24,7 @@ static srt_stream_t *stream;
 
 typedef struct options {
 	srt_dtype_t dtype;
-	srt_precision_t precision;
+	srt_precision_t precision; /* but for the size */
 	int recompute;
 } options_t;
 
@@ -47,13 +47,15 @@ static void open_model(model_t *m, const options_t *o)
 	const srt_transformer_config_t config = {
 		.layers = 2, .heads = 2, .width = WIDTH, .ff = 6, .vocab = VOCAB, .batch = BATCH
 	};
+	srt_precision_t precision = o->precision;
 	const srt_engine_options_t engine = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
-					      .precision = &o->precision,
+					      .precision = &precision,
 					      .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
 	const srt_model_options_t options = { .dtype = o->dtype, .recompute = o->recompute };
 	const float stats[] = { 0.1f, -0.2f, 1.3f, 0.7f }; /* mean, variance */
 	srt_view_t mean, var;
 
+	precision.size = sizeof(precision);
 	CHECK_OK_OR_DIE(srt_engine_create(context, &engine, &m->engine));
 	CHECK_OK_OR_DIE(srt_transformer_declare(m->engine, &config, &options, &m->transformer));
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));

@@ -31,7 +31,8 @@ void tensor_case_close(tensor_case_t *c)
 
 void tensor_chunks(tensor_sharding_t *s, int dim, int nranks)
 {
-	s->sharding = (srt_sharding_t){ .kind = SRT_SHARDING_CHUNK,
+	s->sharding = (srt_sharding_t){ .size = sizeof(srt_sharding_t),
+					.kind = SRT_SHARDING_CHUNK,
 					.dim = dim,
 					.places = s->places,
 					.nplaces = (size_t)nranks };
@@ -71,8 +72,10 @@ void tensor_random_sharding(tensor_sharding_t *s, const tensor_case_t *c, int nd
 			s->places[i] = random_place(c);
 		return;
 	}
-	s->sharding =
-		(srt_sharding_t){ .kind = SRT_SHARDING_BOXES, .shards = s->shards, .nshards = 1 };
+	s->sharding = (srt_sharding_t){ .size = sizeof(srt_sharding_t),
+					.kind = SRT_SHARDING_BOXES,
+					.shards = s->shards,
+					.nshards = 1 };
 	s->shards[0] = (srt_shard_t){ .place = random_place(c) };
 	for (int d = 0; d < ndim; d++)
 		s->shards[0].size[d] = shape[d];

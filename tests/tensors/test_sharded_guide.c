@@ -36,7 +36,8 @@ static void shard_by_rows(void)
 
 	for (int r = 0; r < srt_context_world_size(context); r++)
 		places[r].rank = r; /* any ranks, in any order */
-	const srt_sharding_t by_rows = { .kind = SRT_SHARDING_CHUNK,
+	const srt_sharding_t by_rows = { .size = sizeof(by_rows),
+					 .kind = SRT_SHARDING_CHUNK,
 					 .dim = 0,
 					 .places = places,
 					 .nplaces = (size_t)srt_context_world_size(context) };
@@ -81,7 +82,9 @@ static void reshard(void)
 {
 	const int last = srt_context_world_size(context) - 1;
 	const srt_shard_place_t ends[] = { { .rank = last }, { .rank = 0 } };
-	const srt_sharding_t by_columns = { .dim = 1, .places = ends, .nplaces = last > 0 ? 2 : 1 };
+	const srt_sharding_t by_columns = {
+		.size = sizeof(by_columns), .dim = 1, .places = ends, .nplaces = last > 0 ? 2 : 1
+	};
 	srt_sharded_tensor_t *old = w, *old_dw = dw;
 	srt_sharded_optim_t *old_optim = optim;
 

@@ -238,38 +238,40 @@ static void test_shard_module(void)
 	CHECK_OK(srt_module_add_param(linear2, "weight", SRT_F32, 2, shape2, NULL));
 
 	srt_shard_plan_t plan[] = {
-		{ "linear1.weight", &rows.sharding, srt_view(buffer, 0, SRT_F32), NULL },
-		{ "linear2.weight", &columns.sharding, srt_view(buffer, 0, SRT_F32), NULL },
+		{ sizeof(plan[0]), "linear1.weight", &rows.sharding, srt_view(buffer, 0, SRT_F32) },
+		{ sizeof(plan[0]), "linear2.weight", &columns.sharding,
+		  srt_view(buffer, 0, SRT_F32) },
 	};
+	srt_sharded_tensor_t *tensors[2];
 
-	CHECK_OK_OR_DIE(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream));
+	CHECK_OK_OR_DIE(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream, tensors));
 	for (int i = 0; i < 2; i++) {
-		CHECK_STR(srt_sharded_tensor_name(plan[i].tensor), plan[i].param);
-		tensor_check(&c, plan[i].tensor, whole, "sharded by a plan");
-		srt_sharded_tensor_destroy(plan[i].tensor);
-		plan[i].tensor = NULL;
+		CHECK_STR(srt_sharded_tensor_name(tensors[i]), plan[i].param);
+		tensor_check(&c, tensors[i], whole, "sharded by a plan");
+		srt_sharded_tensor_destroy(tensors[i]);
+		tensors[i] = NULL;
 	}
 	if (c.world > 1) {
 		srt_shard_plan_t turned[] = { plan[is_root], plan[!is_root] };
 
-		REFUSED(srt_shard_module(c.context, NULL, model, turned, 2, 0, c.stream),
+		REFUSED(srt_shard_module(c.context, NULL, model, turned, 2, 0, c.stream, tensors),
 			SRT_ERR_MISMATCH, "the parameters of the plan differ: rank 0 has 2");
-		REFUSED(srt_shard_module(c.context, NULL, model, plan, is_root ? 2 : 1, 0,
-					 c.stream),
+		REFUSED(srt_shard_module(c.context, NULL, model, plan, is_root ? 2 : 1, 0, c.stream,
+					 tensors),
 			SRT_ERR_MISMATCH, "the parameters of the plan differ: rank 0 has 2");
-		CHECK(turned[0].tensor == NULL && turned[1].tensor == NULL);
+		CHECK(tensors[0] == NULL && tensors[1] == NULL);
 	}
 	plan[1].whole.dtype = is_root ? SRT_F16 : SRT_F32;
-	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream),
+	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
 		SRT_ERR_INVALID_ARGUMENT, "'linear2.weight' are f16, must be f32");
 	plan[1].whole.dtype = SRT_F32;
 	plan[1].whole.offset = is_root ? sizeof(whole) : 0;
-	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream),
+	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
 		SRT_ERR_INVALID_ARGUMENT, "the whole tensor");
 	plan[1].param = is_root ? "linear2.bias" : plan[1].param;
-	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream), SRT_ERR_NOT_FOUND,
-		"the module 'MyLinear' has no parameter 'linear2.bias'");
-	CHECK(plan[0].tensor == NULL && plan[1].tensor == NULL);
+	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
+		SRT_ERR_NOT_FOUND, "the module 'MyLinear' has no parameter 'linear2.bias'");
+	CHECK(tensors[0] == NULL && tensors[1] == NULL);
 	srt_module_destroy(model);
 	srt_buffer_destroy(buffer);
 }
@@ -301,7 +303,7 @@ static void test_refused(bool alone)
 	static const srt_shard_t hole[] = { { .size = { 3, 4 } },
 					    { .offset = { 4 }, .size = { 2, 4 } } };
 	static const struct {
-		srt_sharding_t sharding;
+		srt_sharding_t sharding; /* but for the size */
 		const char *words;
 	} cases[] = {
 		{ { .dim = 2, .places = &here, .nplaces = 1 }, "cuts dimension 2 of a tensor" },
@@ -325,14 +327,17 @@ static void test_refused(bool alone)
 		  "shards 0 and 1 of the sharding overlap" },
 		{ { .kind = SRT_SHARDING_BOXES, .shards = hole, .nshards = 2 },
 		  "20 elements together, the tensor has 24" },
-		{ { .places = &here, .nplaces = 1, .reserved = { 1 } }, "reserved" },
 	};
-	const srt_sharding_t good = { .places = &here, .nplaces = 1 };
+	const srt_sharding_t good = { .size = sizeof(good), .places = &here, .nplaces = 1 };
 	const bool bad_here = !alone || c.rank == c.world - 1;
 
-	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++)
-		REFUSED(try_create(bad_here ? &cases[i].sharding : &good, 2),
-			SRT_ERR_INVALID_ARGUMENT, cases[i].words);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++) {
+		srt_sharding_t sharding = cases[i].sharding;
+
+		sharding.size = sizeof(sharding);
+		REFUSED(try_create(bad_here ? &sharding : &good, 2), SRT_ERR_INVALID_ARGUMENT,
+			cases[i].words);
+	}
 	REFUSED(try_create(&good, bad_here ? 0 : 2), SRT_ERR_INVALID_ARGUMENT,
 		"has 0 dimensions, must have 1 to");
 	REFUSED(try_create(&good, bad_here ? SRT_MAX_DIMS + 1 : 2), SRT_ERR_INVALID_ARGUMENT,

@@ -140,14 +140,13 @@ static srt_plan_t apply_formulas(const struct layout *l, const struct dtypes *d,
 		if (d->r == d->s)
 			grads = cast * at_once;
 	}
-	return (srt_plan_t){
-		.param_shards = (size_t)((d->s + cast) * owned),
-		.grad_shards = (size_t)(d->s * owned),
-		.optimizer_state = (size_t)(NSTATES * d->s * owned),
-		.unsharded = (size_t)unsharded,
-		.unsharded_grads = (size_t)grads,
-		.staging = (size_t)sums,
-	};
+	return (srt_plan_t){ .size = sizeof(srt_plan_t),
+			     .param_shards = (size_t)((d->s + cast) * owned),
+			     .grad_shards = (size_t)(d->s * owned),
+			     .optimizer_state = (size_t)(NSTATES * d->s * owned),
+			     .unsharded = (size_t)unsharded,
+			     .unsharded_grads = (size_t)grads,
+			     .staging = (size_t)sums };
 }
 
 static void check_plan(const char *name, const srt_plan_t *plan, const srt_plan_t *want,
@@ -280,7 +279,9 @@ static void test_row(const srt_gpt_config_t *config, const struct layout *l, con
 {
 	static const int shape[] = { 2, 2 };
 	const int world = srt_context_world_size(context), rank = srt_context_rank(context);
-	const srt_precision_t precision = { .param = d->compute, .reduce = d->sum };
+	const srt_precision_t precision = { .size = sizeof(precision),
+					    .param = d->compute,
+					    .reduce = d->sum };
 	srt_engine_options_t options = { ENGINE_BASE,
 					 .strategy = l->strategy,
 					 .precision = &precision,
@@ -291,7 +292,7 @@ static void test_row(const srt_gpt_config_t *config, const struct layout *l, con
 					 .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, ADAM_BASE) };
 	srt_model_options_t model = { .matrix_decay = 0.1f, .dtype = d->stored };
 	srt_engine_t *engine;
-	srt_plan_t plan, want;
+	srt_plan_t plan = SRT_PLAN_INIT, want = SRT_PLAN_INIT;
 	sizes_t sizes;
 	srt_gpt_t *gpt;
 	char name[128];

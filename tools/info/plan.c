@@ -130,7 +130,7 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 				      .flat = (srt_flat_t)what->flat };
 	srt_engine_t *engine = NULL;
 	srt_gpt_t *gpt = NULL;
-	srt_plan_t first, last;
+	srt_plan_t first = SRT_PLAN_INIT, last = SRT_PLAN_INIT;
 	char strategy[16], dtype[16];
 	srt_status_t status;
 

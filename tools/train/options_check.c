@@ -37,7 +37,7 @@ static int check_tree(const train_options_t *o, char *why, size_t nwhy)
 	int tree = o->accumulate_mode == SRT_ACCUMULATE_TREE;
 	int64_t n = o->micro_batches;
 	tool_precision_t precision;
-	srt_unit_types_t types;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 
 	if (tree != (n > 0)) {
 		snprintf(why, nwhy, "%s",

@@ -386,7 +386,7 @@ void trainer_describe(const trainer_t *t, FILE *out)
 {
 	const srt_gpt_config_t *c = &t->config;
 	srt_device_info_t info;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 	char engine[32], activations[32], scratch[32], strategy[16], dtype[16];
 
 	if (srt_device_get_info(t->device, &info) != SRT_OK ||

@@ -333,7 +333,7 @@ static void prepare_kernels(const srt_engine_t *engine)
 srt_status_t srt_engine_build(srt_engine_t *engine)
 {
 	srt_status_t status;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 
 	SRT_NOT_NULL(engine);
 	if (engine->built)

@@ -49,11 +49,13 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 {
 	srt_engine_options_t read;
 	srt_optim_options_t optim;
+	srt_precision_t precision = SRT_PRECISION_INIT;
 	srt_engine_t *engine;
 
 	SRT_NOT_NULL(context);
 	SRT_TRY(srt_check_not_null(out, __func__, "engine"));
 	SRT_TRY(srt_options_read(options, &read, &optim));
+	SRT_TRY(srt_struct_read(&precision, sizeof(precision), read.precision, "srt_precision_t"));
 	engine = srt_calloc(1, sizeof(*engine), "engine");
 	if (engine == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -66,10 +68,8 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
 	engine->groups[engine->ngroups++] = optim;
-	if (read.precision != NULL) {
-		engine->precision = *read.precision;
-		engine->options.precision = &engine->precision;
-	}
+	engine->precision = precision;
+	engine->options.precision = &engine->precision;
 	engine->step.nmicrobatches = 1;
 	choose_ranks(engine, context);
 	*out = engine;

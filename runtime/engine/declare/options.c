@@ -98,7 +98,7 @@ static srt_status_t check_mesh(const srt_engine_options_t *o)
 srt_status_t srt_options_read(const srt_engine_options_t *given, srt_engine_options_t *o,
 			      srt_optim_options_t *optim)
 {
-	srt_unit_types_t types;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 
 	*o = (srt_engine_options_t)SRT_ENGINE_OPTIONS_INIT;
 	SRT_TRY(srt_struct_read(o, sizeof(*o), given, "srt_engine_options_t"));
@@ -123,8 +123,7 @@ srt_status_t srt_options_read(const srt_engine_options_t *given, srt_engine_opti
 				"option divide_factor is %g, must be finite and at least 0, and 0 "
 				"where nothing is divided (SRT_AVERAGE_SUM)",
 				(double)o->divide_factor);
-	if (o->precision != NULL)
-		SRT_TRY(srt_precision_resolve(o->precision, SRT_F32, &types));
+	SRT_TRY(srt_precision_resolve(o->precision, SRT_F32, &types));
 	if (o->microbatches < 1 || o->prefetch < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option microbatches is %d, must be at least 1; option prefetch is "

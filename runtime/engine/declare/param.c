@@ -223,11 +223,11 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	SRT_NOT_NULL(name);
 	SRT_NOT_NULL(shape);
 	SRT_TRY(srt_check_not_null(out, __func__, "param"));
+	SRT_TRY(srt_struct_read(&o, sizeof(o), options, "srt_param_options_t"));
 	if (name[0] == '\0')
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is empty", __func__);
 	engine = unit->engine;
 	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape));
-	SRT_TRY(srt_struct_read(&o, sizeof(o), options, "srt_param_options_t"));
 	SRT_TRY(check_options(engine, name, &o));
 	SRT_TRY(check_flat(unit, name, o.frozen));
 	SRT_TRY(check_placement(engine, name, ndim, shape, &o.placement));

@@ -18,7 +18,6 @@ srt_dtype_t srt_cast_dtype(srt_cast_t cast, srt_dtype_t otherwise)
 
 static srt_status_t check_precision(const srt_precision_t *p)
 {
-	SRT_TRY(srt_check_reserved(p->reserved, "srt_precision_t"));
 	if ((unsigned)p->param > SRT_CAST_BF16 || (unsigned)p->reduce > SRT_CAST_BF16 ||
 	    (unsigned)p->buffer > SRT_CAST_BF16 || (unsigned)p->output > SRT_CAST_BF16 ||
 	    (unsigned)p->rule > SRT_PRECISION_FSDP1)
@@ -38,7 +37,8 @@ static srt_status_t check_precision(const srt_precision_t *p)
 srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t stored,
 				   srt_unit_types_t *types)
 {
-	const srt_precision_t p = precision != NULL ? *precision : (srt_precision_t){ 0 };
+	srt_precision_t p = SRT_PRECISION_INIT;
+	srt_unit_types_t resolved;
 	srt_dtype_t compute, reduce;
 
 	SRT_NOT_NULL(types);
@@ -46,10 +46,12 @@ srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_precision_resolve: stored is %s, must be f32, f16 or bf16",
 				srt_dtype_name(stored));
+	SRT_TRY(srt_struct_read(&p, sizeof(p), precision, "srt_precision_t"));
 	SRT_TRY(check_precision(&p));
 	compute = srt_cast_dtype(p.param, stored);
 	reduce = srt_cast_dtype(p.reduce, compute);
-	*types = (srt_unit_types_t){
+	resolved = (srt_unit_types_t){
+		.size = sizeof(resolved),
 		.stored = stored,
 		.compute = compute,
 		.accumulate = p.rule == SRT_PRECISION_FSDP1 ? compute : reduce,
@@ -58,7 +60,7 @@ srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t
 		.output = p.output,
 		.buffer = p.buffer,
 	};
-	return SRT_OK;
+	return srt_struct_write(types, &resolved, sizeof(resolved), "srt_unit_types_t");
 }
 
 static size_t min_size(size_t a, size_t b)

@@ -68,27 +68,28 @@ srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *types)
 {
 	SRT_NOT_NULL(unit);
 	SRT_NOT_NULL(types);
-	*types = unit->types;
-	return SRT_OK;
+	return srt_struct_write(types, &unit->types, sizeof(unit->types), "srt_unit_types_t");
 }
 
 srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const char *name,
 			     const srt_unit_options_t *options, srt_unit_t **out)
 {
 	srt_unit_options_t o = SRT_UNIT_OPTIONS_INIT;
-	const srt_precision_t *precision;
+	srt_precision_t precision = SRT_PRECISION_INIT;
 	srt_unit_t **grown, *unit;
 	srt_status_t status;
 
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(name);
 	SRT_TRY(srt_check_not_null(out, __func__, "unit"));
+	SRT_TRY(srt_struct_read(&o, sizeof(o), options, "srt_unit_options_t"));
 	if (name[0] == '\0')
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is empty", __func__);
 	SRT_TRY(check_unit(engine, parent, name));
-	SRT_TRY(srt_struct_read(&o, sizeof(o), options, "srt_unit_options_t"));
 	SRT_TRY(check_options(name, &o));
-	precision = o.precision != NULL ? o.precision : engine->options.precision;
+	SRT_TRY(srt_struct_read(&precision, sizeof(precision),
+				o.precision != NULL ? o.precision : &engine->precision,
+				"srt_precision_t"));
 	SRT_TRY(srt_names_reserve(&engine->declared.units));
 	grown = srt_realloc(engine->units, engine->nunits + 1, sizeof(*grown), "list of units");
 	if (grown == NULL)
@@ -99,8 +100,8 @@ srt_status_t srt_unit_create(srt_engine_t *engine, srt_unit_t *parent, const cha
 		return SRT_ERR_OUT_OF_MEMORY;
 	unit->engine = engine;
 	unit->parent = parent;
-	if (precision != NULL)
-		unit->precision = *precision;
+	unit->precision = precision;
+	unit->types = (srt_unit_types_t)SRT_UNIT_TYPES_INIT;
 	unit->reshard = normalise_reshard(engine, name, o.reshard);
 	unit->flat = o.flat;
 	status = srt_unit_resolve(unit, SRT_F32);

@@ -65,7 +65,9 @@ srt_status_t srt_unit_flat_sizes(const srt_unit_t *unit, int rank, srt_flat_size
 	const srt_engine_t *engine = unit->engine;
 	const int64_t chunk = srt_shard_flat_chunk(unit, engine->world);
 	int64_t first, nelem, total = (int64_t)unit->flat_nelem;
+	srt_flat_sizes_t full;
 
+	SRT_TRY(srt_struct_check(sizes, "srt_flat_sizes_t"));
 	SRT_TRY(srt_unit_require_flat(unit, "srt_unit_flat_sizes"));
 	if (rank < 0 || rank >= engine->world)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -75,12 +77,13 @@ srt_status_t srt_unit_flat_sizes(const srt_unit_t *unit, int rank, srt_flat_size
 		total = chunk * srt_shard_count(engine, engine->world);
 	srt_shard_rows(total, srt_shard_count(engine, engine->world), srt_shard_index(engine, rank),
 		       &first, &nelem);
-	*sizes = (srt_flat_sizes_t){
+	full = (srt_flat_sizes_t){
+		.size = sizeof(full),
 		.flat_nelem = total,
 		.shard_nelem = chunk,
 		.padding = chunk - nelem,
 	};
-	return SRT_OK;
+	return srt_struct_write(sizes, &full, sizeof(full), "srt_flat_sizes_t");
 }
 
 srt_status_t srt_shard_pack(const srt_param_t *param, const void *whole, srt_packed_t *packed)

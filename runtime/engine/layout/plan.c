@@ -335,14 +335,16 @@ static void place_owned(const srt_engine_t *engine, const srt_memory_t *memory, 
 		plan->host_params + plan->host_grads + plan->host_state + plan->host_staging;
 }
 
-srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size, srt_plan_t *plan)
+srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size, srt_plan_t *out)
 {
+	srt_plan_t plan;
 	srt_memory_t memory;
 	const size_t *arenas = memory.layout.nbytes;
 	int world;
 
 	SRT_NOT_NULL(engine);
-	SRT_NOT_NULL(plan);
+	SRT_TRY(srt_check_not_null(out, __func__, "plan"));
+	SRT_TRY(srt_struct_check(out, "srt_plan_t"));
 	world = world_size == 0 ? engine->world : world_size;
 	if (world < 1 || rank < 0 || rank >= world)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -354,7 +356,8 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 				world, engine->world);
 	SRT_TRY(check_tensor_dim(engine));
 	SRT_TRY(srt_memory_plan(engine, rank, world, &memory));
-	*plan = (srt_plan_t){
+	plan = (srt_plan_t){
+		.size = sizeof(plan),
 		.param_shards = memory.slots[SRT_SLOT_UPLOADS].total,
 		.grad_shards = arenas[SRT_ROLE_GRAD],
 		.buffers = engine->unit_buffers.nbytes,
@@ -367,14 +370,14 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 		.peer_mapped = memory.peer_mapped,
 		.nslots = memory.slots[SRT_SLOT_PARAMS].nslots,
 	};
-	place_owned(engine, &memory, plan);
-	plan->total = plan->param_shards + plan->grad_shards + plan->optimizer_state +
-		      plan->buffers + plan->unsharded + plan->unsharded_grads + plan->staging;
-	plan->activations = engine->declared.activations;
-	plan->scratch = engine->declared.scratch;
-	if (!srt_add_size(plan->total, plan->activations, &plan->rank_total) ||
-	    !srt_add_size(plan->rank_total, plan->scratch, &plan->rank_total))
-		plan->rank_total = SIZE_MAX;
+	place_owned(engine, &memory, &plan);
+	plan.total = plan.param_shards + plan.grad_shards + plan.optimizer_state + plan.buffers +
+		     plan.unsharded + plan.unsharded_grads + plan.staging;
+	plan.activations = engine->declared.activations;
+	plan.scratch = engine->declared.scratch;
+	if (!srt_add_size(plan.total, plan.activations, &plan.rank_total) ||
+	    !srt_add_size(plan.rank_total, plan.scratch, &plan.rank_total))
+		plan.rank_total = SIZE_MAX;
 	srt_memory_free(&memory);
-	return SRT_OK;
+	return srt_struct_write(out, &plan, sizeof(plan), "srt_plan_t");
 }

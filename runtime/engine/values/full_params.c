@@ -130,7 +130,6 @@ static srt_status_t check_begin(const srt_unit_t *unit, const srt_full_params_op
 	static const char call[] = "srt_full_params_begin";
 	const srt_engine_t *engine = unit->engine;
 
-	SRT_TRY(srt_check_reserved(options->reserved, "srt_full_params_options_t"));
 	if (options->writeback && options->rank0_only)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: writeback with rank0_only of unit '%s': the other ranks would "
@@ -192,10 +191,11 @@ static srt_status_t gather_unit(srt_unit_t *unit, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-srt_status_t srt_full_params_begin(srt_unit_t *unit, const srt_full_params_options_t *options,
+srt_status_t srt_full_params_begin(srt_unit_t *unit, const srt_full_params_options_t *given,
 				   srt_stream_t *stream)
 {
-	static const srt_full_params_options_t defaults = { .recurse = 1, .writeback = 1 };
+	srt_full_params_options_t read = SRT_FULL_PARAMS_OPTIONS_INIT;
+	const srt_full_params_options_t *options = &read;
 	srt_status_t status = SRT_OK;
 	srt_engine_t *engine;
 	uint64_t bits;
@@ -203,7 +203,7 @@ srt_status_t srt_full_params_begin(srt_unit_t *unit, const srt_full_params_optio
 
 	SRT_NOT_NULL(unit);
 	SRT_NOT_NULL(stream);
-	options = options != NULL ? options : &defaults;
+	SRT_TRY(srt_struct_read(&read, sizeof(read), given, "srt_full_params_options_t"));
 	engine = unit->engine;
 	SRT_TRY(check_begin(unit, options));
 	bits = 1u | (options->recurse ? 2u : 0u) | (options->writeback ? 4u : 0u) |

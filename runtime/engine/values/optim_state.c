@@ -28,6 +28,7 @@ srt_status_t srt_engine_group_options(const srt_engine_t *engine, int32_t group,
 {
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(options);
+	SRT_TRY(srt_struct_check(options, "srt_optim_options_t"));
 	SRT_TRY(check_group(engine, "srt_engine_group_options", group));
 	return srt_struct_write(options, &engine->groups[group], sizeof(*options),
 				"srt_optim_options_t");
@@ -41,11 +42,11 @@ srt_status_t srt_engine_group_create(srt_engine_t *engine, const srt_optim_optio
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(options);
 	SRT_NOT_NULL(group);
+	SRT_TRY(srt_optim_read_options(options, &read));
 	if (engine->build_begun)
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_group_create() after srt_engine_build(): "
 				"declare all groups first");
-	SRT_TRY(srt_optim_read_options(options, &read));
 	if (read.kind != engine->groups[0].kind)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_engine_group_create: option kind is %d, that of the engine's "

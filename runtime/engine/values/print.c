@@ -85,7 +85,7 @@ static void print_plan(const srt_plan_t *plan, FILE *out)
 srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out)
 {
 	srt_memory_t memory;
-	srt_plan_t plan;
+	srt_plan_t plan = SRT_PLAN_INIT;
 
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(out);

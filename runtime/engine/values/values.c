@@ -66,7 +66,6 @@ static srt_status_t check_init(const srt_param_t *param, const char *call, const
 {
 	srt_k_uniform_t unused;
 
-	SRT_TRY(srt_check_reserved(init->reserved, "srt_init_t"));
 	if (init->has_zero_row && (init->zero_row < 0 || init->zero_row >= param->shape[0]))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: zero_row is %lld, but parameter '%s' has %lld rows", call,

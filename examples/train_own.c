@@ -104,9 +104,8 @@ int main(void)
 	check(srt_engine_build(engine));
 	check(srt_param_init_normal(w1, 1, 0.0f, 1.0f, stream));
 	check(srt_param_init_normal(w2, 1, 0.0f, 0.3f, stream));
-	for (int i = 0; i < N; i++) /* every rank has its own samples */
-		x[i] = sinf(
-			(float)(i * srt_context_world_size(context) + srt_context_rank(context)));
+	for (int i = 0, n = srt_context_world_size(context); i < N; i++) /* other ranks: others */
+		x[i] = sinf((float)(i * n + srt_context_rank(context)));
 	for (int step = 0; step < STEPS; step++) {
 		loss = forward_backward();
 		check(srt_engine_step(engine, stream)); /* gradients averaged over the ranks */

@@ -12,8 +12,8 @@ dest=$PWD/tests/install.tmp
 unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR
 
 [ "$(wc -l < "$srcdir/examples/train_own.c")" -le 120 ] || fail "train_own.c has more than 120 lines"
-[ "$(wc -l < "$srcdir/examples/train_all.c")" -le 150 ] || fail "train_all.c has more than 150 lines"
-[ "$(wc -l < "$srcdir/examples/train_modules.c")" -le 150 ] || fail "train_modules.c has more than 150 lines"
+[ "$(wc -l < "$srcdir/examples/train_all.c")" -le 155 ] || fail "train_all.c has more than 155 lines"
+[ "$(wc -l < "$srcdir/examples/train_modules.c")" -le 155 ] || fail "train_modules.c has more than 155 lines"
 grep -E '#[ ]*include ["<](models|base|runtime|backends|collectives|kernels)/' "$srcdir"/examples/*.c &&
 	fail "an example uses more than the public headers"
 
@@ -205,7 +205,7 @@ cat > "$dest/module.c" <<'END'
 #define TRY(call) if ((call) != SRT_OK) return fprintf(stderr, "%s\n", srt_last_error()), 1
 int main(void) /* 3 + 4 on the toy device, see docs/porting.md */
 {
-	srt_context_options_t options = { .backend = "toy" };
+	srt_context_options_t options = { .size = sizeof(options), .backend = "toy" };
 	srt_context_t *context;
 	srt_stream_t *stream;
 	srt_buffer_t *b;

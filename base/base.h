@@ -67,6 +67,8 @@ srt_status_t srt_struct_check(const void *given, const char *type);
 /* Copies `full` to a program's struct, as far as that reaches; the rest of a larger one becomes
  * zero. Errors: SRT_ERR_INVALID_ARGUMENT if size is not set. */
 srt_status_t srt_struct_write(void *given, const void *full, size_t full_nbytes, const char *type);
+/* Refuses a struct whose size is not set, before anything is done; NULL is not refused. */
+srt_status_t srt_struct_check(const void *given, const char *type);
 /* Element i of a program's array of such structs, all of which have the size of the first. */
 const void *srt_struct_at(const void *array, size_t i);
 

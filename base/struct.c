@@ -49,6 +49,13 @@ srt_status_t srt_struct_read(void *full, size_t full_nbytes, const void *given, 
 	return SRT_OK;
 }
 
+srt_status_t srt_struct_check(const void *given, const char *type)
+{
+	size_t nbytes;
+
+	return given != NULL ? read_size(given, type, &nbytes) : SRT_OK;
+}
+
 srt_status_t srt_struct_write(void *given, const void *full, size_t full_nbytes, const char *type)
 {
 	size_t nbytes;

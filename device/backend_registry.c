@@ -180,7 +180,7 @@ srt_status_t srt_backend_describe(const srt_backend_t *backend, int number,
 {
 	srt_status_t status = SRT_OK;
 
-	*description = (srt_device_description_t){ .accelerator = 0 };
+	*description = (srt_device_description_t)SRT_DEVICE_DESCRIPTION_INIT;
 	if (!backend->device->describe)
 		return SRT_OK;
 	pthread_mutex_lock(&registry.driver);

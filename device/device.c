@@ -153,9 +153,12 @@ bool srt_device_is_fast(const srt_device_t *device)
 
 srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info)
 {
+	srt_device_info_t full;
+
 	SRT_NOT_NULL(device);
 	SRT_NOT_NULL(info);
-	*info = (srt_device_info_t){
+	full = (srt_device_info_t){
+		.size = sizeof(full),
 		.backend = device->backend->name,
 		.name = device->caps.name,
 		.isa = device->caps.isa,
@@ -165,8 +168,8 @@ srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *
 		.host_memory = device->caps.host_memory,
 		.fast = srt_device_is_fast(device),
 	};
-	memcpy(info->memory_id, device->caps.memory_id, sizeof(info->memory_id));
-	return SRT_OK;
+	memcpy(full.memory_id, device->caps.memory_id, sizeof(full.memory_id));
+	return srt_struct_write(info, &full, sizeof(full), "srt_device_info_t");
 }
 
 /* Reads the scratch that the device's streams hold. */

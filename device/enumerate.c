@@ -34,29 +34,28 @@ static bool is_unwanted(const char *name)
 	       strcmp(name, "cpu") != 0 && !srt_backend_is_loaded(name);
 }
 
-srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info)
+/* Fills the struct of this library's header. */
+static void look_for_devices(const char *name, srt_backend_info_t *info)
 {
-	const char *name = backend_name(i);
 	const srt_backend_t *backend = NULL;
 	const srt_probe_t *probe = NULL;
 	srt_error_text_t before;
 	srt_status_t status;
 
-	SRT_NOT_NULL(info);
-	if (!name)
-		return SRT_ERR_INVALID_ARGUMENT;
-	*info = (srt_backend_info_t){ .name = name, .module = "" };
+	*info = (srt_backend_info_t)SRT_BACKEND_INFO_INIT;
+	info->name = name;
+	info->module = "";
 	if (is_unwanted(name)) {
 		snprintf(info->why_none, sizeof(info->why_none),
 			 "its driver is not asked with SHARDRT_BACKEND=cpu");
-		return SRT_OK;
+		return;
 	}
 	srt_backend_probe_apart(name, &probe);
 	if (probe) {
 		info->module = probe->module;
 		info->ndevices = probe->ndevices;
 		memcpy(info->why_none, probe->why_none, sizeof(info->why_none));
-		return SRT_OK;
+		return;
 	}
 	srt_error_save(&before);
 	status = srt_backend_lookup(name, &backend);
@@ -69,16 +68,29 @@ srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info)
 	if (info->ndevices < 1)
 		snprintf(info->why_none, sizeof(info->why_none), "%s", srt_last_error());
 	srt_error_restore(&before); /* this call has not failed */
-	return SRT_OK;
+}
+
+srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info)
+{
+	const char *name = backend_name(i);
+	srt_backend_info_t full;
+
+	SRT_NOT_NULL(info);
+	if (!name)
+		return SRT_ERR_INVALID_ARGUMENT;
+	look_for_devices(name, &full);
+	return srt_struct_write(info, &full, sizeof(full), "srt_backend_info_t");
 }
 
 srt_status_t srt_backend_get_device(size_t i, int number, srt_device_description_t *description)
 {
 	const srt_backend_t *backend;
+	srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
+	srt_device_description_t full;
 	const srt_probe_t *probe;
-	srt_backend_info_t info;
 
 	SRT_NOT_NULL(description);
+	SRT_TRY(srt_struct_check(description, "srt_device_description_t"));
 	SRT_TRY(srt_backend_get_info(i, &info));
 	if (number < 0 || number >= info.ndevices)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -87,9 +99,10 @@ srt_status_t srt_backend_get_device(size_t i, int number, srt_device_description
 				info.why_none);
 	srt_backend_probe_apart(info.name, &probe);
 	if (probe) {
-		*description = probe->devices[number];
-		return SRT_OK;
+		full = probe->devices[number];
+	} else {
+		SRT_TRY(srt_backend_lookup(info.name, &backend));
+		SRT_TRY(srt_backend_describe(backend, number, &full));
 	}
-	SRT_TRY(srt_backend_lookup(info.name, &backend));
-	return srt_backend_describe(backend, number, description);
+	return srt_struct_write(description, &full, sizeof(full), "srt_device_description_t");
 }

@@ -155,7 +155,8 @@ static srt_status_t add_line(srt_probe_t *probe, const char *line, size_t len)
 	devices = realloc(probe->devices, (n + 1) * sizeof(*devices));
 	if (!devices)
 		return srt_fail(SRT_ERR_OUT_OF_MEMORY, "no memory for a list of devices");
-	devices[n] = (srt_device_description_t){ .accelerator = *line == 'a' };
+	devices[n] = (srt_device_description_t)SRT_DEVICE_DESCRIPTION_INIT;
+	devices[n].accelerator = *line == 'a';
 	snprintf(devices[n].name, sizeof(devices[n].name), "%.*s", text, line + word + 1);
 	probe->devices = devices;
 	probe->ndevices++;

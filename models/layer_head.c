@@ -261,7 +261,7 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 	srt_node_desc_t desc = { .layer = layer, .param = { weight }, .n = 1 };
 	int64_t shape[SRT_MAX_DIMS], rows, ld;
 	size_t nbytes, row_nbytes;
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	srt_status_t status;
 
 	desc.in[0] = x = srt_tape_enter(tape, layer->name, x);

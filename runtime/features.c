@@ -42,7 +42,7 @@
 /* The last error says why a backend has no device here. */
 static srt_status_t probe_backend(const char *name)
 {
-	srt_backend_info_t info = { .ndevices = 0 };
+	srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
 
 	for (size_t i = 0; i < srt_backend_count(); i++) {
 		if (srt_backend_get_info(i, &info) == SRT_OK && strcmp(info.name, name) == 0)
@@ -93,6 +93,7 @@ size_t srt_feature_count(void)
 
 srt_status_t srt_feature_get_info(srt_feature_t feature, srt_feature_info_t *info)
 {
+	srt_feature_info_t full = SRT_FEATURE_INFO_INIT;
 	const size_t i = (size_t)feature;
 	srt_error_text_t before;
 
@@ -101,22 +102,22 @@ srt_status_t srt_feature_get_info(srt_feature_t feature, srt_feature_info_t *inf
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"there is no feature number %zu, only %zu", i,
 				SRT_ARRAY_LEN(features));
-	*info = (srt_feature_info_t){ .name = features[i].name,
-				      .packages = features[i].packages,
-				      .command = features[i].command };
+	full.name = features[i].name;
+	full.packages = features[i].packages;
+	full.command = features[i].command;
 	if (features[i].built) {
-		info->state = SRT_FEATURE_BUILT;
+		full.state = SRT_FEATURE_BUILT;
 	} else if (features[i].probe == NULL) {
-		snprintf(info->why_missing, sizeof(info->why_missing), "built without %s",
+		snprintf(full.why_missing, sizeof(full.why_missing), "built without %s",
 			 features[i].packages);
 	} else {
 		srt_error_save(&before);
 		if (features[i].probe() == SRT_OK)
-			info->state = SRT_FEATURE_FOUND;
+			full.state = SRT_FEATURE_FOUND;
 		else
-			snprintf(info->why_missing, sizeof(info->why_missing), "%s",
+			snprintf(full.why_missing, sizeof(full.why_missing), "%s",
 				 srt_last_error());
 		srt_error_restore(&before); /* this call has not failed */
 	}
-	return SRT_OK;
+	return srt_struct_write(info, &full, sizeof(full), "srt_feature_info_t");
 }

@@ -39,8 +39,9 @@ typedef enum srt_mem_kind {
 } srt_mem_kind_t;
 
 /**
- * A part of a buffer. A view does not own the buffer. `offset` is in bytes and must be a
- * multiple of the dtype's size. A view with buffer NULL is "absent" where a call allows it.
+ * A part of a buffer; a value, which does not grow. A view does not own the buffer. `offset` is in
+ * bytes and must be a multiple of the dtype's size. A view with buffer NULL is "absent" where a
+ * call allows it.
  */
 typedef struct srt_view {
 	srt_buffer_t *buffer;
@@ -48,8 +49,10 @@ typedef struct srt_view {
 	srt_dtype_t dtype;
 } srt_view_t;
 
-/** Properties of a device. Strings are valid until the device is closed. */
+/** Properties of a device, filled by srt_device_get_info(). Strings are valid until the device is
+ * closed. */
 typedef struct srt_device_info {
+	size_t size;         /* set by SRT_DEVICE_INFO_INIT */
 	const char *backend; /* "cpu", "opencl", "cuda" */
 	const char *name;    /* e.g. the processor's model name */
 	const char *isa;     /* instruction set in use on a CPU ("avx512"), else "" */
@@ -62,10 +65,15 @@ typedef struct srt_device_info {
 	 * value for the machine. Devices of ranks on one node with the same id share one memory;
 	 * all 0: unknown. */
 	unsigned char memory_id[16];
-	uint64_t reserved[4]; /* written as zero */
 } srt_device_info_t;
 
-/** Describes a device. @param[out] info set on success only. Thread-safe. */
+/** Sets srt_device_info_t.size. */
+#define SRT_DEVICE_INFO_INIT                                                                       \
+	{                                                                                          \
+		.size = sizeof(srt_device_info_t)                                                  \
+	}
+
+/** Describes a device. @param[out] info its size is set; filled on success only. Thread-safe. */
 SRT_API srt_status_t srt_device_get_info(const srt_device_t *device, srt_device_info_t *info);
 
 /** Bytes now allocated on the device through this library: buffers of all kinds, and the scratch

@@ -61,16 +61,23 @@ typedef enum srt_feature_state {
 	SRT_FEATURE_FOUND,   /* its library or driver was found at run time, and can be used */
 } srt_feature_state_t;
 
-/** A feature of this build on this machine. The strings are static, except `why_missing`. */
+/** A feature of this build on this machine, filled by srt_feature_get_info(). The strings are
+ * static, except `why_missing`. */
 typedef struct srt_feature_info {
+	size_t size;      /* set by SRT_FEATURE_INFO_INIT */
 	const char *name; /* for people: "sharded checkpoints" */
 	const char *
 		packages; /* that the build needs, Debian's names: "libjansson-dev libxxhash-dev" */
 	const char *command; /* a command of the README that needs it */
 	srt_feature_state_t state;
 	char why_missing[512]; /* of a missing feature: a sentence; else "" */
-	uint64_t reserved[4];  /* written as zero */
 } srt_feature_info_t;
+
+/** Sets srt_feature_info_t.size. */
+#define SRT_FEATURE_INFO_INIT                                                                      \
+	{                                                                                          \
+		.size = sizeof(srt_feature_info_t)                                                 \
+	}
 
 /** Number of features: those of srt_feature_t, from 0 on. Thread-safe. */
 SRT_API size_t srt_feature_count(void);
@@ -78,7 +85,7 @@ SRT_API size_t srt_feature_count(void);
 /**
  * Looks for a feature: libraries that are loaded at run time are loaded, drivers are asked for
  * devices; nothing is opened. If it is missing, the call succeeds, and `why_missing` says why.
- * @param[out] info set on success only.
+ * @param[out] info its size is set; filled on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for a number that is not one of srt_feature_t. Thread-safe.
  */
 SRT_API srt_status_t srt_feature_get_info(srt_feature_t feature, srt_feature_info_t *info);

@@ -53,6 +53,9 @@ static void test_size_not_set(void)
 	CHECK_STATUS(srt_struct_read(&full, sizeof(full), &given, "t"), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("t.size is 0");
 	CHECK_STATUS(srt_struct_write(&given, &full, sizeof(full), "t"), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_struct_check(&given, "t"), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_OK(srt_struct_check(&defaults, "t"));
+	CHECK_OK(srt_struct_check(NULL, "t"));
 	given.size = sizeof(size_t) - 1;
 	CHECK_STATUS(srt_struct_read(&full, sizeof(full), &given, "t"), SRT_ERR_INVALID_ARGUMENT);
 	CHECK(full.lr == 0.001 && given.lr == 3);

@@ -38,7 +38,7 @@ static void test_registry(void)
 static void test_open(void)
 {
 	srt_device_request_t request = { .selector = "0", .local_size = 1, .threads = 3 };
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	srt_device_t *device = NULL;
 
 	CHECK_OK_OR_DIE(open_cpu(&request, &device));
@@ -72,7 +72,7 @@ static void test_open(void)
 static void test_isa(void)
 {
 	srt_device_request_t request = { .local_size = 1, .threads = 1 };
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	srt_device_t *device;
 
 	for (int i = 0; i < SRT_ISA_COUNT; i++) {
@@ -248,7 +248,7 @@ static void test_bad_handles(srt_device_t *device)
  */
 static void test_no_stale_error(void)
 {
-	srt_backend_info_t info;
+	srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
 	const srt_backend_t *backend;
 
 	CHECK_STATUS(srt_stream_sync(NULL), SRT_ERR_INVALID_ARGUMENT);

@@ -287,8 +287,8 @@ static void test_threads(void)
 
 static void test_list(void)
 {
-	srt_backend_info_t info;
-	srt_device_description_t description;
+	srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
+	srt_device_description_t description = SRT_DEVICE_DESCRIPTION_INIT;
 	size_t n = srt_backend_count();
 	bool seen = false;
 

@@ -40,7 +40,7 @@ int __wrap_glob(const char *pattern, int flags, int (*report)(const char *, int)
 /* The number of a backend on the list. */
 static size_t find_number(const char *name)
 {
-	srt_backend_info_t info = { .name = "" };
+	srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
 	size_t i = 0;
 
 	while (i < srt_backend_count() && srt_backend_get_info(i, &info) == SRT_OK &&
@@ -53,8 +53,8 @@ static size_t find_number(const char *name)
 static void check_listed(void)
 {
 	const size_t i = find_number("opencl");
-	srt_device_description_t description;
-	srt_backend_info_t info;
+	srt_device_description_t description = SRT_DEVICE_DESCRIPTION_INIT;
+	srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
 
 	CHECK_OK(srt_backend_get_info(i, &info));
 	CHECK(strstr(info.module, "/shardrt_backend_opencl.so"));
@@ -84,8 +84,8 @@ static void test_list(void)
 static void why_none(const char *words)
 {
 	const size_t i = find_number("opencl");
-	srt_device_description_t description;
-	srt_backend_info_t info;
+	srt_device_description_t description = SRT_DEVICE_DESCRIPTION_INIT;
+	srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
 
 	CHECK_OK(srt_backend_get_info(i, &info));
 	CHECK_INT(info.ndevices, 0);
@@ -151,7 +151,7 @@ static void test_driver_unknown_end(void)
  * same, and crashed | no driver is loaded or asked */
 static void test_cpu_asks_no_driver(void)
 {
-	srt_backend_info_t info;
+	srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
 
 	setenv("TEST_MODULE", "aborts", 1);
 	setenv("SHARDRT_BACKEND", "cpu", 1);

@@ -17,7 +17,7 @@
 static void test_defaults(void)
 {
 	srt_context_t *context = NULL;
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	CHECK_INT(srt_context_rank(context), 0);
@@ -39,7 +39,7 @@ static void test_precedence(void)
 					  .threads = 2,
 					  .numerics = SRT_NUMERICS_FAST };
 	srt_context_t *context;
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 
 	setenv("SHARDRT_THREADS", "3", 1);
 	setenv("SHARDRT_NUMERICS", "exact", 1);

@@ -204,7 +204,7 @@ static void test_many_names(void)
 static void test_out_of_memory(void)
 {
 	const int64_t shape[] = { INT64_C(1) << 21, INT64_C(1) << 21 };
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	srt_engine_t *engine;
 	srt_unit_t *root;
 	srt_param_t *param;

@@ -247,7 +247,7 @@ static void test_refused(void)
 
 static bool has_hash(void)
 {
-	srt_feature_info_t feature;
+	srt_feature_info_t feature = SRT_FEATURE_INFO_INIT;
 
 	CHECK_OK_OR_DIE(srt_feature_get_info(SRT_FEATURE_HASH, &feature));
 	return feature.state == SRT_FEATURE_BUILT;

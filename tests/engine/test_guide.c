@@ -405,7 +405,7 @@ static void test_host_compute(void)
 {
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 1.0f);
 	float values[2][N];
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 
 	check(srt_device_get_info(srt_context_device(context), &info));
 	if (!info.host_memory)

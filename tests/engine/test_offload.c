@@ -396,7 +396,7 @@ static void test_overlap(void)
 {
 	srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
 	const case_types_t types = { .stored = SRT_F32 };
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	engine_case_t c;
 	srt_plan_t plan = SRT_PLAN_INIT;
 

@@ -230,7 +230,7 @@ static void test_no_wait(void)
 	const srt_scaler_grad_t grad = { .grad = srt_view(values, 128, SRT_F32), .nelem = 8 };
 	const srt_view_t state = srt_view(values, 0, SRT_U8);
 	srt_scaler_t *scaler = create_in_use(SRT_SCALER_PLAIN, 0);
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	srt_scaler_state_t saved;
 	model_t m;
 

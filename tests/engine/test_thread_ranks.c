@@ -95,7 +95,7 @@ static void *run_rank(void *arg)
 int main(void)
 {
 	const int ranks[WORLD] = { 0, 1 };
-	srt_feature_info_t ucx;
+	srt_feature_info_t ucx = SRT_FEATURE_INFO_INIT;
 	pthread_t threads[WORLD];
 
 	CHECK_OK_OR_DIE(srt_feature_get_info(SRT_FEATURE_UCX, &ucx));

@@ -20,7 +20,7 @@ static void print_line(const char *name, const char *state, const char *text)
 static void list(const char *name)
 {
 	srt_device_request_t request = { .selector = "", .local_size = 1, .exact = 1 };
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	srt_device_t *device;
 	bool fake = !strcmp(name, "fakecuda"); /* the backend cuda, see tests/harness/run_test.sh */
 

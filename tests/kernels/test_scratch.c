@@ -232,7 +232,7 @@ static void test_reserve(void)
 static void test_available(void)
 {
 	const size_t available = srt_device_available(device);
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 
 	CHECK_OK(srt_device_get_info(device, &info));
 	CHECK(available == 0 || info.mem_nbytes == 0 || available <= info.mem_nbytes);

@@ -18,7 +18,7 @@ static void print_backend(size_t i, const srt_backend_info_t *info)
 		printf(" (module %s)", info->module);
 	printf("\n");
 	for (int k = 0; k < info->ndevices; k++) {
-		srt_device_description_t description;
+		srt_device_description_t description = SRT_DEVICE_DESCRIPTION_INIT;
 
 		if (srt_backend_get_device(i, k, &description) == SRT_OK)
 			printf("        %d: %s%s\n", k, description.name,
@@ -34,7 +34,7 @@ void info_backends(void)
 
 	printf("backends:\n");
 	for (size_t i = 0; i < n; i++) {
-		srt_backend_info_t info;
+		srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
 
 		if (srt_backend_get_info(i, &info) == SRT_OK)
 			print_backend(i, &info);
@@ -44,7 +44,7 @@ void info_backends(void)
 int info_backend_is_unusable(char *why, size_t why_nbytes)
 {
 	const char *name = "";
-	srt_backend_info_t info;
+	srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
 	size_t n = srt_backend_count();
 
 	if (srt_config_value("SHARDRT_BACKEND", &name, NULL) != SRT_OK)

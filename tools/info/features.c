@@ -21,6 +21,8 @@ int info_features(const char *indent)
 		tool_error("no memory for the features");
 		return 1;
 	}
+	for (size_t i = 0; i < n; i++)
+		infos[i].size = sizeof(infos[i]);
 	while (found < n && srt_feature_get_info((srt_feature_t)found, &infos[found]) == SRT_OK)
 		found++;
 	printf(ROW, indent, "feature", "state", "package", "command that needs it");

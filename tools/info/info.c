@@ -123,7 +123,7 @@ static int print_device(void)
 {
 	srt_context_options_t options = { .size = sizeof(options), .bootstrap = "" };
 	srt_context_t *context;
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	char text[32], why[600];
 	int status = 1;
 

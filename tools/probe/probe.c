@@ -43,7 +43,7 @@ static void print_line(FILE *out, const char *word, const char *text)
 static void print_devices(FILE *out, size_t backend, const srt_backend_info_t *info)
 {
 	for (int k = 0; k < info->ndevices; k++) {
-		srt_device_description_t device;
+		srt_device_description_t device = SRT_DEVICE_DESCRIPTION_INIT;
 
 		if (srt_backend_get_device(backend, k, &device) != SRT_OK) {
 			print_line(out, "failed", srt_last_error());
@@ -56,7 +56,7 @@ static void print_devices(FILE *out, size_t backend, const srt_backend_info_t *i
 int main(int argc, char **argv)
 {
 	const struct rlimit no_core = { 0, 0 };
-	srt_backend_info_t info;
+	srt_backend_info_t info = SRT_BACKEND_INFO_INIT;
 	size_t backend;
 	FILE *out;
 	int fd;

@@ -168,7 +168,7 @@ static int prepare_text(trainer_t *t)
 int trainer_prepare(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
-	srt_feature_info_t hash;
+	srt_feature_info_t hash = SRT_FEATURE_INFO_INIT;
 	int64_t parts;
 	int error;
 
@@ -326,7 +326,7 @@ static srt_status_t build_buffers(trainer_t *t)
 {
 	const loss_nbytes_t nbytes = compute_loss_nbytes(t);
 	const size_t ntokens = (size_t)(t->opt.accumulate * t->micro * t->config.context);
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.step, "losses", &t->losses));
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.eval, "validation losses",
@@ -385,7 +385,7 @@ const char *train_numerics(const srt_context_t *context)
 void trainer_describe(const trainer_t *t, FILE *out)
 {
 	const srt_gpt_config_t *c = &t->config;
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	srt_plan_t plan = SRT_PLAN_INIT;
 	char engine[32], activations[32], scratch[32], strategy[16], dtype[16];
 
@@ -415,7 +415,7 @@ void trainer_describe(const trainer_t *t, FILE *out)
 
 double trainer_peak(const trainer_t *t)
 {
-	srt_device_info_t info;
+	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 
 	/* In numerics mode fast, products are of other types, on other units of the processor. */
 	if (srt_device_get_info(t->device, &info) != SRT_OK || strcmp(info.backend, "cpu") != 0 ||

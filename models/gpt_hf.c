@@ -152,7 +152,8 @@ static int ignore_name(const char *file_name, void *prefix)
 
 srt_file_names_t srt_gpt_hf_names(const char *prefix)
 {
-	return (srt_file_names_t){ .find = find_name,
+	return (srt_file_names_t){ .size = sizeof(srt_file_names_t),
+				   .find = find_name,
 				   .ignores = ignore_name,
 				   .arg = (void *)(uintptr_t)prefix };
 }
@@ -278,7 +279,7 @@ static srt_status_t check_layers(const srt_file_t *file, const char *path, const
 				 int64_t layers)
 {
 	const size_t n = strlen(prefix);
-	srt_file_tensor_t t;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 	long block;
 
 	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++)
@@ -353,7 +354,8 @@ srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const ch
 			      int64_t heads, srt_gpt_config_t *config)
 {
 	srt_gpt_config_t c = { 0 };
-	srt_file_tensor_t wte, wpe, fc;
+	srt_file_tensor_t wte = SRT_FILE_TENSOR_INIT, wpe = SRT_FILE_TENSOR_INIT,
+			  fc = SRT_FILE_TENSOR_INIT;
 	srt_status_t status;
 	char name[64], *text;
 

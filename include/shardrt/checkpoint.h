@@ -22,7 +22,8 @@ extern "C" {
 
 /* ---- one file of unsharded tensors ------------------------------------------------------ */
 
-/** A metadata entry of the file's header, both strings UTF-8. Borrowed for the call. */
+/** A metadata entry of the file's header, both strings UTF-8. Borrowed for the call. A pair, which
+ * does not grow. */
 typedef struct srt_file_metadata {
 	const char *key, *value;
 } srt_file_metadata_t;
@@ -98,15 +99,21 @@ SRT_API srt_status_t srt_file_count_tensors(const char *path, size_t *ntensors);
 
 /** An entry of the program. */
 typedef struct srt_checkpoint_entry {
-	const char *key;      /* UTF-8, not empty; unique in the checkpoint */
-	void *data;           /* nbytes: read by a save, written by a load */
-	size_t nbytes;        /* a load needs an entry of exactly this size */
-	uint64_t reserved[4]; /* zero */
+	size_t size;     /* set by SRT_CHECKPOINT_ENTRY_INIT */
+	const char *key; /* UTF-8, not empty; unique in the checkpoint */
+	void *data;      /* nbytes: read by a save, written by a load */
+	size_t nbytes;   /* a load needs an entry of exactly this size */
 } srt_checkpoint_entry_t;
 
-/** Options of srt_checkpoint_save() and srt_checkpoint_load(). Zero-initialise, set what differs.
- */
+/** Sets srt_checkpoint_entry_t.size. */
+#define SRT_CHECKPOINT_ENTRY_INIT                                                                  \
+	{                                                                                          \
+		.size = sizeof(srt_checkpoint_entry_t)                                             \
+	}
+
+/** Options of srt_checkpoint_save() and srt_checkpoint_load(). */
 typedef struct srt_checkpoint_options {
+	size_t size;                           /* set by SRT_CHECKPOINT_OPTIONS_INIT */
 	srt_scaler_t *scaler;                  /* saved and restored too; NULL: none */
 	const srt_checkpoint_entry_t *entries; /* saved with the values of rank 0 */
 	size_t nentries;
@@ -114,8 +121,13 @@ typedef struct srt_checkpoint_options {
 	/* load: 1: parameters and buffers only: the optimizer's states, step counts, learning rates
 	 * and schedules stay, and the optimizer may be another one */
 	int values_only;
-	uint64_t reserved[4]; /* zero */
 } srt_checkpoint_options_t;
+
+/** Sets srt_checkpoint_options_t.size; the other defaults are zero. */
+#define SRT_CHECKPOINT_OPTIONS_INIT                                                                \
+	{                                                                                          \
+		.size = sizeof(srt_checkpoint_options_t)                                           \
+	}
 
 /**
  * Saves a checkpoint. Collective, blocking; between steps. Each rank writes what it owns, of

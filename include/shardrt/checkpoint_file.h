@@ -21,8 +21,10 @@
 extern "C" {
 #endif
 
-/** A checkpoint. Strings are the file's: they live until it is closed. */
+/** A checkpoint, filled by srt_file_get_checkpoint(). Strings are the file's: they live until it is
+ * closed. */
 typedef struct srt_file_checkpoint {
+	size_t size;           /* set by SRT_FILE_CHECKPOINT_INIT */
 	const char *id;        /* 16 hexadecimal digits, different in each checkpoint */
 	const char *optimizer; /* "none", "sgd", "adam", "adamw" */
 	int world;             /* ranks that it was saved by */
@@ -33,12 +35,17 @@ typedef struct srt_file_checkpoint {
 	size_t nfiles;             /* of ranks */
 	size_t ngroups;            /* of parameters */
 	size_t nentries;           /* of the program */
-	uint64_t reserved[4];      /* written as zero */
 } srt_file_checkpoint_t;
+
+/** Sets srt_file_checkpoint_t.size. */
+#define SRT_FILE_CHECKPOINT_INIT                                                                   \
+	{                                                                                          \
+		.size = sizeof(srt_file_checkpoint_t)                                              \
+	}
 
 /**
  * What an open checkpoint has. Local.
- * @param[out] checkpoint set on success only.
+ * @param[out] checkpoint its size is set; filled on success only.
  * @return SRT_ERR_NOT_FOUND for a file that is no checkpoint.
  */
 SRT_API srt_status_t srt_file_get_checkpoint(const srt_file_t *file,
@@ -68,31 +75,37 @@ typedef enum srt_file_kind {
 	SRT_FILE_STATE,  /* a state of the optimizer */
 } srt_file_kind_t;
 
-/** A tensor of a checkpoint. The string is the file's. */
+/** A tensor of a checkpoint, filled by srt_file_get_saved(). The string is the file's. */
 typedef struct srt_file_saved {
+	size_t size; /* set by SRT_FILE_SAVED_INIT */
 	srt_file_kind_t kind;
-	int state;            /* number of an optimizer's state */
-	const char *name;     /* of the parameter or buffer */
-	int32_t steps;        /* of a parameter: that the optimizer made; -1: it is not trained */
-	size_t nboxes;        /* parts that it is saved in */
-	uint64_t reserved[4]; /* written as zero */
+	int state;        /* number of an optimizer's state */
+	const char *name; /* of the parameter or buffer */
+	int32_t steps;    /* of a parameter: that the optimizer made; -1: it is not trained */
+	size_t nboxes;    /* parts that it is saved in */
 } srt_file_saved_t;
+
+/** Sets srt_file_saved_t.size. */
+#define SRT_FILE_SAVED_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_file_saved_t)                                                   \
+	}
 
 /**
  * The tensor of this name in an open checkpoint. Local.
  * @param name as srt_file_tensor_t.name.
- * @param[out] saved set on success only.
+ * @param[out] saved its size is set; filled on success only.
  * @return SRT_ERR_NOT_FOUND for a file that is no checkpoint, or without this tensor.
  */
 SRT_API srt_status_t srt_file_get_saved(const srt_file_t *file, const char *name,
 					srt_file_saved_t *saved);
 
-/** A part of a tensor that is in one file: size[d] indices from offset[d] on in dimension d. */
+/** A part of a tensor that is in one file: size[d] indices from offset[d] on in dimension d. Does
+ * not grow. */
 typedef struct srt_file_box {
 	const char *file; /* its name in the folder; lives until the checkpoint is closed */
 	int64_t offset[SRT_MAX_DIMS], size[SRT_MAX_DIMS];
 	size_t nbytes;
-	uint64_t reserved[4]; /* written as zero */
 } srt_file_box_t;
 
 /**
@@ -105,13 +118,19 @@ typedef struct srt_file_box {
 SRT_API srt_status_t srt_file_get_box(const srt_file_t *file, const char *name, size_t i,
 				      srt_file_box_t *box);
 
-/** What srt_checkpoint_verify() has compared. */
+/** What srt_checkpoint_verify() has compared, filled by it. */
 typedef struct srt_checkpoint_verified {
+	size_t size;                     /* set by SRT_CHECKPOINT_VERIFIED_INIT */
 	size_t nfiles, ntensors, nboxes; /* that the manifest has */
 	uint64_t nbytes;                 /* of tensors that were read */
 	size_t ndefects;
-	uint64_t reserved[4]; /* written as zero */
 } srt_checkpoint_verified_t;
+
+/** Sets srt_checkpoint_verified_t.size. */
+#define SRT_CHECKPOINT_VERIFIED_INIT                                                               \
+	{                                                                                          \
+		.size = sizeof(srt_checkpoint_verified_t)                                          \
+	}
 
 /**
  * Reads all of a checkpoint: the checksum of the manifest; that the boxes of each tensor cover it
@@ -121,7 +140,7 @@ typedef struct srt_checkpoint_verified {
  * block is read. Local, blocking.
  * @param report called for each defect with a sentence, which names file and tensor, and arg; the
  *        sentence is borrowed for the call. NULL is allowed.
- * @param[out] verified set also if there are defects; NULL is allowed.
+ * @param[out] verified its size is set; filled also if there are defects; NULL is allowed.
  * @return SRT_ERR_FORMAT if there are defects; SRT_ERR_NOT_FOUND without the folder or its
  *         manifest, SRT_ERR_UNSUPPORTED for a manifest of a newer version, SRT_ERR_IO for one that
  *         cannot be read, SRT_ERR_OUT_OF_MEMORY.

@@ -29,16 +29,23 @@ extern "C" {
 /** An open file or sharded checkpoint, checked. Opaque. Used by one thread at a time. */
 typedef struct srt_file srt_file_t;
 
-/** A tensor of a file. Strings are the file's: they live until it is closed. */
+/** A tensor of a file, filled by srt_file_get() and srt_file_find(). Strings are the file's: they
+ * live until it is closed. */
 typedef struct srt_file_tensor {
+	size_t size;            /* set by SRT_FILE_TENSOR_INIT */
 	const char *name;       /* UTF-8; may have control characters */
 	const char *dtype_name; /* as in the file: "F32", "I16", ... */
 	srt_dtype_t dtype;      /* SRT_DTYPE_COUNT if the library has no such dtype */
 	int ndim;
 	int64_t shape[SRT_FILE_MAX_DIMS];
 	size_t nelem, nbytes;
-	uint64_t reserved[4]; /* written as zero */
 } srt_file_tensor_t;
+
+/** Sets srt_file_tensor_t.size. */
+#define SRT_FILE_TENSOR_INIT                                                                       \
+	{                                                                                          \
+		.size = sizeof(srt_file_tensor_t)                                                  \
+	}
 
 /**
  * Opens a file and checks its header completely; or the folder of a sharded checkpoint
@@ -64,14 +71,14 @@ SRT_API size_t srt_file_count(const srt_file_t *file);
 
 /**
  * The i-th tensor in the order of names (compared as bytes). Local.
- * @param[out] tensor set on success only.
+ * @param[out] tensor its size is set; filled on success only.
  * @return SRT_ERR_NOT_FOUND past the end.
  */
 SRT_API srt_status_t srt_file_get(const srt_file_t *file, size_t i, srt_file_tensor_t *tensor);
 
 /**
  * The tensor of this name. Local.
- * @param[out] tensor set on success only; NULL is allowed.
+ * @param[out] tensor its size is set; filled on success only; NULL is allowed.
  * @return SRT_ERR_NOT_FOUND if there is none.
  */
 SRT_API srt_status_t srt_file_find(const srt_file_t *file, const char *name,
@@ -135,7 +142,7 @@ SRT_API srt_status_t srt_file_hash_params(const srt_file_t *file, unsigned char 
 /** A file that is being written. Opaque. Used by one thread at a time. */
 typedef struct srt_file_writer srt_file_writer_t;
 
-/** A tensor to be written. The name is borrowed for the length of the call. */
+/** A tensor to be written; does not grow. The name is borrowed for the length of the call. */
 typedef struct srt_file_entry {
 	const char *name; /* UTF-8 */
 	srt_dtype_t dtype;
@@ -172,24 +179,31 @@ SRT_API void srt_file_writer_destroy(srt_file_writer_t *writer);
 
 /* ---- an engine from a file with other names --------------------------------------------- */
 
-/** Where a parameter or buffer of an engine is in a file. */
+/** Where a parameter or buffer of an engine is in a file. The library makes it, and
+ * srt_file_names_t.find sets its fields. */
 typedef struct srt_file_source {
+	size_t size;    /* set by the library; a field beyond it is not to be written */
 	char name[256]; /* of the tensor in the file */
 	int transposed; /* 1: a matrix, whose two dimensions are in the other order in the file */
-	uint64_t reserved[4]; /* zero */
 } srt_file_source_t;
 
 /** The names of a file. */
 typedef struct srt_file_names {
-	/* Sets *source, which is zero at the call, for a name of the engine. @return 1, or 0 if the
-	 * file has nothing for this name. A tied parameter is asked for by all its names. */
+	size_t size; /* set by SRT_FILE_NAMES_INIT */
+	/* Sets *source, which is zero but for its size, for a name of the engine. @return 1, or 0
+	 * if the file has nothing for this name. A tied parameter is asked for by all its names. */
 	int (*find)(const char *name, srt_file_source_t *source, void *arg);
 	/* Whether a tensor of the file is not needed: the others that the engine does not have are
 	 * logged. NULL: none is known. */
 	int (*ignores)(const char *file_name, void *arg);
 	void *arg;
-	uint64_t reserved[4]; /* zero */
 } srt_file_names_t;
+
+/** Sets srt_file_names_t.size. */
+#define SRT_FILE_NAMES_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_file_names_t)                                                   \
+	}
 
 /**
  * As srt_engine_load(), from a file with other names. Each rank reads the rows that it owns; of a

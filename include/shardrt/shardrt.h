@@ -17,7 +17,7 @@
  * library that does not have it. All elements of an array have the size of the first.
  *
  * Small values do not grow: views, placements, the elements of arrays (segments, owners, messages,
- * metadata), and the rows of tables in device memory.
+ * metadata, boxes, shapes of copies), and the rows of tables in device memory.
  */
 #ifndef SHARDRT_SHARDRT_H
 #define SHARDRT_SHARDRT_H

@@ -26,7 +26,8 @@
 typedef struct loading {
 	srt_engine_t *engine;
 	const char *call, *path;
-	const srt_file_names_t *names; /* NULL: those of the engine */
+	const srt_file_names_t *given;
+	srt_file_names_t names; /* of `given`; find is NULL: the engine's names */
 	srt_safetensors_t *file;
 	void *elements, *block; /* of the largest tensor; for transposed ones */
 	bool *used;             /* each tensor of the file: a name of the engine has it */
@@ -40,13 +41,13 @@ typedef struct source {
 
 static source_t find_name(const loading_t *l, const char *name)
 {
-	source_t s = { 0 };
+	source_t s = { .in_file = { .size = sizeof(s.in_file) } };
 
-	if (l->names == NULL) {
+	if (l->names.find == NULL) {
 		s.tensor = srt_safetensors_find(l->file, name);
 		return s;
 	}
-	if (l->names->find(name, &s.in_file, l->names->arg)) {
+	if (l->names.find(name, &s.in_file, l->names.arg)) {
 		s.in_file.name[sizeof(s.in_file.name) - 1] = '\0';
 		s.tensor = srt_safetensors_find(l->file, s.in_file.name);
 	}
@@ -101,7 +102,6 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 				"'%s' is not a parameter of two dimensions and cannot be "
 				"transposed in a file",
 				needed->name);
-	SRT_TRY(srt_check_reserved(s->in_file.reserved, "srt_file_source_t"));
 	memcpy(shape, needed->shape, (size_t)needed->ndim * sizeof(*shape));
 	if (transposed) {
 		shape[0] = needed->shape[1];
@@ -115,7 +115,7 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 	if (strcmp(have, need) == 0 && t->dtype != SRT_DTYPE_COUNT && srt_dtype_is_float(t->dtype))
 		advice = ": convert the file to the model's dtype, in Python with tensor.to(), or "
 			 "give the model that of the file";
-	if (l->names != NULL)
+	if (l->names.find != NULL)
 		snprintf(as, sizeof(as), ", which has it as %s'%.64s'",
 			 transposed ? "the transpose of " : "", needed->name);
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -144,14 +144,13 @@ static void find_used(const loading_t *l)
 /* Logs tensors that the model does not use, at most MAX_EXTRA by name. */
 static void report_extra(const loading_t *l)
 {
-	const srt_file_names_t *names = l->names;
+	const srt_file_names_t *names = &l->names;
 	const srt_safetensors_tensor_t *t;
 	size_t nextra = 0;
 
 	find_used(l);
 	for (size_t i = 0; (t = srt_safetensors_tensor(l->file, i)) != NULL; i++) {
-		if (l->used[i] || (names != NULL && names->ignores != NULL &&
-				   names->ignores(t->name, names->arg)))
+		if (l->used[i] || (names->ignores != NULL && names->ignores(t->name, names->arg)))
 			continue;
 		if (nextra++ < MAX_EXTRA)
 			srt_log(SRT_LOG_WARN, "%s: tensor '%s' is not used by the model", l->path,
@@ -190,9 +189,9 @@ static srt_status_t check_file(loading_t *l)
 	l->used = srt_calloc(srt_safetensors_count(l->file) + 1, sizeof(*l->used),
 			     "the tensors of a file");
 	l->elements = srt_calloc(largest + 1, 1, "elements to be loaded");
-	if (l->names != NULL)
+	if (l->given != NULL)
 		l->block = srt_calloc(SRT_TRANSPOSED_NBYTES, 1, "a block of a transposed tensor");
-	return l->used == NULL || l->elements == NULL || (l->names != NULL && l->block == NULL) ?
+	return l->used == NULL || l->elements == NULL || (l->given != NULL && l->block == NULL) ?
 		       SRT_ERR_OUT_OF_MEMORY :
 		       SRT_OK;
 }
@@ -305,9 +304,9 @@ static srt_status_t load_all(const loading_t *l, srt_stream_t *stream)
 static srt_status_t open_file(loading_t *l)
 {
 	SRT_TRY(srt_check_not_null(l->path, l->call, "path"));
-	if (l->names != NULL) {
-		SRT_TRY(srt_check_reserved(l->names->reserved, "srt_file_names_t"));
-		if (l->names->find == NULL)
+	if (l->given != NULL) {
+		SRT_TRY(srt_struct_read(&l->names, sizeof(l->names), l->given, "srt_file_names_t"));
+		if (l->names.find == NULL)
 			return srt_check_not_null(NULL, l->call, "names->find");
 	}
 	SRT_TRY(srt_safetensors_open(l->path, &l->file));
@@ -350,7 +349,7 @@ srt_status_t srt_engine_load_named(srt_engine_t *engine, const char *path,
 				   const srt_file_names_t *names, srt_stream_t *stream)
 {
 	loading_t l = {
-		.engine = engine, .call = "srt_engine_load_named", .path = path, .names = names
+		.engine = engine, .call = "srt_engine_load_named", .path = path, .given = names
 	};
 
 	SRT_NOT_NULL(names);

@@ -185,9 +185,38 @@ const char *srt_optimizer_name(srt_optimizer_t optimizer)
 	return "none";
 }
 
-srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
-				  const srt_checkpoint_options_t *options)
+srt_status_t srt_checkpoint_read_entry(const srt_checkpoint_options_t *options, size_t i,
+				       srt_checkpoint_entry_t *entry)
 {
+	*entry = (srt_checkpoint_entry_t)SRT_CHECKPOINT_ENTRY_INIT;
+	return srt_struct_read(entry, sizeof(*entry), srt_struct_at(options->entries, i),
+			       "srt_checkpoint_entry_t");
+}
+
+static srt_status_t check_entry(const char *call, const srt_checkpoint_options_t *options, size_t i)
+{
+	srt_checkpoint_entry_t e, other;
+
+	SRT_TRY(srt_checkpoint_read_entry(options, i, &e));
+	SRT_TRY(srt_check_not_null(e.key, call, "the key of an entry"));
+	if (e.nbytes > 0)
+		SRT_TRY(srt_check_not_null(e.data, call, "the data of an entry"));
+	if (e.key[0] == '\0')
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the key of an entry is empty", call);
+	for (size_t k = 0; k < i; k++) {
+		SRT_TRY(srt_checkpoint_read_entry(options, k, &other));
+		if (strcmp(e.key, other.key) == 0)
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the entry '%s' occurs twice",
+					call, e.key);
+	}
+	return SRT_OK;
+}
+
+srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
+				  const srt_checkpoint_options_t *given,
+				  srt_checkpoint_options_t *options)
+{
+	*options = (srt_checkpoint_options_t)SRT_CHECKPOINT_OPTIONS_INIT;
 	if (engine->step.any_backward || engine->step.microbatch > 0)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() within a step: the gradients that it has so far are not in a "
@@ -204,23 +233,10 @@ srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
 					"%s() while unit '%s' is in use: call it outside of passes",
 					call, engine->units[u]->name);
 	}
-	SRT_TRY(srt_check_reserved(options->reserved, "srt_checkpoint_options_t"));
+	SRT_TRY(srt_struct_read(options, sizeof(*options), given, "srt_checkpoint_options_t"));
 	if (options->nentries > 0)
 		SRT_TRY(srt_check_not_null(options->entries, call, "entries"));
-	for (size_t i = 0; i < options->nentries; i++) {
-		const srt_checkpoint_entry_t *e = &options->entries[i];
-
-		SRT_TRY(srt_check_reserved(e->reserved, "srt_checkpoint_entry_t"));
-		SRT_TRY(srt_check_not_null(e->key, call, "the key of an entry"));
-		if (e->nbytes > 0)
-			SRT_TRY(srt_check_not_null(e->data, call, "the data of an entry"));
-		if (e->key[0] == '\0')
-			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					"%s: the key of an entry is empty", call);
-		for (size_t k = 0; k < i; k++)
-			if (strcmp(e->key, options->entries[k].key) == 0)
-				return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-						"%s: the entry '%s' occurs twice", call, e->key);
-	}
+	for (size_t i = 0; i < options->nentries; i++)
+		SRT_TRY(check_entry(call, options, i));
 	return SRT_OK;
 }

@@ -45,8 +45,13 @@ srt_status_t srt_saved_manifest(srt_engine_t *engine, const srt_saved_tensor_t *
 				srt_manifest_t *manifest, srt_saved_file_t **files);
 
 const char *srt_optimizer_name(srt_optimizer_t optimizer);
-/* Arguments and state of a public call. Local. */
+/* Arguments and state of a public call. *options: a copy of `given`, or the defaults for NULL.
+ * Local. */
 srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
-				  const srt_checkpoint_options_t *options);
+				  const srt_checkpoint_options_t *given,
+				  srt_checkpoint_options_t *options);
+/* Reads entry i of checked options; always succeeds then. */
+srt_status_t srt_checkpoint_read_entry(const srt_checkpoint_options_t *options, size_t i,
+				       srt_checkpoint_entry_t *entry);
 
 #endif

@@ -22,7 +22,7 @@
 
 typedef struct loader {
 	srt_engine_t *engine;
-	const srt_checkpoint_options_t *options;
+	srt_checkpoint_options_t options;
 	srt_box_reader_t reader;
 	const char *folder;
 	srt_saved_tensor_t *tensors;
@@ -80,7 +80,7 @@ static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *sa
 	if (t->dtype == dtype)
 		return SRT_OK;
 	if (!srt_dtype_is_float(t->dtype) || !srt_dtype_is_float(dtype) || p == NULL ||
-	    !l->options->cast)
+	    !l->options.cast)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s is %s in the checkpoint, but %s in the engine%s", words.text,
 				srt_dtype_name(t->dtype), srt_dtype_name(dtype),
@@ -91,7 +91,7 @@ static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *sa
 /* The engine takes what the optimizer had. */
 static bool has_optimizer(const loader_t *l)
 {
-	return l->engine->groups[0].kind != SRT_OPTIMIZER_NONE && !l->options->values_only;
+	return l->engine->groups[0].kind != SRT_OPTIMIZER_NONE && !l->options.values_only;
 }
 
 static srt_status_t check_optimizer(const loader_t *l)
@@ -138,20 +138,22 @@ static srt_status_t report_unread(const loader_t *l)
 
 static srt_status_t check_rest(const loader_t *l)
 {
-	const srt_checkpoint_options_t *o = l->options;
+	const srt_checkpoint_options_t *o = &l->options;
 
 	SRT_TRY(check_optimizer(l));
 	if (o->scaler != NULL && !l->reader.manifest.has_scaler)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the checkpoint was saved without a scaler");
 	for (size_t i = 0; i < o->nentries; i++) {
-		const srt_manifest_entry_t *e =
-			srt_manifest_find_entry(&l->reader.manifest, o->entries[i].key);
+		const srt_manifest_entry_t *e;
+		srt_checkpoint_entry_t to;
 
-		if (e == NULL || e->nbytes != o->entries[i].nbytes)
+		SRT_TRY(srt_checkpoint_read_entry(o, i, &to));
+		e = srt_manifest_find_entry(&l->reader.manifest, to.key);
+		if (e == NULL || e->nbytes != to.nbytes)
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					"the checkpoint has no entry '%s' of %zu bytes",
-					o->entries[i].key, o->entries[i].nbytes);
+					"the checkpoint has no entry '%s' of %zu bytes", to.key,
+					to.nbytes);
 	}
 	for (size_t i = 0; i < l->ntensors; i++) {
 		const srt_manifest_tensor_t *t;
@@ -166,7 +168,7 @@ static srt_status_t check_rest(const loader_t *l)
 					l->tensors[i].param->name);
 	}
 	if (l->reader.manifest.numerics_version != srt_numerics_version() &&
-	    !l->options->values_only && l->engine->rank == 0)
+	    !l->options.values_only && l->engine->rank == 0)
 		srt_log(SRT_LOG_WARN,
 			"checkpoint %s was saved with numerics version %d, this library has %d: "
 			"the run goes on, but with other bits than it would have had",
@@ -263,7 +265,7 @@ static srt_status_t prepare(loader_t *l, size_t *most)
 	l->tensors = srt_saved_tensors(l->engine, &l->ntensors);
 	if (l->tensors == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	if (l->options->values_only)
+	if (l->options.values_only)
 		drop_states(l);
 	SRT_TRY(check_rest(l));
 	for (size_t i = 0; i < l->ntensors; i++) {
@@ -317,16 +319,16 @@ static srt_status_t set_rest(loader_t *l, srt_stream_t *stream)
 			SRT_TRY(srt_param_set_steps(p, find_source(l, &l->tensors[i])->steps,
 						    stream));
 	}
-	if (l->options->scaler != NULL)
-		SRT_TRY(srt_scaler_set_state(l->options->scaler, &l->reader.manifest.scaler,
+	if (l->options.scaler != NULL)
+		SRT_TRY(srt_scaler_set_state(l->options.scaler, &l->reader.manifest.scaler,
 					     stream));
-	for (size_t i = 0; i < l->options->nentries; i++) {
-		const srt_checkpoint_entry_t *to = &l->options->entries[i];
+	for (size_t i = 0; i < l->options.nentries; i++) {
+		srt_checkpoint_entry_t to;
 
-		if (to->nbytes > 0)
-			memcpy(to->data,
-			       srt_manifest_find_entry(&l->reader.manifest, to->key)->data,
-			       to->nbytes);
+		SRT_TRY(srt_checkpoint_read_entry(&l->options, i, &to));
+		if (to.nbytes > 0)
+			memcpy(to.data, srt_manifest_find_entry(&l->reader.manifest, to.key)->data,
+			       to.nbytes);
 	}
 	return SRT_OK;
 }
@@ -345,8 +347,7 @@ static srt_status_t load(loader_t *l, void *shard, srt_stream_t *stream)
 srt_status_t srt_checkpoint_load(srt_engine_t *engine, const char *folder,
 				 const srt_checkpoint_options_t *options, srt_stream_t *stream)
 {
-	const srt_checkpoint_options_t defaults = { 0 };
-	loader_t l = { .engine = engine, .options = options };
+	loader_t l = { .engine = engine };
 	char *found = NULL;
 	void *shard = NULL;
 	size_t most = 0;
@@ -357,11 +358,9 @@ srt_status_t srt_checkpoint_load(srt_engine_t *engine, const char *folder,
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_engine_require_built(engine, "srt_checkpoint_load"));
 	SRT_TRY(srt_full_check(engine, "srt_checkpoint_load"));
-	if (options == NULL)
-		l.options = &defaults;
 	srt_long_work_begin(&l.work, engine->comm,
 			    srt_describe_doing("checking checkpoint", folder, NULL));
-	status = srt_checkpoint_check(engine, "srt_checkpoint_load", l.options);
+	status = srt_checkpoint_check(engine, "srt_checkpoint_load", options, &l.options);
 	if (status == SRT_OK) {
 		l.folder = found = srt_folder_find(folder);
 		status = found != NULL ? prepare(&l, &most) : SRT_ERR_OUT_OF_MEMORY;

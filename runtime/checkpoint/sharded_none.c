@@ -23,7 +23,7 @@ srt_status_t srt_checkpoint_save(srt_engine_t *engine, const char *folder,
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(folder);
 	SRT_NOT_NULL(stream);
-	(void)options;
+	SRT_TRY(srt_struct_check(options, "srt_checkpoint_options_t"));
 	return refuse("srt_checkpoint_save");
 }
 
@@ -33,7 +33,7 @@ srt_status_t srt_checkpoint_load(srt_engine_t *engine, const char *folder,
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(folder);
 	SRT_NOT_NULL(stream);
-	(void)options;
+	SRT_TRY(srt_struct_check(options, "srt_checkpoint_options_t"));
 	return refuse("srt_checkpoint_load");
 }
 
@@ -70,7 +70,7 @@ srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
 	SRT_NOT_NULL(folder);
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(write);
-	(void)options;
+	SRT_TRY(srt_struct_check(options, "srt_checkpoint_options_t"));
 	return refuse("srt_checkpoint_save_begin");
 }
 
@@ -95,7 +95,7 @@ srt_status_t srt_checkpoint_verify(const char *folder,
 	SRT_NOT_NULL(folder);
 	(void)report;
 	(void)arg;
-	(void)verified;
+	SRT_TRY(srt_struct_check(verified, "srt_checkpoint_verified_t"));
 	return refuse("srt_checkpoint_verify");
 }
 
@@ -177,6 +177,7 @@ srt_status_t srt_file_get_checkpoint(const srt_file_t *file, srt_file_checkpoint
 {
 	SRT_NOT_NULL(file);
 	SRT_NOT_NULL(checkpoint);
+	SRT_TRY(srt_struct_check(checkpoint, "srt_file_checkpoint_t"));
 	return fail_plain();
 }
 
@@ -204,6 +205,7 @@ srt_status_t srt_file_get_saved(const srt_file_t *file, const char *name, srt_fi
 	SRT_NOT_NULL(file);
 	SRT_NOT_NULL(name);
 	SRT_NOT_NULL(saved);
+	SRT_TRY(srt_struct_check(saved, "srt_file_saved_t"));
 	return fail_plain();
 }
 

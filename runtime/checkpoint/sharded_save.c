@@ -105,16 +105,17 @@ static srt_status_t take_entries(srt_checkpoint_write_t *s, const srt_checkpoint
 	if (m->entries == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (m->nentries = 0; m->nentries < options->nentries;) {
-		const srt_checkpoint_entry_t *from = &options->entries[m->nentries];
-		srt_manifest_entry_t *to = &m->entries[m->nentries++];
+		srt_manifest_entry_t *to = &m->entries[m->nentries];
+		srt_checkpoint_entry_t from;
 
-		to->key = srt_strdup(from->key);
-		to->data = srt_calloc(from->nbytes + 1, 1, "an entry");
+		SRT_TRY(srt_checkpoint_read_entry(options, m->nentries++, &from));
+		to->key = srt_strdup(from.key);
+		to->data = srt_calloc(from.nbytes + 1, 1, "an entry");
 		if (to->key == NULL || to->data == NULL)
 			return SRT_ERR_OUT_OF_MEMORY;
-		to->nbytes = from->nbytes;
-		if (from->nbytes > 0)
-			memcpy(to->data, from->data, from->nbytes);
+		to->nbytes = from.nbytes;
+		if (from.nbytes > 0)
+			memcpy(to->data, from.data, from.nbytes);
 	}
 	return SRT_OK;
 }
@@ -205,25 +206,23 @@ static void free_write(srt_checkpoint_write_t *s)
 
 /* The state of the program and of the engine at the call, and the folder. Collective. */
 static srt_status_t begin(srt_engine_t *engine, const char *call, const char *path,
-			  const srt_checkpoint_options_t *options, srt_stream_t *stream,
+			  const srt_checkpoint_options_t *given, srt_stream_t *stream,
 			  bool takes_snapshot, srt_checkpoint_write_t **write)
 {
-	const srt_checkpoint_options_t defaults = { 0 };
+	srt_checkpoint_options_t options;
 	srt_checkpoint_write_t *s = srt_comm_calloc(engine->comm, 1, sizeof(*s), "a save");
 	bool has_snapshot;
 	srt_status_t status;
 
 	if (s == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	if (options == NULL)
-		options = &defaults;
 	s->engine = engine;
 	s->folder.fd = -1;
-	status = srt_checkpoint_check(engine, call, options);
+	status = srt_checkpoint_check(engine, call, given, &options);
 	if (status == SRT_OK)
 		status = srt_folder_trim(path, &s->path);
 	if (status == SRT_OK)
-		status = describe(s, options, stream);
+		status = describe(s, &options, stream);
 	if (status == SRT_OK && takes_snapshot)
 		status = srt_checkpoint_take_snapshot(s);
 	status = srt_share_status(engine, srt_describe_doing("preparing checkpoint", path, NULL),

@@ -247,7 +247,8 @@ static void record_save(program_t *p)
 
 static srt_checkpoint_options_t save_options(program_t *p)
 {
-	return (srt_checkpoint_options_t){ .scaler = p->scaler };
+	return (srt_checkpoint_options_t){ .size = sizeof(srt_checkpoint_options_t),
+					   .scaler = p->scaler };
 }
 
 static void save_path(const program_t *p, int n, char path[600])

@@ -43,7 +43,6 @@ PROGRAM_TESTS += \
 	tests/engine/test_context \
 	tests/engine/test_null_arguments \
 	tests/engine/test_reserved \
-	tests/engine/test_reserved_files \
 	tests/engine/test_reserved_ops \
 	tests/engine/test_safetensors \
 	tests/engine/test_safetensors_header \

@@ -67,9 +67,13 @@ static srt_status_t load(engine_case_t *c, const char *path)
 static void test_misfits(void)
 {
 	int64_t number = 7;
-	const srt_checkpoint_entry_t entries[] = { { "number", &number, sizeof(number), { 0 } },
-						   { "number", &number, sizeof(number), { 0 } } };
-	srt_checkpoint_options_t options = { .entries = entries, .nentries = 1 };
+	const srt_checkpoint_entry_t entries[] = {
+		{ sizeof(entries[0]), "number", &number, sizeof(number) },
+		{ sizeof(entries[0]), "number", &number, sizeof(number) }
+	};
+	srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
+					     .entries = entries,
+					     .nentries = 1 };
 	srt_engine_options_t sgd = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
 				     .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f,
 						    .momentum = 0.5f) };

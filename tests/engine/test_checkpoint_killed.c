@@ -201,8 +201,11 @@ static void fill(uint64_t seed)
 
 static srt_status_t save(const char *folder, uint64_t seed)
 {
-	const srt_checkpoint_entry_t entry = { "seed", &seed, sizeof(seed), { 0 } };
-	const srt_checkpoint_options_t options = { .entries = &entry, .nentries = 1 };
+	const srt_checkpoint_entry_t entry = { sizeof(srt_checkpoint_entry_t), "seed", &seed,
+					       sizeof(seed) };
+	const srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
+						   .entries = &entry,
+						   .nentries = 1 };
 
 	return srt_checkpoint_save(engine, folder, &options, stream);
 }
@@ -211,8 +214,11 @@ static srt_status_t save(const char *folder, uint64_t seed)
 static uint64_t check_latest(const char *parent)
 {
 	uint64_t seed = 0;
-	const srt_checkpoint_entry_t entry = { "seed", &seed, sizeof(seed), { 0 } };
-	const srt_checkpoint_options_t options = { .entries = &entry, .nentries = 1 };
+	const srt_checkpoint_entry_t entry = { sizeof(srt_checkpoint_entry_t), "seed", &seed,
+					       sizeof(seed) };
+	const srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
+						   .entries = &entry,
+						   .nentries = 1 };
 	float got[NPARAMS][NROWS * 3], want[NPARAMS][NROWS * 3];
 	char folder[256];
 
@@ -281,10 +287,11 @@ static long fail_in_turn(const char *parent, int rank, event_t what, const char 
 static void test_no_snapshot(const char *parent)
 {
 	const uint64_t seed = 100;
-	const srt_checkpoint_entry_t entry = {
-		"seed", (void *)(uintptr_t)&seed, sizeof(seed), { 0 }
-	};
-	const srt_checkpoint_options_t options = { .entries = &entry, .nentries = 1 };
+	const srt_checkpoint_entry_t entry = { sizeof(srt_checkpoint_entry_t), "seed",
+					       (void *)(uintptr_t)&seed, sizeof(seed) };
+	const srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
+						   .entries = &entry,
+						   .nentries = 1 };
 	srt_checkpoint_write_t *write;
 	char folder[256];
 

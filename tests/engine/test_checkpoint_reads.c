@@ -117,8 +117,8 @@ static int64_t count_needed(const srt_file_t *file, int64_t *exact)
 /* The manifest, and the headers of all files. */
 static int64_t count_overhead(const char *folder, const srt_file_t *file)
 {
-	srt_file_checkpoint_t c;
-	srt_file_tensor_t t;
+	srt_file_checkpoint_t c = SRT_FILE_CHECKPOINT_INIT;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 	char path[512];
 	struct stat st;
 	int64_t nbytes, tensors = 0;

@@ -255,17 +255,18 @@ static void check_hash(const engine_case_t *c, const char *folder, const char *p
 static void test_save(const char *folder, const arrangement_t *a, const char *plain)
 {
 	uint64_t seed = wanted_seed;
-	const srt_checkpoint_entry_t entries[] = { { "seed", &seed, sizeof(seed), { 0 } },
-						   { "nothing", NULL, 0, { 0 } } };
+	const srt_checkpoint_entry_t entries[] = { { sizeof(entries[0]), "seed", &seed,
+						     sizeof(seed) },
+						   { sizeof(entries[0]), "nothing", NULL, 0 } };
+	srt_checkpoint_options_t options = { .size = sizeof(options),
+					     .entries = entries,
+					     .nentries = 2 };
 	subject_t s;
 
 	subject_create(&s, a);
 	subject_fill(&s);
-	CHECK_OK(srt_checkpoint_save(s.c.engine, folder,
-				     &(srt_checkpoint_options_t){ .scaler = s.scaler,
-								  .entries = entries,
-								  .nentries = 2 },
-				     s.c.stream));
+	options.scaler = s.scaler;
+	CHECK_OK(srt_checkpoint_save(s.c.engine, folder, &options, s.c.stream));
 	subject_check(&s, a->stored == SRT_BF16, s.c.rank);
 	if (plain != NULL)
 		CHECK_OK(srt_engine_save(s.c.engine, plain, NULL, 0, s.c.stream));
@@ -276,9 +277,12 @@ static void test_save(const char *folder, const arrangement_t *a, const char *pl
 static void test_load(const char *folder, const arrangement_t *a, bool is_rounded)
 {
 	uint64_t seed = 0;
-	const srt_checkpoint_entry_t entries[] = { { "seed", &seed, sizeof(seed), { 0 } },
-						   { "nothing", NULL, 0, { 0 } } };
-	srt_checkpoint_options_t options = { .entries = entries, .nentries = 2 };
+	const srt_checkpoint_entry_t entries[] = { { sizeof(entries[0]), "seed", &seed,
+						     sizeof(seed) },
+						   { sizeof(entries[0]), "nothing", NULL, 0 } };
+	srt_checkpoint_options_t options = { .size = sizeof(options),
+					     .entries = entries,
+					     .nentries = 2 };
 	const bool casts = is_rounded != (a->stored == SRT_BF16);
 	subject_t s;
 

@@ -94,7 +94,12 @@ static void test_unused(const char *folder)
 
 static void test_values_only(const char *folder)
 {
-	const srt_checkpoint_options_t values = { .values_only = 1 };
+	const srt_checkpoint_options_t values = { .size = sizeof(srt_checkpoint_options_t),
+						  .values_only = 1 };
+	const srt_checkpoint_entry_t without_size = { .key = "k" };
+	const srt_checkpoint_options_t bad = { .size = sizeof(srt_checkpoint_options_t),
+					       .entries = &without_size,
+					       .nentries = 1 };
 	srt_engine_t *from = make_engine(SRT_OPTIMIZER_ADAM, NPARAMS, SRT_F32, true);
 	srt_engine_t *to = make_engine(SRT_OPTIMIZER_SGD, NPARAMS, SRT_F32, true);
 	srt_step_state_t before, after;
@@ -102,6 +107,8 @@ static void test_values_only(const char *folder)
 	int32_t steps;
 
 	set_values(from, 7);
+	CHECK_STATUS(srt_checkpoint_save(from, folder, &bad, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("srt_checkpoint_entry_t.size is 0");
 	CHECK_OK_OR_DIE(srt_checkpoint_save(from, folder, NULL, stream));
 	set_values(to, 1);
 	for (size_t i = 0; i < NPARAMS; i++) {

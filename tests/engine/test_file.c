@@ -187,7 +187,7 @@ static void test_named(void)
 	} forms[] = { { SRT_STRATEGY_DDP, SRT_FLAT_NO },
 		      { SRT_STRATEGY_ZERO3, SRT_FLAT_NO },
 		      { SRT_STRATEGY_ZERO3, SRT_FLAT_VIEWS } };
-	srt_file_names_t names = { .find = find };
+	srt_file_names_t names = { .size = sizeof(srt_file_names_t), .find = find };
 
 	write_for_all(-1, -1);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(forms); i++) {
@@ -221,7 +221,7 @@ static int find_none(const char *name, srt_file_source_t *source, void *arg)
 
 static void test_refused(void)
 {
-	srt_file_names_t names = { .find = find };
+	srt_file_names_t names = { .size = sizeof(srt_file_names_t), .find = find };
 	srt_engine_t *engine = make_engine(SRT_STRATEGY_ZERO3, SRT_FLAT_NO);
 
 	CHECK_OK(srt_engine_load_named(engine, path, &names, stream));
@@ -257,7 +257,7 @@ static bool has_hash(void)
 static void test_reader(void)
 {
 	unsigned char hash[16], again[16];
-	srt_file_tensor_t t;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 	const char *text;
 	srt_file_t *file;
 	float x[2];

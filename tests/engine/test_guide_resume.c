@@ -41,8 +41,12 @@ static void train(srt_strategy_t strategy, const char *parent, uint64_t nsteps, 
 	stream = c.stream;
 
 	uint64_t step = 0; /* the position in the data; perhaps a seed, too */
-	const srt_checkpoint_entry_t entries[] = { { "step", &step, sizeof(step), { 0 } } };
-	const srt_checkpoint_options_t options = { .scaler = scaler,
+	const srt_checkpoint_entry_t entries[] = { { .size = sizeof(srt_checkpoint_entry_t),
+						     .key = "step",
+						     .data = &step,
+						     .nbytes = sizeof(step) } };
+	const srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
+						   .scaler = scaler,
 						   .entries = entries,
 						   .nentries = 1 };
 	char folder[256];

@@ -2,8 +2,8 @@
 /*
  * Reserved fields: every public struct that ends in them is refused with a sentence that names the
  * struct and the field if one is not zero, and accepted if all are zero. The library writes zeros
- * to those of the structs that it fills. test_reserved_ops.c has the structs of operations,
- * test_reserved_files.c those of files.
+ * to those of the structs that it fills. test_reserved_ops.c has the structs of sharded
+ * tensors.
  */
 #include <string.h>
 

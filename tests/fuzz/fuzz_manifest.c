@@ -72,8 +72,8 @@ static void write_manifest(const char *text, size_t nbytes)
 /* All that can be asked of a tensor whose files are not there. */
 static void check_file_tensor(const srt_file_t *file, size_t i)
 {
-	srt_file_tensor_t t;
-	srt_file_saved_t saved;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
+	srt_file_saved_t saved = SRT_FILE_SAVED_INIT;
 	srt_file_box_t box;
 	size_t nboxes = 0, nbytes = 0;
 	char element[8];
@@ -91,7 +91,7 @@ static void check_file_tensor(const srt_file_t *file, size_t i)
 
 static void check_folder(const char *text, size_t nbytes, const srt_manifest_t *m)
 {
-	srt_checkpoint_verified_t v;
+	srt_checkpoint_verified_t v = SRT_CHECKPOINT_VERIFIED_INIT;
 	srt_file_t *file;
 	const char *key, *value;
 	srt_status_t status;

@@ -106,7 +106,7 @@ static int add_target(conversion_t *c, const srt_file_tensor_t *t)
 /* A GPT-2 of Hugging Face has a bias of c_attn: zeros for a model that has none. */
 static int add_zero_biases(conversion_t *c)
 {
-	srt_file_tensor_t t;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 
 	for (int64_t i = 0; i < c->config.layers; i++) {
 		char name[64];
@@ -130,7 +130,7 @@ static int list_targets(conversion_t *c)
 {
 	const size_t count = srt_file_count(c->file);
 	const int64_t needed = srt_gpt_ntensors(&c->config);
-	srt_file_tensor_t t;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 	size_t room;
 
 	if ((uint64_t)needed > count) { /* metadata may claim any number of layers */

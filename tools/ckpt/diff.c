@@ -142,7 +142,7 @@ static int compare_files(const ckpt_request_t *r, srt_file_t *const file[2], cha
 	size_t at[2] = { 0, 0 }, ndiffer = 0, n = 0;
 
 	for (;; n++) {
-		srt_file_tensor_t t[2];
+		srt_file_tensor_t t[2] = { SRT_FILE_TENSOR_INIT, SRT_FILE_TENSOR_INIT };
 		int has[2], order, code = CKPT_DIFFERS;
 
 		for (int i = 0; i < 2; i++)

@@ -40,7 +40,7 @@ static void print_kind(const srt_file_saved_t *saved)
 static void print_tensor(const ckpt_request_t *r, const srt_file_t *file,
 			 const srt_file_tensor_t *t)
 {
-	srt_file_saved_t saved;
+	srt_file_saved_t saved = SRT_FILE_SAVED_INIT;
 	srt_file_box_t box;
 
 	printf("%-7s %-16s %12zu  ", t->dtype_name, format_sizes(t->shape, t->ndim).text,
@@ -88,8 +88,8 @@ static void print_checkpoint(const srt_file_t *file, const srt_file_checkpoint_t
 int ckpt_ls(const ckpt_request_t *r)
 {
 	size_t nelem = 0, nbytes = 0;
-	srt_file_checkpoint_t checkpoint;
-	srt_file_tensor_t t;
+	srt_file_checkpoint_t checkpoint = SRT_FILE_CHECKPOINT_INIT;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 	srt_file_t *file;
 
 	if (ckpt_open(r->path[0], 1, &file) != 0)

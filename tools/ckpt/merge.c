@@ -15,7 +15,7 @@
 /* @return 0, or CKPT_TROUBLE after the error was printed. */
 static int list_entries(const srt_file_t *file, const char *path, srt_file_entry_t *entries)
 {
-	srt_file_tensor_t t;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 
 	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++) {
 		if (t.dtype == SRT_DTYPE_COUNT || t.ndim > SRT_MAX_DIMS) {
@@ -33,7 +33,7 @@ static int list_entries(const srt_file_t *file, const char *path, srt_file_entry
 static srt_status_t copy_tensors(const srt_file_t *file, srt_file_writer_t *writer, char *piece)
 {
 	srt_status_t status = SRT_OK;
-	srt_file_tensor_t t;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 
 	for (size_t i = 0; status == SRT_OK && srt_file_get(file, i, &t) == SRT_OK; i++) {
 		for (size_t at = 0, n; at < t.nbytes && status == SRT_OK; at += n) {
@@ -52,8 +52,8 @@ static void list_kinds(const srt_file_t *file, char *kinds)
 	static const char letters[] = {
 		[SRT_FILE_PARAM] = 'p', [SRT_FILE_BUFFER] = 'b', [SRT_FILE_STATE] = 's'
 	};
-	srt_file_saved_t saved;
-	srt_file_tensor_t t;
+	srt_file_saved_t saved = SRT_FILE_SAVED_INIT;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 
 	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++)
 		if (srt_file_get_saved(file, t.name, &saved) == SRT_OK)

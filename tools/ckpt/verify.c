@@ -36,7 +36,7 @@ static int fail(srt_status_t status)
 
 static int verify_checkpoint(const char *path)
 {
-	srt_checkpoint_verified_t v;
+	srt_checkpoint_verified_t v = SRT_CHECKPOINT_VERIFIED_INIT;
 	srt_status_t status = srt_checkpoint_verify(path, print_defect, NULL, &v);
 
 	if (status != SRT_OK && status != SRT_ERR_FORMAT)
@@ -63,7 +63,7 @@ static int verify_file(const char *path)
 {
 	char *piece = malloc(CKPT_PIECE_NBYTES);
 	size_t nbytes = 0, ndefects = 0;
-	srt_file_tensor_t t;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 	srt_file_t *file;
 	srt_status_t status;
 

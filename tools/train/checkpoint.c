@@ -192,7 +192,8 @@ static srt_status_t begin(trainer_t *t, const char *folder, int64_t step)
 	train_checkpoint_t name = { .step = step };
 	train_position_t position;
 	srt_checkpoint_entry_t entries[TRAIN_NENTRIES];
-	const srt_checkpoint_options_t options = { .scaler = t->scaler,
+	const srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
+						   .scaler = t->scaler,
 						   .entries = entries,
 						   .nentries = TRAIN_NENTRIES };
 	char path[TRAIN_PATH_NBYTES];

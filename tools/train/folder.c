@@ -31,12 +31,18 @@ void train_get_position(const trainer_t *t, int64_t step, train_position_t *p)
 void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAIN_NENTRIES])
 {
 	memset(entries, 0, TRAIN_NENTRIES * sizeof(*entries));
-	entries[0] = (srt_checkpoint_entry_t){ "step", &p->step, sizeof(p->step), { 0 } };
-	entries[1] = (srt_checkpoint_entry_t){ "seed", &p->seed, sizeof(p->seed), { 0 } };
-	entries[2] = (srt_checkpoint_entry_t){ "batch", &p->batch, sizeof(p->batch), { 0 } };
-	entries[3] = (srt_checkpoint_entry_t){ "text", &p->text, sizeof(p->text), { 0 } };
-	entries[4] = (srt_checkpoint_entry_t){ TRAIN_SIZES_KEY, p->sizes, sizeof(p->sizes), { 0 } };
-	entries[5] = (srt_checkpoint_entry_t){ "run", &p->run, sizeof(p->run), { 0 } };
+	entries[0] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), "step", &p->step,
+					       sizeof(p->step) };
+	entries[1] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), "seed", &p->seed,
+					       sizeof(p->seed) };
+	entries[2] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), "batch", &p->batch,
+					       sizeof(p->batch) };
+	entries[3] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), "text", &p->text,
+					       sizeof(p->text) };
+	entries[4] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), TRAIN_SIZES_KEY,
+					       p->sizes, sizeof(p->sizes) };
+	entries[5] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), "run", &p->run,
+					       sizeof(p->run) };
 }
 
 /* ---- names ------------------------------------------------------------------------------ */

@@ -85,7 +85,7 @@ static int find_init(trainer_t *t)
 int trainer_read_sizes(trainer_t *t)
 {
 	const srt_gpt_config_t preset = t->config;
-	srt_file_checkpoint_t checkpoint;
+	srt_file_checkpoint_t checkpoint = SRT_FILE_CHECKPOINT_INIT;
 	srt_file_t *file;
 	int failed;
 
@@ -114,7 +114,8 @@ int trainer_check_ntensors(trainer_t *t)
 
 srt_status_t trainer_start_values(trainer_t *t)
 {
-	const srt_checkpoint_options_t values = { .values_only = 1 };
+	const srt_checkpoint_options_t values = { .size = sizeof(srt_checkpoint_options_t),
+						  .values_only = 1 };
 	const int has_sizes = t->opt.layers || t->opt.width || t->opt.context;
 	srt_file_names_t names;
 	srt_status_t status;

@@ -236,7 +236,8 @@ static srt_status_t load(trainer_t *t, search_t *s)
 {
 	train_position_t position;
 	srt_checkpoint_entry_t entries[TRAIN_NENTRIES];
-	const srt_checkpoint_options_t options = { .scaler = t->scaler,
+	const srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
+						   .scaler = t->scaler,
 						   .entries = entries,
 						   .nentries = TRAIN_NLOADED };
 	srt_step_state_t fresh;

@@ -95,7 +95,8 @@ static bool get_tensor(const srt_file_t *file, size_t i, srt_file_tensor_t *tens
 	t = srt_safetensors_tensor(file->plain, i);
 	if (t == NULL)
 		return false;
-	*tensor = (srt_file_tensor_t){ .name = t->name,
+	*tensor = (srt_file_tensor_t){ .size = sizeof(*tensor),
+				       .name = t->name,
 				       .dtype_name = t->dtype_name,
 				       .dtype = t->dtype,
 				       .ndim = t->ndim,
@@ -107,11 +108,14 @@ static bool get_tensor(const srt_file_t *file, size_t i, srt_file_tensor_t *tens
 
 srt_status_t srt_file_get(const srt_file_t *file, size_t i, srt_file_tensor_t *tensor)
 {
+	srt_file_tensor_t full;
+
 	SRT_NOT_NULL(file);
 	SRT_NOT_NULL(tensor);
-	if (!get_tensor(file, i, tensor))
+	SRT_TRY(srt_struct_check(tensor, "srt_file_tensor_t"));
+	if (!get_tensor(file, i, &full))
 		return srt_fail(SRT_ERR_NOT_FOUND, "the file has no tensor number %zu", i);
-	return SRT_OK;
+	return srt_struct_write(tensor, &full, sizeof(full), "srt_file_tensor_t");
 }
 
 static srt_status_t find_tensor(const srt_file_t *file, const char *name, size_t *i)
@@ -135,10 +139,9 @@ srt_status_t srt_file_find(const srt_file_t *file, const char *name, srt_file_te
 
 	SRT_NOT_NULL(file);
 	SRT_NOT_NULL(name);
+	SRT_TRY(srt_struct_check(tensor, "srt_file_tensor_t"));
 	SRT_TRY(find_tensor(file, name, &i));
-	if (tensor != NULL)
-		get_tensor(file, i, tensor);
-	return SRT_OK;
+	return tensor != NULL ? srt_file_get(file, i, tensor) : SRT_OK;
 }
 
 srt_status_t srt_file_find_metadata(const srt_file_t *file, const char *key, const char **value)

@@ -28,7 +28,7 @@ typedef struct hashing {
 /* Whether tensor i has the values of a parameter. */
 static bool is_param(const hashing_t *h, size_t i, const srt_file_tensor_t *t)
 {
-	srt_file_saved_t saved;
+	srt_file_saved_t saved = SRT_FILE_SAVED_INIT;
 
 	if (h->file->sharded == NULL)
 		return h->kinds == NULL || h->kinds[i] == 'p';
@@ -40,7 +40,7 @@ static bool is_param(const hashing_t *h, size_t i, const srt_file_tensor_t *t)
 static srt_status_t find_kinds(hashing_t *h)
 {
 	const size_t n = srt_file_count(h->file);
-	srt_file_tensor_t t;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 
 	if (h->file->sharded == NULL)
 		h->kinds = srt_safetensors_metadata(h->file->plain, SRT_FILE_KINDS_KEY);
@@ -76,7 +76,7 @@ static void hash_description(srt_hash128_t *hash, const srt_file_tensor_t *t)
 
 static srt_status_t hash_tensor(const hashing_t *h, size_t i)
 {
-	srt_file_tensor_t t;
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 	srt_hash128_t *params;
 
 	SRT_TRY(srt_file_get(h->file, i, &t));

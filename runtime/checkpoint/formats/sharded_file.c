@@ -110,7 +110,8 @@ bool srt_sharded_file_get(const srt_sharded_file_t *f, size_t i, srt_file_tensor
 	if (i >= f->ntensors)
 		return false;
 	t = f->tensors[i].tensor;
-	*tensor = (srt_file_tensor_t){ .name = f->tensors[i].key,
+	*tensor = (srt_file_tensor_t){ .size = sizeof(*tensor),
+				       .name = f->tensors[i].key,
 				       .dtype_name = srt_safetensors_dtype_name(t->dtype),
 				       .dtype = t->dtype,
 				       .ndim = t->ndim,
@@ -181,24 +182,26 @@ static srt_status_t fail_absent(const srt_file_t *file, const char *what, size_t
 
 srt_status_t srt_file_get_checkpoint(const srt_file_t *file, srt_file_checkpoint_t *checkpoint)
 {
+	srt_file_checkpoint_t full = SRT_FILE_CHECKPOINT_INIT;
 	const srt_manifest_t *m;
 
 	SRT_NOT_NULL(file);
 	SRT_NOT_NULL(checkpoint);
+	SRT_TRY(srt_struct_check(checkpoint, "srt_file_checkpoint_t"));
 	m = manifest_of(file);
 	if (m == NULL)
 		return fail_absent(file, "", 0);
-	*checkpoint = (srt_file_checkpoint_t){ .id = m->id,
-					       .optimizer = m->optimizer,
-					       .world = m->world,
-					       .numerics_version = m->numerics_version,
-					       .fast = m->fast,
-					       .has_scaler = m->has_scaler,
-					       .scaler = m->scaler,
-					       .nfiles = m->nfiles,
-					       .ngroups = m->ngroups,
-					       .nentries = m->nentries };
-	return SRT_OK;
+	full.id = m->id;
+	full.optimizer = m->optimizer;
+	full.world = m->world;
+	full.numerics_version = m->numerics_version;
+	full.fast = m->fast;
+	full.has_scaler = m->has_scaler;
+	full.scaler = m->scaler;
+	full.nfiles = m->nfiles;
+	full.ngroups = m->ngroups;
+	full.nentries = m->nentries;
+	return srt_struct_write(checkpoint, &full, sizeof(full), "srt_file_checkpoint_t");
 }
 
 srt_status_t srt_file_get_group(const srt_file_t *file, size_t i, srt_step_state_t *state)
@@ -249,21 +252,23 @@ static srt_status_t find_tensor(const srt_file_t *file, const char *name,
 
 srt_status_t srt_file_get_saved(const srt_file_t *file, const char *name, srt_file_saved_t *saved)
 {
+	srt_file_saved_t full = SRT_FILE_SAVED_INIT;
 	const srt_manifest_tensor_t *t;
 
 	SRT_NOT_NULL(file);
 	SRT_NOT_NULL(name);
 	SRT_NOT_NULL(saved);
+	SRT_TRY(srt_struct_check(saved, "srt_file_saved_t"));
 	SRT_TRY(find_tensor(file, name, &t));
-	*saved = (srt_file_saved_t){ .kind = t->kind == SRT_MANIFEST_VALUE  ? SRT_FILE_PARAM :
-					     t->kind == SRT_MANIFEST_BUFFER ? SRT_FILE_BUFFER :
-									      SRT_FILE_STATE,
-				     .name = t->name,
-				     .steps = t->steps,
-				     .nboxes = t->nboxes };
-	if (saved->kind == SRT_FILE_STATE)
-		saved->state = (int)t->kind - (int)SRT_MANIFEST_STATE0;
-	return SRT_OK;
+	full.kind = t->kind == SRT_MANIFEST_VALUE  ? SRT_FILE_PARAM :
+		    t->kind == SRT_MANIFEST_BUFFER ? SRT_FILE_BUFFER :
+						     SRT_FILE_STATE;
+	full.name = t->name;
+	full.steps = t->steps;
+	full.nboxes = t->nboxes;
+	if (full.kind == SRT_FILE_STATE)
+		full.state = (int)t->kind - (int)SRT_MANIFEST_STATE0;
+	return srt_struct_write(saved, &full, sizeof(full), "srt_file_saved_t");
 }
 
 srt_status_t srt_file_get_box(const srt_file_t *file, const char *name, size_t i,

@@ -127,11 +127,14 @@ srt_status_t srt_checkpoint_verify(const char *folder,
 				   void (*report_defect)(const char *sentence, void *arg),
 				   void *arg, srt_checkpoint_verified_t *verified)
 {
-	verifier_t v = { .report = report_defect, .arg = arg };
+	verifier_t v = { .report = report_defect,
+			 .arg = arg,
+			 .found = SRT_CHECKPOINT_VERIFIED_INIT };
 	const srt_manifest_t *m = &v.reader.manifest;
 	srt_status_t status;
 
 	SRT_NOT_NULL(folder);
+	SRT_TRY(srt_struct_check(verified, "srt_checkpoint_verified_t"));
 	status = srt_box_reader_open(&v.reader, folder);
 	v.found.nfiles = m->nfiles;
 	if (status == SRT_OK) {
@@ -150,6 +153,6 @@ srt_status_t srt_checkpoint_verify(const char *folder,
 		status = srt_fail(SRT_ERR_FORMAT, "checkpoint %s has %zu defects", folder,
 				  v.found.ndefects);
 	if (verified != NULL && (status == SRT_OK || status == SRT_ERR_FORMAT))
-		*verified = v.found;
+		srt_struct_write(verified, &v.found, sizeof(v.found), "srt_checkpoint_verified_t");
 	return status;
 }

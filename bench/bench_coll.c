@@ -142,6 +142,7 @@ static void bench_message(bench_t *b, size_t nbytes)
 	check_status(srt_buffer_create(device, kind, nbytes, "full", &full));
 	check_status(srt_buffer_create(device, kind, nbytes, "shard", &shard));
 	const srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_SEND_RECV,
 		.name = "bench",
 		.dtype = SRT_F32,
@@ -215,6 +216,7 @@ static void bench_size(bench_t *b, size_t nbytes)
 	check_status(srt_buffer_create(device, kind, nbytes, "full", &full.buffer));
 	check_status(srt_buffer_create(device, kind, nbytes / n, "shard", &shard.buffer));
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = "bench",
 		.dtype = SRT_F32,
@@ -240,7 +242,9 @@ static void bench_size(bench_t *b, size_t nbytes)
 int main(int argc, char **argv)
 {
 	static const size_t sizes[] = { 4 << 10, 1 << 20, 64 << 20 };
-	const srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "together" };
+	const srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				       .kind = SRT_COLL_BARRIER,
+				       .name = "together" };
 	const bool messages = argc > 1 && strcmp(argv[1], "-m") == 0;
 	void (*bench)(bench_t *, size_t) = messages ? bench_message : bench_size;
 	bench_t b = { 0 };

@@ -210,7 +210,6 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 	size_t full_nelem, shard_nelem;
 	bool uses_shard;
 
-	SRT_TRY(srt_check_reserved(desc->reserved, "srt_coll_desc_t"));
 	if (a == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is not a kind of collective",
 				(int)desc->kind);

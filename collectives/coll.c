@@ -189,7 +189,7 @@ static srt_status_t connect_coll(srt_coll_t *coll, const uint64_t *peer_info)
 
 srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_coll_t **out)
 {
-	srt_coll_desc_t named;
+	srt_coll_desc_t named = SRT_COLL_DESC_INIT;
 	srt_coll_t *coll = NULL;
 	uint64_t *peer_info;
 	srt_status_t status;
@@ -197,7 +197,7 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	SRT_NOT_NULL(comm);
 	SRT_NOT_NULL(desc);
 	SRT_TRY(srt_check_not_null(out, __func__, "coll"));
-	named = *desc;
+	status = srt_struct_read(&named, sizeof(named), desc, "srt_coll_desc_t");
 	if (named.name == NULL)
 		named.name = "unnamed";
 	peer_info = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*peer_info),
@@ -205,7 +205,8 @@ srt_status_t srt_coll_create(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_
 	if (peer_info == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	comm->ncolls++;
-	status = srt_coll_validate(comm, &named);
+	if (status == SRT_OK)
+		status = srt_coll_validate(comm, &named);
 	if (status == SRT_OK)
 		status = alloc_coll(comm, &named, &coll);
 	status = srt_coll_verify(comm, &named, status, peer_info);
@@ -231,6 +232,7 @@ srt_status_t srt_coll_create_gather(srt_comm_t *comm, srt_view_t local, srt_view
 	srt_coll_segment_t *segments = srt_comm_calloc(comm, world, sizeof(*segments), name);
 	srt_coll_owner_t *owners = srt_comm_calloc(comm, world, sizeof(*owners), name);
 	const srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = name,
 		.dtype = local.dtype,

@@ -8,23 +8,28 @@
 
 #include "collectives/collective.h"
 
-static srt_status_t check_start(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
-				const srt_stream_t *stream)
+static srt_status_t check_stream(const srt_coll_t *coll, const srt_stream_t *stream)
 {
 	if (stream->device != coll->comm->device)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s of \"%s\": stream \"%s\" belongs to another device",
 				coll->algorithm->name, coll->name, stream->name);
-	if (epilogue == NULL)
-		return SRT_OK;
-	SRT_TRY(srt_check_reserved(epilogue->reserved, "srt_coll_epilogue_t"));
-	if ((epilogue->divisor != 0.0f || epilogue->predivisor != 0.0f) &&
+	return SRT_OK;
+}
+
+static srt_status_t check_epilogue(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue)
+{
+	if (epilogue->divisor == 0.0f || epilogue->predivisor == 0.0f)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s of \"%s\": a divisor is 0; 1 divides by nothing",
+				coll->algorithm->name, coll->name);
+	if ((epilogue->divisor != 1.0f || epilogue->predivisor != 1.0f) &&
 	    !coll->algorithm->reduces)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s of \"%s\" does not sum, so it takes no divisor",
 				coll->algorithm->name, coll->name);
 	if (coll->shard.buffer != NULL && coll->shard.dtype != coll->dtype &&
-	    (epilogue->accumulate || epilogue->divisor != 0.0f))
+	    (epilogue->accumulate || epilogue->divisor != 1.0f))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s of \"%s\" keeps its sum in %s: it cannot divide it or add it "
 				"to the shard",
@@ -154,10 +159,15 @@ srt_status_t srt_coll_start_stage(srt_coll_start_t *whole, srt_coll_t *coll,
 srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
 			    srt_stream_t *stream)
 {
+	srt_coll_epilogue_t full = SRT_COLL_EPILOGUE_INIT;
+
 	SRT_NOT_NULL(coll);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(check_start(coll, epilogue, stream));
-	return srt_coll_start_stage(NULL, coll, epilogue, stream);
+	SRT_TRY(check_stream(coll, stream));
+	SRT_TRY(srt_struct_read(&full, sizeof(full), epilogue, "srt_coll_epilogue_t"));
+	if (epilogue != NULL)
+		SRT_TRY(check_epilogue(coll, &full));
+	return srt_coll_start_stage(NULL, coll, epilogue != NULL ? &full : NULL, stream);
 }
 
 srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream)
@@ -166,7 +176,7 @@ srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream)
 
 	SRT_NOT_NULL(coll);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(check_start(coll, NULL, stream));
+	SRT_TRY(check_stream(coll, stream));
 	if (srt_comm_poisoned(coll->comm))
 		return srt_comm_fail(coll->comm, 0, "waiting for the readers of %s of \"%s\"",
 				     coll->algorithm->name, coll->name);

@@ -215,7 +215,8 @@ static srt_status_t create_sum(srt_tape_t *tape, srt_node_t *node, enum use use,
 	const size_t offset = tape->blocks[get_block(node, use)].offset;
 	const size_t nelem = (size_t)(x->rows * x->n), nranks = (size_t)tape->nranks;
 	const size_t part = (nelem + nranks - 1) / nranks;
-	const srt_coll_desc_t desc = { .kind = SRT_COLL_ALL_REDUCE,
+	const srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				       .kind = SRT_COLL_ALL_REDUCE,
 				       .name = get_name(node),
 				       .dtype = x->dtype,
 				       .full = srt_view(tape->arena, offset, x->dtype),
@@ -240,6 +241,7 @@ static srt_status_t create_gather(srt_tape_t *tape, srt_node_t *node, srt_coll_o
 {
 	const size_t nelem = (size_t)node->args.stats_rows * 3;
 	const srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = get_name(node),
 		.dtype = SRT_F32,

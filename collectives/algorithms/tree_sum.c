@@ -79,14 +79,20 @@ static srt_status_t launch_sum(srt_kernel_id_t kernel, srt_dtype_t dtype,
 			  views, srt_kernel_info(kernel)->nplaces);
 }
 
+/* A kernel divides by nothing if its divisor is 0. */
+static float kernel_divisor(float divisor)
+{
+	return divisor == 1.0f ? 0.0f : divisor;
+}
+
 static srt_k_reduce_ranks_t args_of(size_t n, size_t nelem, const srt_coll_epilogue_t *epilogue)
 {
 	srt_k_reduce_ranks_t args = { .nelem = (int64_t)nelem, .nranks = (int32_t)n };
 
 	if (epilogue != NULL) {
-		args.divisor = epilogue->divisor;
+		args.divisor = kernel_divisor(epilogue->divisor);
 		args.accumulate = epilogue->accumulate != 0;
-		args.predivisor = epilogue->predivisor;
+		args.predivisor = kernel_divisor(epilogue->predivisor);
 	}
 	return args;
 }
@@ -142,7 +148,7 @@ static srt_status_t sum_levels(const srt_coll_t *coll, const srt_view_t *dst,
 	size_t level = 0, nsums = count_blocks(n);
 
 	if (epilogue != NULL)
-		predivide.predivisor = epilogue->predivisor;
+		predivide.predivisor = kernel_divisor(epilogue->predivisor);
 	for (size_t b = 0; b < count_blocks(n); b++) {
 		const size_t left = n - b * BLOCK, count = left < BLOCK ? left : BLOCK;
 		size_t at = b;

@@ -67,20 +67,22 @@ typedef enum srt_coll_kind {
 	SRT_COLL_SEND_RECV,
 } srt_coll_kind_t;
 
-/** Contiguous elements that one rank owns. Offsets in elements of the collective's dtype. */
+/** Contiguous elements that one rank owns. Offsets in elements of the collective's dtype. Does not
+ * grow. */
 typedef struct srt_coll_segment {
 	size_t full_offset;  /* from the view `full` */
 	size_t shard_offset; /* from the view `shard` of the owner */
 	size_t nelem;
 } srt_coll_segment_t;
 
-/** The segments that one rank owns; nsegments may be 0 (an empty shard). */
+/** The segments that one rank owns; nsegments may be 0 (an empty shard). Does not grow. */
 typedef struct srt_coll_owner {
 	const srt_coll_segment_t *segments;
 	size_t nsegments;
 } srt_coll_owner_t;
 
-/** A message of a send-recv. Ranks of the communicator; offsets in elements of the dtype. */
+/** A message of a send-recv. Ranks of the communicator; offsets in elements of the dtype. Does not
+ * grow. */
 typedef struct srt_coll_message {
 	int from, to;        /* may be the same rank: a copy there */
 	size_t full_offset;  /* from the view `full` of the sender */
@@ -88,13 +90,19 @@ typedef struct srt_coll_message {
 	size_t nelem;        /* may be 0 */
 } srt_coll_message_t;
 
-/** Operations of a reduction on the sum before it is stored. Zero-initialised: none. */
+/** Operations of a reduction on the sum before it is stored. */
 typedef struct srt_coll_epilogue {
-	float divisor;        /* the sum is divided by it; 0 or 1: no division */
-	int accumulate;       /* 1: the result is added to the destination (reduce-scatter only) */
-	float predivisor;     /* each rank's part is divided by it before the sum; 0 or 1: none */
-	uint64_t reserved[4]; /* zero */
+	size_t size;      /* set by SRT_COLL_EPILOGUE_INIT */
+	float divisor;    /* the sum is divided by it; not 0 */
+	int accumulate;   /* 1: the result is added to the destination (reduce-scatter only) */
+	float predivisor; /* each rank's part is divided by it before the sum; not 0 */
 } srt_coll_epilogue_t;
+
+/** Nothing is divided or added. */
+#define SRT_COLL_EPILOGUE_INIT                                                                     \
+	{                                                                                          \
+		.size = sizeof(srt_coll_epilogue_t), .divisor = 1.0f, .predivisor = 1.0f           \
+	}
 
 /**
  * The divisors of an average of gradients over nranks: pre before the sum, post after it, for
@@ -123,6 +131,7 @@ SRT_API srt_status_t srt_coll_divide_factors(srt_dtype_t dtype, int64_t nranks, 
  * For both kinds, `full` and `shard` of a rank must not overlap.
  */
 typedef struct srt_coll_desc {
+	size_t size; /* set by SRT_COLL_DESC_INIT */
 	srt_coll_kind_t kind;
 	const char *name;                   /* of the unit or tensor, for errors */
 	srt_dtype_t dtype;                  /* of both sides and of the wire; but the shard of a
@@ -137,8 +146,13 @@ typedef struct srt_coll_desc {
 	size_t split;                       /* all-to-all without splits */
 	const srt_coll_message_t *messages; /* send-recv only */
 	size_t nmessages;
-	uint64_t reserved[4]; /* zero */
 } srt_coll_desc_t;
+
+/** Sets srt_coll_desc_t.size; the other defaults are zero. */
+#define SRT_COLL_DESC_INIT                                                                         \
+	{                                                                                          \
+		.size = sizeof(srt_coll_desc_t)                                                    \
+	}
 
 /** Rank within the communicator; -1 for NULL, a group without this rank. Thread-safe. */
 SRT_API int srt_comm_rank(const srt_comm_t *comm);
@@ -229,6 +243,7 @@ SRT_API void srt_coll_destroy(srt_coll_t *coll);
  * communicator in the same order. When the stream has passed the start, this rank's destination is
  * complete, but peers may still read its source (srt_coll_wait_readers()).
  * @param epilogue for reductions; NULL = the sum is stored as it is.
+ * @return SRT_ERR_INVALID_ARGUMENT for an epilogue that the collective does not take.
  */
 SRT_API srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
 				    srt_stream_t *stream);

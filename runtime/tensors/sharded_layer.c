@@ -149,7 +149,8 @@ static srt_status_t create_sum(srt_sharded_layer_t *layer, const int64_t *rows,
 {
 	const size_t size = srt_dtype_size(layer->dtype);
 	const size_t width = (size_t)srt_layer_sum_width(layer);
-	srt_coll_desc_t desc = { .kind = SRT_COLL_REDUCE_SCATTER,
+	srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				 .kind = SRT_COLL_REDUCE_SCATTER,
 				 .name = layer->name,
 				 .dtype = layer->dtype,
 				 .owners = owners };

@@ -197,7 +197,8 @@ static srt_status_t connect(srt_transfer_t *t, srt_side_t from, srt_side_t to)
 {
 	const size_t size = (size_t)t->comm->size;
 	size_t *splits = srt_comm_calloc(t->comm, size * size, sizeof(*splits), "a transfer");
-	srt_coll_desc_t desc = { .kind = SRT_COLL_ALL_TO_ALL,
+	srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				 .kind = SRT_COLL_ALL_TO_ALL,
 				 .name = t->name,
 				 .dtype = t->dtype,
 				 .full = srt_view(t->send.buffer, 0, t->dtype),

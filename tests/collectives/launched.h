@@ -46,6 +46,7 @@ static void sum_ranks(srt_context_t *context, int size)
 	values[size + local] = 1.0f;
 	MUST(srt_copy_from_host(stream, buffer, 0, values, nbytes));
 	const srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_REDUCE,
 		.name = "sums",
 		.dtype = SRT_F32,

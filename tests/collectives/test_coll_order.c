@@ -52,6 +52,7 @@ static void late_reader(job_t *job, srt_coll_kind_t kind, int waits)
 	long late_ms = 60;
 	srt_coll_t *coll = NULL;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = kind,
 		.name = "late reader",
 		.dtype = SRT_F32,
@@ -134,14 +135,16 @@ static void many_starts(job_t *job)
 	srt_view_t x = srt_view(full_buffer, 0, SRT_F32), add = srt_view(own_buffer, 0, SRT_F32);
 	srt_coll_t *coll = NULL;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_REDUCE,
 		.name = "many starts",
 		.dtype = SRT_F32,
 		.full = x,
 		.owners = owners,
 	};
-	const srt_coll_epilogue_t mean = { .divisor = (float)job->size };
+	srt_coll_epilogue_t mean = SRT_COLL_EPILOGUE_INIT;
 
+	mean.divisor = (float)job->size;
 	even_owners(job, N, owners, segments);
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
 	for (size_t i = 0; i < N; i++)
@@ -182,6 +185,7 @@ static void two_streams(job_t *job)
 	srt_event_t *gathered = NULL, *used = NULL;
 	srt_coll_t *coll = NULL;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = "two streams",
 		.dtype = SRT_F32,
@@ -234,6 +238,7 @@ static void make_many(job_t *job)
 	for (int pass = 0; pass < 2; pass++) {
 		srt_buffer_t *buffer = job_buffer(job, 64, "full", &full);
 		srt_coll_desc_t desc = {
+			.size = sizeof(srt_coll_desc_t),
 			.kind = SRT_COLL_ALL_REDUCE,
 			.name = "one of many",
 			.dtype = SRT_F32,
@@ -294,6 +299,7 @@ static void groups(job_t *job)
 
 	owners[srt_comm_size(mine) - 1] = (srt_coll_owner_t){ &all, 1 };
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_REDUCE,
 		.name = job->rank % 2 ? "odd sum" : "even sum",
 		.dtype = SRT_F32,

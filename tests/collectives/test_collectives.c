@@ -104,7 +104,7 @@ static float tree(data_t data, int lo, int hi, size_t i, float predivisor)
 	volatile float sum;
 
 	if (n == 1)
-		return predivisor != 0.0f ? value(data, lo, i) / predivisor : value(data, lo, i);
+		return value(data, lo, i) / predivisor;
 	while (half * 2 < n)
 		half *= 2;
 	sum = tree(data, lo, lo + half, i, predivisor) + tree(data, lo + half, hi, i, predivisor);
@@ -123,9 +123,9 @@ static float linear(data_t data, int size, size_t i)
 static float expected(const job_t *job, data_t data, size_t i, const srt_coll_epilogue_t *e,
 		      float before)
 {
-	volatile float x = tree(data, 0, job->size, i, e ? e->predivisor : 0.0f);
+	volatile float x = tree(data, 0, job->size, i, e ? e->predivisor : 1.0f);
 
-	if (e != NULL && e->divisor != 0.0f)
+	if (e != NULL)
 		x = x / e->divisor;
 	if (e != NULL && e->accumulate)
 		x = before + x;
@@ -164,6 +164,7 @@ static void fill_guard(float *p, size_t n)
 static srt_coll_desc_t describe(const layout_t *l, const sides_t *s, srt_coll_kind_t kind)
 {
 	return (srt_coll_desc_t){
+		.size = sizeof(srt_coll_desc_t),
 		.kind = kind,
 		.name = l->name,
 		.dtype = SRT_F32,
@@ -277,16 +278,24 @@ static void test_kinds(job_t *job)
 	}
 }
 
+static srt_coll_epilogue_t epilogue(float predivisor, float divisor, int accumulate)
+{
+	return (srt_coll_epilogue_t){ .size = sizeof(srt_coll_epilogue_t),
+				      .predivisor = predivisor,
+				      .divisor = divisor,
+				      .accumulate = accumulate };
+}
+
 static void test_epilogues(job_t *job)
 {
 	const srt_coll_epilogue_t cases[] = {
-		{ .divisor = 3.0f },
-		{ .divisor = 1.0f },
-		{ .divisor = (float)job->size },
-		{ .accumulate = 1 },
-		{ .divisor = 7.0f, .accumulate = 1 },
-		{ .predivisor = 3.0f },
-		{ .divisor = 7.0f, .accumulate = 1, .predivisor = 3.0f },
+		epilogue(1.0f, 3.0f, 0),
+		epilogue(1.0f, 1.0f, 0),
+		epilogue(1.0f, (float)job->size, 0),
+		epilogue(1.0f, 1.0f, 1),
+		epilogue(1.0f, 7.0f, 1),
+		epilogue(3.0f, 1.0f, 0),
+		epilogue(3.0f, 7.0f, 1),
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++) {
@@ -302,7 +311,7 @@ static void test_data_is_telling(const job_t *job)
 	int differ = 0;
 
 	for (size_t i = 0; i < 1000; i++)
-		differ += tree(ILL_CONDITIONED, 0, job->size, i, 0.0f) !=
+		differ += tree(ILL_CONDITIONED, 0, job->size, i, 1.0f) !=
 			  linear(ILL_CONDITIONED, job->size, i);
 	if (job->size > 3)
 		CHECK(differ > 200);
@@ -316,7 +325,9 @@ static void test_large(job_t *job)
 
 static void test_barrier(job_t *job)
 {
-	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "all here" };
+	srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				 .kind = SRT_COLL_BARRIER,
+				 .name = "all here" };
 	srt_coll_t *barrier = NULL;
 
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &barrier));
@@ -346,6 +357,7 @@ static void test_in_place_gather(job_t *job)
 	srt_buffer_t *buffer = job_buffer(job, l.full_nelem, "full", &full);
 	const srt_coll_segment_t *mine = l.owners[job->rank].segments;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = "in place",
 		.dtype = SRT_F32,
@@ -391,6 +403,7 @@ static void test_wrapped(job_t *job)
 					&mine[1]));
 	for (int source = 0; source < 2; source++) {
 		const srt_coll_desc_t desc = {
+			.size = sizeof(srt_coll_desc_t),
 			.kind = SRT_COLL_ALL_GATHER,
 			.name = "wrapped",
 			.dtype = SRT_F32,

@@ -19,7 +19,9 @@ static void sleep_briefly(void)
 
 static srt_coll_t *make_barrier(srt_comm_t *comm, const char *name)
 {
-	const srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = name };
+	const srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				       .kind = SRT_COLL_BARRIER,
+				       .name = name };
 	srt_coll_t *coll = NULL;
 
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &coll));

@@ -49,7 +49,7 @@ static void test_half(job_t *job, srt_dtype_t dtype, srt_coll_kind_t kind, size_
 	srt_coll_owner_t owners[64];
 	srt_coll_segment_t segments[64];
 	const size_t all = nelem * (size_t)job->size;
-	srt_coll_epilogue_t e = { .predivisor = 1 };
+	srt_coll_epilogue_t e = SRT_COLL_EPILOGUE_INIT;
 	srt_buffer_t *full, *shard;
 	uint16_t *host = calloc(all + 1, sizeof(*host));
 	bool to_shard = kind == SRT_COLL_REDUCE_SCATTER;
@@ -64,7 +64,8 @@ static void test_half(job_t *job, srt_dtype_t dtype, srt_coll_kind_t kind, size_
 					  "full", &full));
 	CHECK_OK_OR_DIE(srt_buffer_create(job->device, srt_comm_mem_kind(job->world), nelem * 2,
 					  "shard", &shard));
-	const srt_coll_desc_t desc = { .kind = kind,
+	const srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				       .kind = kind,
 				       .name = "16 bits",
 				       .dtype = dtype,
 				       .full = srt_view(full, 0, dtype),
@@ -99,20 +100,24 @@ static void test_half(job_t *job, srt_dtype_t dtype, srt_coll_kind_t kind, size_
 static void test_unrounded(job_t *job, srt_dtype_t dtype, size_t nelem)
 {
 	const size_t gap = 3, stride = nelem + gap, all = 2 * stride * (size_t)job->size;
-	const srt_coll_epilogue_t cases[] = { { .predivisor = 1 }, { .predivisor = 4 } };
-	const srt_coll_epilogue_t refused[] = { { .divisor = 2 }, { .accumulate = 1 } };
+	srt_coll_epilogue_t cases[] = { SRT_COLL_EPILOGUE_INIT, SRT_COLL_EPILOGUE_INIT };
+	srt_coll_epilogue_t refused[] = { SRT_COLL_EPILOGUE_INIT, SRT_COLL_EPILOGUE_INIT };
 	srt_coll_segment_t segments[64][2];
 	srt_coll_owner_t owners[64];
 	float *got, *host = calloc(all, sizeof(*host));
 	uint16_t *half = (uint16_t *)host;
 	srt_buffer_t *full, *shard = job_buffer(job, 2 * stride, "shard", &got);
 	srt_coll_t *coll = NULL;
-	srt_coll_desc_t desc = { .kind = SRT_COLL_REDUCE_SCATTER,
+	srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				 .kind = SRT_COLL_REDUCE_SCATTER,
 				 .name = "not rounded",
 				 .dtype = dtype,
 				 .shard = srt_view(shard, 0, SRT_F32),
 				 .owners = owners };
 
+	cases[1].predivisor = 4;
+	refused[0].divisor = 2;
+	refused[1].accumulate = 1;
 	CHECK_OR_DIE(host != NULL);
 	CHECK_OK_OR_DIE(srt_buffer_create(job->device, srt_comm_mem_kind(job->world), all * 2,
 					  "full", &full));
@@ -149,6 +154,9 @@ static void test_unrounded(job_t *job, srt_dtype_t dtype, size_t nelem)
 			}
 		}
 	}
+	cases[0].divisor = 0;
+	CHECK_STATUS(srt_coll_start(coll, &cases[0], job->stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("of \"not rounded\": a divisor is 0");
 	for (size_t c = 0; c < SRT_ARRAY_LEN(refused); c++) {
 		CHECK_STATUS(srt_coll_start(coll, &refused[c], job->stream),
 			     SRT_ERR_INVALID_ARGUMENT);

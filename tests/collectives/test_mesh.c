@@ -39,6 +39,7 @@ static void check_collectives(job_t *job, srt_comm_t *comm, const int *ranks)
 	srt_buffer_t *full = job_buffer(job, nelem, "full", &host);
 	srt_buffer_t *shard = job_buffer(job, N, "shard", &part);
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = "along a dimension",
 		.dtype = SRT_F32,

@@ -66,6 +66,7 @@ static srt_coll_desc_t describe(const table_t *t, const sides_t *s, srt_coll_kin
 	size_t at = 4 * (srt_dtype_bits(dtype) / 8);
 
 	return (srt_coll_desc_t){
+		.size = sizeof(srt_coll_desc_t),
 		.kind = kind,
 		.name = t->name,
 		.dtype = dtype,
@@ -358,10 +359,11 @@ static void test_ahead(job_t *job)
 		CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &colls[i]));
 	}
 	apart = job_group_of_all(job, "apart");
-	CHECK_OK_OR_DIE(
-		srt_coll_create(apart,
-				&(srt_coll_desc_t){ .kind = SRT_COLL_BARRIER, .name = "apart" },
-				&barrier));
+	CHECK_OK_OR_DIE(srt_coll_create(apart,
+					&(srt_coll_desc_t){ .size = sizeof(srt_coll_desc_t),
+							    .kind = SRT_COLL_BARRIER,
+							    .name = "apart" },
+					&barrier));
 	for (int i = 0; job->rank == 0 && i < NCOLLS; i++)
 		CHECK_OK_OR_DIE(srt_coll_start(colls[i], NULL, job->stream));
 	if (job->rank == 0)

@@ -73,6 +73,7 @@ static void check_field(job_t *job, field_t field, int odd)
 	srt_buffer_t *buffer = job_buffer(job, N + 8, "peer", &host), *other = NULL;
 	srt_coll_t *coll = NULL;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = field == FIELD_ROOT ? SRT_COLL_BROADCAST : SRT_COLL_ALL_GATHER,
 		.name = "block 3",
 		.dtype = SRT_F32,
@@ -150,7 +151,9 @@ static void check_field(job_t *job, field_t field, int odd)
 /* The communicator still works. */
 static void check_alive(job_t *job)
 {
-	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "still alive" };
+	srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				 .kind = SRT_COLL_BARRIER,
+				 .name = "still alive" };
 	srt_coll_t *barrier = NULL;
 
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &barrier));
@@ -222,6 +225,7 @@ static void check_order(job_t *job, srt_coll_kind_t kind, srt_coll_kind_t odd_ki
 	srt_coll_t *a = NULL, *b = NULL;
 	srt_stream_t *stream = NULL;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = kind,
 		.name = "unit a",
 		.dtype = SRT_F32,
@@ -306,6 +310,7 @@ static void check_ahead(job_t *job)
 	srt_stream_t *stream = NULL;
 	srt_status_t status = SRT_OK;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_BROADCAST,
 		.name = "unit a",
 		.dtype = SRT_F32,
@@ -316,7 +321,9 @@ static void check_ahead(job_t *job)
 	owners[0] = (srt_coll_owner_t){ &segment, 1 };
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "ahead", &stream));
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &a));
-	desc = (srt_coll_desc_t){ .kind = SRT_COLL_BARRIER, .name = "unit b" };
+	desc = (srt_coll_desc_t){ .size = sizeof(srt_coll_desc_t),
+				  .kind = SRT_COLL_BARRIER,
+				  .name = "unit b" };
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &b));
 	desc.name = "unit c";
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &c));

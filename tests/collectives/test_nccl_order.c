@@ -49,6 +49,7 @@ static gather_t make_gather(job_t *job, srt_comm_t *comm, const char *name, size
 		owner[r] = (srt_coll_owner_t){ &segment[r], nelem > 0 };
 	}
 	const srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = name,
 		.dtype = SRT_F32,
@@ -180,7 +181,9 @@ static void check_aborted(srt_status_t status)
  * which is by host functions. */
 static void check_abort(job_t *job)
 {
-	const srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
+	const srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				       .kind = SRT_COLL_BARRIER,
+				       .name = "barrier" };
 	srt_comm_t *pair = make_group(job, (const int[]){ 0, 1 }, 2, "pair");
 	gather_t g = make_gather(job, job->world, "first", N);
 	srt_stream_t *other = NULL, *fresh = NULL;

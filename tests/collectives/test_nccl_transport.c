@@ -77,17 +77,19 @@ static void make_owners(owners_t *o, int nruns, int size, int odd)
 static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 {
 	srt_comm_t *comm = job->world;
-	const srt_coll_epilogue_t average = { .divisor = 3.0f,
-					      .accumulate = kind == SRT_COLL_REDUCE_SCATTER };
+	srt_coll_epilogue_t average = SRT_COLL_EPILOGUE_INIT;
 	int to_shard = kind == SRT_COLL_REDUCE_SCATTER;
 	float *full, *shard;
 	srt_coll_t *coll = NULL;
 	owners_t o;
 
+	average.divisor = 3.0f;
+	average.accumulate = kind == SRT_COLL_REDUCE_SCATTER;
 	make_owners(&o, RUNS, job->size, odd);
 	srt_buffer_t *full_buffer = job_buffer(job, o.nelem, "full", &full);
 	srt_buffer_t *shard_buffer = job_buffer(job, RUNS * (N + 3), "shard", &shard);
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = kind,
 		.name = "sum",
 		.dtype = SRT_F32,
@@ -180,6 +182,7 @@ static void check_many(job_t *job)
 	for (int r = 0; r < job->size; r++)
 		owners[r] = (srt_coll_owner_t){ &segments[(size_t)r * MANY], MANY };
 	const srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = "many",
 		.dtype = SRT_F32,
@@ -240,6 +243,7 @@ static srt_status_t sum_and_launch(job_t *job, srt_coll_t *coll, srt_buffer_t *b
 static srt_status_t make_block(job_t *job, srt_buffer_t **buffer, float **full, srt_coll_t **coll)
 {
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_REDUCE,
 		.name = "block 7",
 		.dtype = SRT_F32,

@@ -30,6 +30,7 @@ static srt_coll_t *make(job_t *job, srt_comm_t *comm, srt_coll_kind_t kind, srt_
 	static srt_coll_owner_t owners[64];
 	srt_coll_t *coll = NULL;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = kind,
 		.name = name,
 		.dtype = SRT_F32,

@@ -47,6 +47,7 @@ static srt_coll_t *make(job_t *job, srt_coll_kind_t kind, const sides_t *s, cons
 {
 	srt_coll_t *coll = NULL;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = kind,
 		.name = name,
 		.dtype = SRT_F32,
@@ -81,12 +82,13 @@ static void delay(job_t *job, srt_stream_t *stream, int k, int which)
 static void two_streams(job_t *job)
 {
 	enum { ROUNDS = 25 };
-	const srt_coll_epilogue_t add = { .accumulate = 1 };
+	srt_coll_epilogue_t add = SRT_COLL_EPILOGUE_INIT;
 	srt_stream_t *other = NULL;
 	sides_t a, b, c;
 	srt_coll_t *gather_a, *gather_b, *sum;
 	double n = job->size, want = 0;
 
+	add.accumulate = 1;
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "other", &other));
 	open_sides(job, &a);
 	open_sides(job, &b);

@@ -62,7 +62,7 @@ static float tree(const sum_case_t *c, int lo, int hi, size_t i, float prediviso
 	int half = 1;
 
 	if (hi - lo == 1)
-		return predivisor != 0.0f ? sum / predivisor : sum;
+		return sum / predivisor;
 	while (half * 2 < hi - lo)
 		half *= 2;
 	sum = tree(c, lo, lo + half, i, predivisor) + tree(c, lo + half, hi, i, predivisor);
@@ -73,8 +73,9 @@ static void check_sum(srt_device_t *device, srt_dtype_t dtype, int size, size_t 
 {
 	const size_t elem = srt_dtype_size(dtype), nbytes = nelem * elem;
 	const srt_coll_epilogue_t epilogue = {
+		.size = sizeof(srt_coll_epilogue_t),
 		.divisor = 3.0f,
-		.predivisor = dtype == SRT_F32 ? 2.0f : 0.0f,
+		.predivisor = dtype == SRT_F32 ? 2.0f : 1.0f,
 	};
 	const srt_extent_t extent = { .nbytes = nbytes };
 	srt_extents_t owner = { .extents = &extent, .nextents = 1, .nbytes = nbytes };

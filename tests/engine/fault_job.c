@@ -97,6 +97,7 @@ static srt_status_t make_collectives(program_t *p, collectives_t *c)
 	DO(make_buffers(p, c));
 	for (int k = 0; k < NKINDS; k++) {
 		const srt_coll_desc_t desc = {
+			.size = sizeof(srt_coll_desc_t),
 			.kind = (srt_coll_kind_t)k,
 			.name = name,
 			.dtype = SRT_F32,

@@ -85,6 +85,7 @@ static srt_coll_t *create_gather(const objects_t *o, srt_comm_t *comm, const cha
 	srt_coll_segment_t segments[16];
 	srt_coll_owner_t owners[16];
 	const srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = name,
 		.dtype = SRT_F32,

@@ -17,31 +17,6 @@ static srt_stream_t *stream;
 
 /* The functions call with reserved[i] = value. */
 
-static srt_status_t call_coll_desc(int i, uint64_t value)
-{
-	srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
-	srt_coll_t *coll = NULL;
-	srt_status_t status;
-
-	desc.reserved[i] = value;
-	status = srt_coll_create(srt_context_world(context), &desc, &coll);
-	srt_coll_destroy(coll);
-	return status;
-}
-
-static srt_status_t call_coll_epilogue(int i, uint64_t value)
-{
-	const srt_coll_desc_t desc = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
-	srt_coll_epilogue_t epilogue = { .divisor = 0 };
-	srt_coll_t *coll;
-	srt_status_t status;
-
-	epilogue.reserved[i] = value;
-	CHECK_OK_OR_DIE(srt_coll_create(srt_context_world(context), &desc, &coll));
-	status = srt_coll_start(coll, &epilogue, stream);
-	CHECK_OK(srt_stream_sync(stream));
-	srt_coll_destroy(coll);
-	return status;
 }
 
 static srt_status_t call_scaler_options(int i, uint64_t value)
@@ -154,8 +129,6 @@ static const reserved_case_t structs[] = {
 	{ "srt_scaler_output_t", call_scaler_output },
 	{ "srt_scaler_grad_t", call_scaler_grad },
 	{ "srt_scaler_sparse_t", call_scaler_sparse },
-	{ "srt_coll_desc_t", call_coll_desc },
-	{ "srt_coll_epilogue_t", call_coll_epilogue },
 	{ "srt_scaler_options_t", call_scaler_options },
 	{ "srt_scaler_state_t", call_scaler_state },
 };

@@ -117,7 +117,8 @@ static srt_status_t create_broadcast(replay_t *r, size_t nbytes)
 	const srt_coll_segment_t all = { .nelem = nbytes / sizeof(float) };
 	srt_coll_owner_t *owners =
 		srt_calloc((size_t)srt_comm_size(r->comm), sizeof(*owners), "owners");
-	srt_coll_desc_t desc = { .kind = SRT_COLL_BROADCAST,
+	srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				 .kind = SRT_COLL_BROADCAST,
 				 .name = "buffers",
 				 .dtype = SRT_F32,
 				 .full = srt_view(r->buffer_memory, 0, SRT_F32),

@@ -161,7 +161,8 @@ static stage_t sum_stage(const srt_coll_t *coll, uint32_t piece, bool is_local)
 	const srt_view_t partial = srt_view(h->partial, 0, SRT_F32);
 	const bool in_full = coll->kind == SRT_COLL_ALL_REDUCE;
 	stage_t stage = {
-		.desc = { .kind = SRT_COLL_REDUCE_SCATTER,
+		.desc = { .size = sizeof(srt_coll_desc_t),
+			  .kind = SRT_COLL_REDUCE_SCATTER,
 			  .dtype = is_local ? coll->dtype : SRT_F32,
 			  .full = is_local ? coll->full : partial,
 			  .shard = partial },
@@ -187,7 +188,8 @@ static stage_t copy_stage(const srt_coll_t *coll, bool is_local)
 	const int root = coll->algorithm->has_root ? srt_hierarchy_find(h, coll->root) : 0;
 
 	return (stage_t){
-		.desc = { .kind = coll->algorithm->has_root ? SRT_COLL_BROADCAST :
+		.desc = { .size = sizeof(srt_coll_desc_t),
+			  .kind = coll->algorithm->has_root ? SRT_COLL_BROADCAST :
 							      SRT_COLL_ALL_GATHER,
 			  .dtype = coll->dtype,
 			  .full = coll->full,
@@ -353,11 +355,11 @@ static srt_status_t start_sums(srt_coll_start_t *start, const srt_coll_epilogue_
 {
 	srt_coll_t *coll = start->coll;
 	srt_event_t *done = coll->comm->hierarchy->done;
-	srt_coll_epilogue_t first = { 0 }, last = { 0 };
+	srt_coll_epilogue_t first = SRT_COLL_EPILOGUE_INIT, last = SRT_COLL_EPILOGUE_INIT;
 
 	if (epilogue != NULL) {
 		last = *epilogue;
-		last.predivisor = 0.0f;
+		last.predivisor = 1.0f;
 		first.predivisor = epilogue->predivisor;
 	}
 	SRT_TRY(srt_stream_wait_event(stream, done));

@@ -88,8 +88,7 @@ srt_status_t srt_nccl_append_sums(const srt_coll_t *coll)
 
 static bool changes_values(const srt_coll_epilogue_t *e)
 {
-	return e != NULL && ((e->divisor != 0.0f && e->divisor != 1.0f) ||
-			     (e->predivisor != 0.0f && e->predivisor != 1.0f));
+	return e != NULL && (e->divisor != 1.0f || e->predivisor != 1.0f);
 }
 
 srt_status_t srt_nccl_finish_sums(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,

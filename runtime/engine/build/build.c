@@ -35,6 +35,7 @@ static srt_status_t create_gather(srt_unit_t *unit)
 	const srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS],
 			 *upload = unit->slot[SRT_SLOT_UPLOADS];
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = unit->name,
 		.dtype = unit->types.compute,
@@ -63,6 +64,7 @@ static srt_status_t create_regather(srt_unit_t *unit)
 	srt_engine_t *engine = unit->engine;
 	const srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS], *part = unit->slot[SRT_SLOT_PARTS];
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
 		.name = unit->name,
 		.dtype = unit->types.compute,
@@ -105,6 +107,7 @@ static srt_status_t create_reduce(srt_unit_t *unit)
 	bool apart =
 		unit->grads.partial_sums.buffer != NULL || unit->grads.reduced_sums.buffer != NULL;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = sharded ? SRT_COLL_REDUCE_SCATTER : SRT_COLL_ALL_REDUCE,
 		.name = unit->name,
 		.dtype = unit->types.reduce,
@@ -134,6 +137,7 @@ static srt_status_t create_reduce(srt_unit_t *unit)
 static srt_status_t create_all_reduce(srt_unit_t *unit)
 {
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_REDUCE,
 		.name = unit->name,
 		.dtype = unit->grads.partial_sums.dtype,
@@ -159,6 +163,7 @@ static srt_status_t create_flags(srt_engine_t *engine)
 	srt_coll_owner_t *owners =
 		srt_comm_calloc(engine->comm, world, sizeof(*owners), "owners of gradient flags");
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_REDUCE_SCATTER,
 		.name = "gradient flags",
 		.dtype = SRT_F32,

@@ -247,7 +247,7 @@ srt_status_t srt_audit_begin(srt_unit_t *unit, srt_audit_sum_t sum)
 
 static bool divides(float divisor)
 {
-	return divisor != 0.0f && divisor != 1.0f;
+	return divisor != 1.0f;
 }
 
 /* The roundings between the parts and the result. n: ranks whose parts are added. */
@@ -438,8 +438,8 @@ srt_status_t srt_audit_end(srt_unit_t *unit, srt_audit_sum_t sum)
 		sum == SRT_AUDIT_REDUCED && srt_shard_replicas(engine, engine->world) > 1;
 	const bool has_shard_comm = !is_second && unit->flow.is_sharded;
 	srt_comm_t *comm = has_shard_comm ? engine->comms.shard : engine->comms.replica;
-	const float divisors[2] = { is_second ? 0.0f : unit->flow.predivisor,
-				    sum == SRT_AUDIT_PARTIAL ? 0.0f : unit->flow.divisor };
+	const float divisors[2] = { is_second ? 1.0f : unit->flow.predivisor,
+				    sum == SRT_AUDIT_PARTIAL ? 1.0f : unit->flow.divisor };
 	srt_audit_t *audit = unit->audit;
 	srt_projection_t *result;
 	srt_rounding_t rounding;

@@ -126,6 +126,7 @@ srt_status_t srt_buffers_create_broadcast(srt_engine_t *engine)
 	size_t world = (size_t)engine->world;
 	srt_coll_owner_t *owners;
 	srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_BROADCAST,
 		.name = "buffers",
 		.dtype = SRT_U8,

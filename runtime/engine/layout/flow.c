@@ -52,6 +52,8 @@ srt_status_t srt_unit_flow_resolve(srt_unit_t *unit)
 		.defers = srt_roles_defer(engine) || srt_roles_add_unreduced(unit, world),
 		.defers_replicas = engine->options.accumulation == SRT_ACCUMULATE_LAST_ALL_REDUCE,
 		.downloads = engine->options.offload.grads != 0,
+		.predivisor = 1.0f,
+		.divisor = 1.0f,
 	};
 	flow->summed_slot = flow->sums_apart ? SRT_SLOT_SUMS : SRT_SLOT_GRADS;
 	flow->keeps_grads = flow->defers && (!flow->sums_apart || srt_roles_keep_grads(unit));

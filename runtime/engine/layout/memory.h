@@ -147,7 +147,7 @@ typedef struct srt_unit_flow {
 	bool stores;          /* the sum over ranks is copied or added to the shard */
 	bool downloads;       /* offload: the sum goes to the host */
 	srt_slot_kind_t summed_slot; /* of summed_grad */
-	float predivisor, divisor;   /* of the sum: before and after it; 0: none */
+	float predivisor, divisor;   /* of the sum: before and after it; 1: none */
 } srt_unit_flow_t;
 
 /* The allocated memory, as srt_memory_t says. */

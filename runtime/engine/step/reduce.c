@@ -190,7 +190,7 @@ static srt_status_t divide_sums(srt_unit_t *unit, srt_stream_t *stream)
 		const srt_param_t *param = unit->params[i / 2];
 		const float divisor = divisors[i % 2];
 
-		if (!param->frozen && param->nelem > 0 && divisor != 0.0f && divisor != 1.0f)
+		if (!param->frozen && param->nelem > 0 && divisor != 1.0f)
 			SRT_TRY(srt_op_divide(stream, param->views.summed_grad,
 					      param->views.summed_grad, divisor, param->nelem));
 	}
@@ -203,8 +203,10 @@ static srt_status_t sum_replicas(srt_unit_t *unit, srt_stream_t *stream)
 	const float divisor = unit->flow.divisor;
 	const bool rounds = unit->grads.reduced_sums.buffer != NULL;
 	const int64_t nelem = (int64_t)unit->grads.shard_nelem;
-	const srt_coll_epilogue_t epilogue = { .divisor = rounds ? 0.0f : divisor };
+	srt_coll_epilogue_t epilogue = SRT_COLL_EPILOGUE_INIT;
 
+	if (!rounds)
+		epilogue.divisor = divisor;
 	SRT_TRY(srt_coll_start(unit->grads.all_reduce, &epilogue, stream));
 	unit->engine->step.partial_user = unit;
 	unit->grads.has_partial = false;
@@ -212,7 +214,7 @@ static srt_status_t sum_replicas(srt_unit_t *unit, srt_stream_t *stream)
 		return SRT_OK;
 	SRT_TRY(srt_reduce_store(unit->grads.reduced_sums, unit->grads.partial_sums, nelem, false,
 				 stream));
-	if (divisor == 0.0f || divisor == 1.0f)
+	if (divisor == 1.0f)
 		return SRT_OK;
 	return srt_op_divide(stream, unit->grads.reduced_sums, unit->grads.reduced_sums, divisor,
 			     nelem);
@@ -232,11 +234,12 @@ static srt_status_t start_hybrid(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_engine_t *engine = unit->engine;
 	const srt_unit_flow_t *flow = &unit->flow;
-	const srt_coll_epilogue_t epilogue = { .predivisor = flow->predivisor,
-					       .accumulate = unit->grads.has_partial };
+	srt_coll_epilogue_t epilogue = SRT_COLL_EPILOGUE_INIT;
 	/* Whose sums the memory had last: its own, or those of a unit that shares it. */
 	const srt_unit_t *last = flow->defers_replicas ? unit : engine->step.partial_user;
 
+	epilogue.predivisor = flow->predivisor;
+	epilogue.accumulate = unit->grads.has_partial;
 	if (last != NULL && !unit->grads.has_partial)
 		/* Edge: the peers' reading of the last sums -> the new ones. */
 		SRT_TRY(srt_coll_wait_readers(last->grads.all_reduce, stream));
@@ -257,11 +260,11 @@ static srt_status_t start_reduction(srt_unit_t *unit)
 {
 	srt_stream_t *stream = unit->engine->comm_stream;
 	const srt_unit_flow_t *flow = &unit->flow;
-	const srt_coll_epilogue_t epilogue = { .predivisor = flow->predivisor,
-					       .divisor = flow->divisor,
-					       .accumulate = flow->accumulates &&
-							     unit->grads.has_reduced };
+	srt_coll_epilogue_t epilogue = SRT_COLL_EPILOGUE_INIT;
 
+	epilogue.predivisor = flow->predivisor;
+	epilogue.divisor = flow->divisor;
+	epilogue.accumulate = flow->accumulates && unit->grads.has_reduced;
 	SRT_TRY(srt_download_prepare(unit));
 	if (unit->grads.all_reduce != NULL)
 		return start_hybrid(unit, stream);

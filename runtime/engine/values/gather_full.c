@@ -103,6 +103,7 @@ static srt_status_t create_gather(srt_param_t *param, level_t level, srt_view_t 
 	owners.segments = srt_comm_calloc(comm, total + 1, sizeof(*owners.segments), param->name);
 	if (owners.owner != NULL && owners.segments != NULL) {
 		const srt_coll_desc_t desc = {
+			.size = sizeof(srt_coll_desc_t),
 			.kind = SRT_COLL_ALL_GATHER,
 			.name = param->name,
 			.dtype = param->dtype,

@@ -55,19 +55,26 @@ extern "C" {
 /** A gradient scaler. Opaque. */
 typedef struct srt_scaler srt_scaler_t;
 
-/** Options of srt_scaler_create(). Zero-initialise, set what differs. */
+/** Options of srt_scaler_create(): SRT_SCALER_OPTIONS_INIT, then what differs. */
 typedef struct srt_scaler_options {
+	size_t size;            /* set by SRT_SCALER_OPTIONS_INIT */
 	srt_scaler_rule_t rule; /* SRT_SCALER_PLAIN: GradScaler; _SHARDED: ShardedGradScaler */
 	int disabled;           /* 1: nothing is scaled, checked or refused; steps are as without */
-	float init_scale;       /* 0 = 65536; positive and finite */
-	double growth_factor;   /* 0 = 2; above 1 */
-	double backoff_factor;  /* 0 = 0.5; above 0, below 1 */
-	int growth_interval;    /* clean steps before the scale grows; 0 = 2000 */
+	float init_scale;       /* positive and finite */
+	double growth_factor;   /* above 1 */
+	double backoff_factor;  /* above 0, below 1 */
+	int growth_interval;    /* clean steps before the scale grows; at least 1 */
 	int allow_f16;          /* 1: SRT_SCALER_PLAIN takes fp16 gradients, as _SHARDED does */
 	srt_comm_t *comm; /* ranks that share the findings of srt_scaler_unscale_grads(); NULL = the
 			   * context's world; must outlive the scaler */
-	uint64_t reserved[4]; /* zero */
 } srt_scaler_options_t;
+
+/** The defaults of torch.amp.GradScaler. */
+#define SRT_SCALER_OPTIONS_INIT                                                                    \
+	{                                                                                          \
+		.size = sizeof(srt_scaler_options_t), .init_scale = 65536.0f,                      \
+		.growth_factor = 2.0, .backoff_factor = 0.5, .growth_interval = 2000,              \
+	}
 
 /**
  * Creates a scaler. Collective over the options' communicator, blocking; on all its ranks with the
@@ -75,8 +82,7 @@ typedef struct srt_scaler_options {
  * @param options NULL for the defaults; copied.
  * @param[out] scaler owned by the caller, freed by srt_scaler_destroy(); set on success only. Must
  *             be destroyed before the context.
- * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, or a reserved field that is not
- *         zero; SRT_ERR_OUT_OF_MEMORY.
+ * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range; SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_t *options,
 				       srt_scaler_t **scaler);
@@ -89,12 +95,18 @@ SRT_API void srt_scaler_destroy(srt_scaler_t *scaler);
 
 /** A tensor to be scaled. */
 typedef struct srt_scaler_output {
+	size_t size;  /* set by SRT_SCALER_OUTPUT_INIT */
 	srt_view_t x; /* (nelem), SRT_F32, SRT_F16 or SRT_BF16 */
 	srt_view_t y; /* (nelem): x * scale, of dtype srt_scaler_dtype(); may be x if that is x's */
 	int64_t nelem; /* 1 if ndim is 0 */
 	int ndim;      /* 0: a single value (torch's 0-d tensor); else its number of dimensions */
-	uint64_t reserved[4]; /* zero */
 } srt_scaler_output_t;
+
+/** Sets srt_scaler_output_t.size; the other defaults are zero. */
+#define SRT_SCALER_OUTPUT_INIT                                                                     \
+	{                                                                                          \
+		.size = sizeof(srt_scaler_output_t)                                                \
+	}
 
 /** The dtype of a scaled tensor: SRT_F32 for a single 16-bit value by SRT_SCALER_PLAIN, as torch
  * promotes it; otherwise, and if the scaler is disabled, the tensor's own. */
@@ -151,24 +163,36 @@ SRT_API srt_status_t srt_scaler_update(srt_scaler_t *scaler, srt_stream_t *strea
 
 /** A gradient in coordinate form. Values of SRT_F16 are coalesced before the check, others not. */
 typedef struct srt_scaler_sparse {
+	size_t size;   /* set by SRT_SCALER_SPARSE_INIT */
 	srt_coo_t coo; /* round_each is not used: sums of fp16 are rounded once, or by
 			* SRT_SCALER_PLAIN after each addition, as torch's classes do it */
 	srt_view_t indices;
 	/* Of srt_op_coo_coalesce(); absent unless the values are SRT_F16. The gradient is there
 	 * afterwards. */
 	srt_view_t out_indices, out_values, count, scratch;
-	uint64_t reserved[4]; /* zero */
 } srt_scaler_sparse_t;
+
+/** Sets srt_scaler_sparse_t.size; the other defaults are zero. */
+#define SRT_SCALER_SPARSE_INIT                                                                     \
+	{                                                                                          \
+		.size = sizeof(srt_scaler_sparse_t)                                                \
+	}
 
 /** A gradient of a program's own parameter. */
 typedef struct srt_scaler_grad {
+	size_t size;      /* set by SRT_SCALER_GRAD_INIT */
 	const char *name; /* for messages; NULL: its number is used */
-	srt_view_t
-		grad; /* (nelem), unscaled in place; of a sparse gradient its values (nnz, block) */
+	/* (nelem), unscaled in place; of a sparse gradient its values (nnz, block). */
+	srt_view_t grad;
 	int64_t nelem;                     /* of a dense gradient; 0: an empty shard */
 	const srt_scaler_sparse_t *sparse; /* NULL: a dense gradient */
-	uint64_t reserved[4];              /* zero */
 } srt_scaler_grad_t;
+
+/** Sets srt_scaler_grad_t.size; the other defaults are zero. */
+#define SRT_SCALER_GRAD_INIT                                                                       \
+	{                                                                                          \
+		.size = sizeof(srt_scaler_grad_t)                                                  \
+	}
 
 /**
  * srt_scaler_unscale() for gradients that no engine has. Collective over the scaler's communicator,
@@ -192,13 +216,12 @@ SRT_API srt_status_t srt_scaler_step_grads(srt_scaler_t *scaler, srt_view_t stat
 
 /* ---- state ----------------------------------------------------------------------------- */
 
-/** What a checkpoint has of a scaler. All zero: saved by a disabled one. */
+/** What a checkpoint has of a scaler. All zero: saved by a disabled one. Does not grow. */
 typedef struct srt_scaler_state {
 	float scale;
 	int32_t growth_tracker; /* clean steps since the scale last changed */
 	int32_t growth_interval;
 	double growth_factor, backoff_factor;
-	uint64_t reserved[4]; /* zero */
 } srt_scaler_state_t;
 
 /**
@@ -217,8 +240,8 @@ SRT_API srt_status_t srt_scaler_get_state(srt_scaler_t *scaler, srt_stream_t *st
 /**
  * Restores the state of srt_scaler_get_state(). No effect if disabled. Local, asynchronous; on all
  * ranks with the same state.
- * @return SRT_ERR_INVALID_ARGUMENT for the state of a disabled scaler, which is empty, for a value
- *         outside its range, or a reserved field that is not zero.
+ * @return SRT_ERR_INVALID_ARGUMENT for the state of a disabled scaler, which is empty, or for a
+ *         value outside its range.
  */
 SRT_API srt_status_t srt_scaler_set_state(srt_scaler_t *scaler, const srt_scaler_state_t *state,
 					  srt_stream_t *stream);

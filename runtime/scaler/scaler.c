@@ -38,18 +38,9 @@ static srt_status_t complete_options(srt_context_t *context, srt_scaler_options_
 {
 	static const char call[] = "srt_scaler_create";
 
-	SRT_TRY(srt_check_reserved(options->reserved, "srt_scaler_options_t"));
 	if (options->rule != SRT_SCALER_PLAIN && options->rule != SRT_SCALER_SHARDED)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: there is no rule %d", call,
 				(int)options->rule);
-	if (options->init_scale == 0)
-		options->init_scale = 65536.0f;
-	if (options->growth_factor == 0)
-		options->growth_factor = 2.0;
-	if (options->backoff_factor == 0)
-		options->backoff_factor = 0.5;
-	if (options->growth_interval == 0)
-		options->growth_interval = 2000;
 	if (!options->comm)
 		options->comm = srt_context_world(context);
 	if (!(options->init_scale > 0) || options->init_scale - options->init_scale != 0)
@@ -112,14 +103,13 @@ static srt_status_t allocate(srt_scaler_t *scaler, srt_device_t *device)
 srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_t *options,
 			       srt_scaler_t **out)
 {
-	srt_scaler_options_t complete = { 0 };
+	srt_scaler_options_t complete = SRT_SCALER_OPTIONS_INIT;
 	srt_scaler_t *scaler;
 	srt_status_t status = SRT_OK;
 
 	SRT_NOT_NULL(context);
 	SRT_TRY(srt_check_not_null(out, __func__, "scaler"));
-	if (options)
-		complete = *options;
+	SRT_TRY(srt_struct_read(&complete, sizeof(complete), options, "srt_scaler_options_t"));
 	SRT_TRY(complete_options(context, &complete));
 	scaler = srt_comm_calloc(complete.comm, 1, sizeof(*scaler), "a gradient scaler");
 	if (!scaler)
@@ -177,12 +167,16 @@ srt_dtype_t srt_scaler_dtype(const srt_scaler_t *scaler, srt_dtype_t dtype, int 
 	return promotes && ndim == 0 && (dtype == SRT_F16 || dtype == SRT_BF16) ? SRT_F32 : dtype;
 }
 
-static srt_status_t check_output(const srt_scaler_t *scaler, const srt_scaler_output_t *output,
-				 size_t i)
+/* *output: a copy of output i of a program's array, checked. */
+static srt_status_t read_output(const srt_scaler_t *scaler, const srt_scaler_output_t *outputs,
+				size_t i, srt_scaler_output_t *output)
 {
-	srt_dtype_t dtype = srt_scaler_dtype(scaler, output->x.dtype, output->ndim);
+	srt_dtype_t dtype;
 
-	SRT_TRY(srt_check_reserved(output->reserved, "srt_scaler_output_t"));
+	*output = (srt_scaler_output_t)SRT_SCALER_OUTPUT_INIT;
+	SRT_TRY(srt_struct_read(output, sizeof(*output), srt_struct_at(outputs, i),
+				"srt_scaler_output_t"));
+	dtype = srt_scaler_dtype(scaler, output->x.dtype, output->ndim);
 	if (output->nelem < 0 || output->ndim < 0 || (output->ndim == 0 && output->nelem != 1))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_scaler_scale: output %zu has %d dimensions and %lld elements",
@@ -209,21 +203,26 @@ static srt_status_t pass_through(const srt_scaler_output_t *output, srt_stream_t
 srt_status_t srt_scaler_scale(srt_scaler_t *scaler, const srt_scaler_output_t *outputs,
 			      size_t noutputs, srt_stream_t *stream)
 {
+	srt_scaler_output_t output;
+
 	SRT_NOT_NULL(scaler);
 	if (noutputs > 0)
 		SRT_NOT_NULL(outputs);
 	SRT_NOT_NULL(stream);
 	for (size_t i = 0; i < noutputs; i++)
-		SRT_TRY(check_output(scaler, &outputs[i], i));
-	if (scaler->options.disabled) {
-		for (size_t i = 0; i < noutputs; i++)
-			SRT_TRY(pass_through(&outputs[i], stream));
-		return SRT_OK;
+		SRT_TRY(read_output(scaler, outputs, i, &output));
+	if (!scaler->options.disabled)
+		SRT_TRY(srt_scaler_begin(scaler, stream));
+	for (size_t i = 0; i < noutputs; i++) {
+		SRT_TRY(read_output(scaler, outputs, i, &output));
+		if (scaler->options.disabled)
+			SRT_TRY(pass_through(&output, stream));
+		else
+			SRT_TRY(srt_op_scale_loss(stream, output.y, output.x, scaler->state, 0,
+						  output.nelem));
 	}
-	SRT_TRY(srt_scaler_begin(scaler, stream));
-	for (size_t i = 0; i < noutputs; i++)
-		SRT_TRY(srt_op_scale_loss(stream, outputs[i].y, outputs[i].x, scaler->state, 0,
-					  outputs[i].nelem));
+	if (scaler->options.disabled)
+		return SRT_OK;
 	scaler->in_use = true;
 	return srt_scaler_end(scaler, stream);
 }
@@ -287,7 +286,6 @@ static srt_status_t check_state(const srt_scaler_state_t *state)
 {
 	static const char call[] = "srt_scaler_set_state";
 
-	SRT_TRY(srt_check_reserved(state->reserved, "srt_scaler_state_t"));
 	if (state->growth_interval == 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: the state is empty, perhaps saved by a disabled scaler", call);

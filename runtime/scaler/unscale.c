@@ -190,6 +190,20 @@ srt_status_t srt_scaler_update(srt_scaler_t *scaler, srt_stream_t *stream)
 
 /* ---- a program's own gradients --------------------------------------------------------------- */
 
+/* *grad, *sparse: copies of gradient i of a program's array; grad->sparse is `sparse` or NULL. */
+static srt_status_t read_grad(const srt_scaler_grad_t *grads, size_t i, srt_scaler_grad_t *grad,
+			      srt_scaler_sparse_t *sparse)
+{
+	*grad = (srt_scaler_grad_t)SRT_SCALER_GRAD_INIT;
+	*sparse = (srt_scaler_sparse_t)SRT_SCALER_SPARSE_INIT;
+	SRT_TRY(srt_struct_read(grad, sizeof(*grad), srt_struct_at(grads, i), "srt_scaler_grad_t"));
+	if (!grad->sparse)
+		return SRT_OK;
+	SRT_TRY(srt_struct_read(sparse, sizeof(*sparse), grad->sparse, "srt_scaler_sparse_t"));
+	grad->sparse = sparse;
+	return SRT_OK;
+}
+
 /* Coalesces the values of a sparse gradient where torch does; what is left to be checked. */
 static srt_status_t coalesce(const srt_scaler_t *scaler, const srt_scaler_grad_t *grad,
 			     srt_stream_t *stream, srt_view_t *values)
@@ -227,16 +241,15 @@ static srt_status_t check_grads(const srt_scaler_t *scaler, const char *call, sr
 				"%s: state is %s, must be the srt_step_state_t of an optimizer, u8",
 				call, state.buffer ? srt_dtype_name(state.dtype) : "absent");
 	for (size_t i = 0; i < ngrads; i++) {
+		srt_scaler_sparse_t sparse;
+		srt_scaler_grad_t grad;
 		char number[24];
 
-		SRT_TRY(srt_check_reserved(grads[i].reserved, "srt_scaler_grad_t"));
-		if (grads[i].sparse)
-			SRT_TRY(srt_check_reserved(grads[i].sparse->reserved,
-						   "srt_scaler_sparse_t"));
-		if (!refuses(scaler, grads[i].grad.dtype))
+		SRT_TRY(read_grad(grads, i, &grad, &sparse));
+		if (!refuses(scaler, grad.grad.dtype))
 			continue;
 		snprintf(number, sizeof(number), "%zu", i);
-		return fail_f16(call, grads[i].name ? grads[i].name : number);
+		return fail_f16(call, grad.name ? grad.name : number);
 	}
 	return SRT_OK;
 }
@@ -255,9 +268,13 @@ srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t state,
 		srt_view(state.buffer, state.offset + offsetof(srt_step_state_t, found_inf),
 			 SRT_F32);
 	const srt_view_t local = scaler->local_found;
+	srt_scaler_sparse_t sparse;
+	srt_scaler_grad_t grad;
 
 	if (scaler->options.disabled)
 		return SRT_OK;
+	if (ngrads > 0)
+		SRT_TRY(srt_struct_check(grads, "srt_scaler_grad_t"));
 	SRT_TRY(check_in_use(scaler, call));
 	SRT_TRY(check_ready(call, find_user(scaler, state.buffer, state.offset)));
 	SRT_TRY(check_grads(scaler, call, state, grads, ngrads));
@@ -266,8 +283,10 @@ srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t state,
 	if (scaler->gather) /* Edge: peers' reading of the last finding -> the new one. */
 		SRT_TRY(srt_coll_wait_readers(scaler->gather, stream));
 	SRT_TRY(srt_zero(stream, local.buffer, local.offset, sizeof(float)));
-	for (size_t i = 0; i < ngrads; i++)
-		SRT_TRY(unscale_grad(scaler, &grads[i], stream));
+	for (size_t i = 0; i < ngrads; i++) {
+		SRT_TRY(read_grad(grads, i, &grad, &sparse));
+		SRT_TRY(unscale_grad(scaler, &grad, stream));
+	}
 	if (scaler->gather)
 		SRT_TRY(srt_coll_start(scaler->gather, NULL, stream));
 	SRT_TRY(srt_op_absmax(stream, found, scaler->gather ? scaler->all_found : local,

@@ -135,9 +135,7 @@ static const srt_step_state_t wanted_state = { .step = 17,
 					       .lr_steps = 100,
 					       .schedule = SRT_SCHEDULE_LINEAR,
 					       .skipped = 2 };
-static const srt_scaler_state_t wanted_scaler = {
-	1024.0f, 5, 2000, 2.0, 0.5, { 0 },
-};
+static const srt_scaler_state_t wanted_scaler = { 1024.0f, 5, 2000, 2.0, 0.5 };
 
 static void subject_fill(subject_t *s)
 {

@@ -215,11 +215,12 @@ static srt_scaler_t *create_in_fp16(void)
 {
 	srt_precision_t precision = SRT_PRECISION_INIT;
 	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
-	srt_scaler_options_t scaling = { .rule = SRT_SCALER_PLAIN, .growth_interval = 2 };
+	srt_scaler_options_t scaling = SRT_SCALER_OPTIONS_INIT;
 	srt_scaler_t *scaler;
 
 	precision.param = SRT_CAST_F16;
 	precision.reduce = SRT_CAST_F32;
+	scaling.growth_interval = 2;
 	options.precision = &precision;
 	check(srt_scaler_create(context, &scaling, &scaler));
 	declare(&options); /* the parameters are SRT_F32 */

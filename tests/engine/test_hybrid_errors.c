@@ -203,6 +203,7 @@ static void write_infinity(engine_case_t *c, srt_strategy_t strategy)
  */
 static void test_infinity(srt_strategy_t strategy, srt_mesh_t *mesh, bool written)
 {
+	srt_scaler_options_t scaling = SRT_SCALER_OPTIONS_INIT;
 	srt_engine_options_t o = case_adamw(strategy);
 	srt_scaler_state_t scale;
 	srt_step_state_t state;
@@ -211,8 +212,8 @@ static void test_infinity(srt_strategy_t strategy, srt_mesh_t *mesh, bool writte
 	float *before, *after;
 
 	o.mesh = mesh;
-	CHECK_OK_OR_DIE(
-		srt_scaler_create(context, &(srt_scaler_options_t){ .init_scale = 8.0f }, &scaler));
+	scaling.init_scale = 8.0f;
+	CHECK_OK_OR_DIE(srt_scaler_create(context, &scaling, &scaler));
 	srt_scaler_view(scaler);
 	case_declare(&c, context, &o, 5);
 	case_build(&c);

@@ -131,7 +131,9 @@ static void backward(training_t *t, int step, int m)
 static void scale_loss(training_t *t, int number)
 {
 	srt_view_t loss = srt_view(t->seen, (t->nelem + (size_t)number) * sizeof(float), SRT_F32);
-	const srt_scaler_output_t output = { .x = loss, .y = loss, .nelem = 1 };
+	const srt_scaler_output_t output = {
+		.size = sizeof(srt_scaler_output_t), .x = loss, .y = loss, .nelem = 1
+	};
 
 	CHECK_OK(srt_op_fill(t->c.stream, loss, 1.0f, 1));
 	CHECK_OK(srt_scaler_scale(t->scaler, &output, 1, t->c.stream));
@@ -203,10 +205,12 @@ static void run_without(int skipped, const srt_engine_options_t *options, result
 {
 	static const char *const names[NSTREAMS] = { "forward", "backward 0", "backward 1", "step",
 						     "read" };
-	const srt_scaler_options_t scaler = { .init_scale = 4.0f, .growth_interval = 1 };
+	srt_scaler_options_t scaler = SRT_SCALER_OPTIONS_INIT;
 	srt_device_t *device = srt_context_device(context);
 	training_t t;
 
+	scaler.init_scale = 4.0f;
+	scaler.growth_interval = 1;
 	case_declare(&t.c, context, options, 5);
 	case_build(&t.c);
 	t.nelem = case_nelem(&t.c);

@@ -134,11 +134,12 @@ static void step(engine_case_t *c, const variant_t *v, srt_scaler_t *scaler, int
 static void run(const variant_t *v, const srt_engine_options_t *options, const case_types_t *types,
 		result_t *r)
 {
-	const srt_scaler_options_t scaler_options = { .init_scale = 4.0f,
-						      .rule = SRT_SCALER_SHARDED };
+	srt_scaler_options_t scaler_options = SRT_SCALER_OPTIONS_INIT;
 	srt_scaler_t *scaler;
 	engine_case_t c;
 
+	scaler_options.init_scale = 4.0f;
+	scaler_options.rule = SRT_SCALER_SHARDED;
 	memset(r, 0, sizeof(*r));
 	build(&c, options, types, &r->plan);
 	CHECK_OK_OR_DIE(srt_scaler_create(context, &scaler_options, &scaler));

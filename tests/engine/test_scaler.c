@@ -27,11 +27,31 @@ static srt_scaler_t *create(const srt_scaler_options_t *options)
 	return scaler;
 }
 
+static srt_scaler_t *create_disabled(void)
+{
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
+
+	options.disabled = 1;
+	return create(&options);
+}
+
+static srt_scaler_t *create_of_rule(srt_scaler_rule_t rule)
+{
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
+
+	options.rule = rule;
+	return create(&options);
+}
+
 /* A scaler whose loss was scaled. */
 static srt_scaler_t *create_in_use(srt_scaler_rule_t rule)
 {
-	srt_scaler_t *scaler = create(&(srt_scaler_options_t){ .rule = rule, .allow_f16 = 1 });
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
+	srt_scaler_t *scaler;
 
+	options.rule = rule;
+	options.allow_f16 = 1;
+	scaler = create(&options);
 	CHECK(srt_scaler_view(scaler).dtype == SRT_F32);
 	return scaler;
 }
@@ -80,7 +100,8 @@ static float scale_of(srt_scaler_t *scaler)
 /* One gradient of two elements of this rank. */
 static srt_status_t unscale(srt_scaler_t *scaler, int state, srt_dtype_t dtype, const char *name)
 {
-	const srt_scaler_grad_t grad = { .name = name,
+	const srt_scaler_grad_t grad = { .size = sizeof(srt_scaler_grad_t),
+					 .name = name,
 					 .grad = srt_view(memory, GRADS, dtype),
 					 .nelem = 2 };
 
@@ -93,28 +114,29 @@ static srt_status_t unscale(srt_scaler_t *scaler, int state, srt_dtype_t dtype, 
 		CHECK_ERROR_HAS(words);                                                            \
 	} while (0)
 
+#define REFUSED_OPTION(field, value, words)                                                        \
+	do {                                                                                       \
+		srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;                            \
+		options.field = value;                                                             \
+		REFUSED(srt_scaler_create(context, &options, &scaler), SRT_ERR_INVALID_ARGUMENT,   \
+			words);                                                                    \
+	} while (0)
+
 static void test_options(void)
 {
-	static const struct {
-		srt_scaler_options_t options;
-		const char *words;
-	} cases[] = {
-		{ { .rule = (srt_scaler_rule_t)2 }, "no rule 2" },
-		{ { .init_scale = -1.0f }, "init_scale is -1, must be positive" },
-		{ { .init_scale = INFINITY }, "init_scale is inf" },
-		{ { .growth_factor = 1.0 }, "growth_factor is 1, must be above 1" },
-		{ { .growth_factor = (double)NAN }, "growth_factor is nan" },
-		{ { .backoff_factor = 1.0 }, "backoff_factor is 1, must be above 0 and below 1" },
-		{ { .backoff_factor = -0.5 }, "backoff_factor is -0.5" },
-		{ { .growth_interval = -3 }, "growth_interval is -3" },
-		{ { .reserved = { 0, 1 } }, "reserved" },
-	};
 	srt_scaler_t *scaler = NULL;
 	srt_scaler_state_t state;
 
-	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++)
-		REFUSED(srt_scaler_create(context, &cases[i].options, &scaler),
-			SRT_ERR_INVALID_ARGUMENT, cases[i].words);
+	REFUSED_OPTION(rule, (srt_scaler_rule_t)2, "no rule 2");
+	REFUSED_OPTION(init_scale, 0.0f, "init_scale is 0, must be positive");
+	REFUSED_OPTION(init_scale, -1.0f, "init_scale is -1, must be positive");
+	REFUSED_OPTION(init_scale, INFINITY, "init_scale is inf");
+	REFUSED_OPTION(growth_factor, 1.0, "growth_factor is 1, must be above 1");
+	REFUSED_OPTION(growth_factor, (double)NAN, "growth_factor is nan");
+	REFUSED_OPTION(backoff_factor, 1.0, "backoff_factor is 1, must be above 0 and below 1");
+	REFUSED_OPTION(backoff_factor, -0.5, "backoff_factor is -0.5");
+	REFUSED_OPTION(growth_interval, 0, "growth_interval is 0, must be at least 1");
+	REFUSED_OPTION(growth_interval, -3, "growth_interval is -3");
 	CHECK(scaler == NULL);
 	scaler = create(NULL);
 	CHECK_OK(srt_scaler_get_state(scaler, stream, &state));
@@ -127,7 +149,8 @@ static void test_options(void)
 /* x scaled into a tensor of dtype `to`. */
 static float scaled(srt_scaler_t *scaler, float x, srt_dtype_t from, int ndim, srt_dtype_t to)
 {
-	const srt_scaler_output_t output = { .x = srt_view(memory, GRADS, from),
+	const srt_scaler_output_t output = { .size = sizeof(srt_scaler_output_t),
+					     .x = srt_view(memory, GRADS, from),
 					     .y = srt_view(memory, GRADS + 64, to),
 					     .nelem = 1,
 					     .ndim = ndim };
@@ -141,12 +164,14 @@ static float scaled(srt_scaler_t *scaler, float x, srt_dtype_t from, int ndim, s
 static void test_scale(void)
 {
 	srt_scaler_t *plain = create(NULL);
-	srt_scaler_t *sharded = create(&(srt_scaler_options_t){ .rule = SRT_SCALER_SHARDED });
-	srt_scaler_t *disabled = create(&(srt_scaler_options_t){ .disabled = 1 });
-	const srt_scaler_output_t narrow = { .x = srt_view(memory, GRADS, SRT_F16),
+	srt_scaler_t *sharded = create_of_rule(SRT_SCALER_SHARDED);
+	srt_scaler_t *disabled = create_disabled();
+	const srt_scaler_output_t narrow = { .size = sizeof(srt_scaler_output_t),
+					     .x = srt_view(memory, GRADS, SRT_F16),
 					     .y = srt_view(memory, GRADS + 64, SRT_F16),
 					     .nelem = 1 };
-	const srt_scaler_output_t matrix = { .x = srt_view(memory, GRADS, SRT_F32),
+	const srt_scaler_output_t matrix = { .size = sizeof(srt_scaler_output_t),
+					     .x = srt_view(memory, GRADS, SRT_F32),
 					     .y = srt_view(memory, GRADS, SRT_F32),
 					     .nelem = 2 };
 	srt_view_t view;
@@ -185,7 +210,7 @@ static void test_scale(void)
 
 static void test_order(srt_scaler_rule_t rule)
 {
-	srt_scaler_t *scaler = create(&(srt_scaler_options_t){ .rule = rule });
+	srt_scaler_t *scaler = create_of_rule(rule);
 	const float clean[] = { 65536.0f, 131072.0f };
 	const srt_view_t state = state_view(0), other = state_view(1);
 
@@ -231,7 +256,7 @@ static bool is_same_state(const srt_scaler_state_t *a, const srt_scaler_state_t 
 
 static void test_disabled(void)
 {
-	srt_scaler_t *scaler = create(&(srt_scaler_options_t){ .disabled = 1 });
+	srt_scaler_t *scaler = create_disabled();
 	const float values[] = { INFINITY, 1.0f };
 	srt_scaler_state_t state, zero = { 0 };
 	float found = 5.0f;
@@ -254,12 +279,15 @@ static void test_disabled(void)
 /* An infinity on one rank, or none (bad -1), while the last rank has no gradient at all. */
 static void test_found(srt_scaler_rule_t rule, int bad, float value)
 {
-	const srt_scaler_options_t options = { .rule = rule, .growth_interval = 1 };
-	srt_scaler_t *scaler = create(&options);
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
+	srt_scaler_t *scaler;
 	const float grads[] = { 65536.0f, rank == bad ? value : -32768.0f };
 	const bool is_empty = world > 1 && rank == world - 1;
 	float want = bad < 0 || (bad == world - 1 && world > 1) ? 0.0f : 1.0f, found = -1;
 
+	options.rule = rule;
+	options.growth_interval = 1;
+	scaler = create(&options);
 	srt_scaler_view(scaler);
 	put(SRT_F32, grads, 2);
 	CHECK_OK(is_empty ? srt_scaler_unscale_grads(scaler, state_view(0), NULL, 0, stream) :
@@ -283,9 +311,10 @@ static void test_found(srt_scaler_rule_t rule, int bad, float value)
 static void test_group(void)
 {
 	int ranks[16], n = 0;
-	srt_scaler_options_t options = { .rule = SRT_SCALER_SHARDED };
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
 	srt_scaler_t *scaler;
 
+	options.rule = SRT_SCALER_SHARDED;
 	for (int r = 1; r < world && r < 16; r++)
 		ranks[n++] = r;
 	if (n == 0)
@@ -335,8 +364,12 @@ static void test_sparse(srt_scaler_rule_t rule, srt_dtype_t dtype, float want, f
 	const bool is_f16 = dtype == SRT_F16;
 	const srt_coo_t coo = { .nnz = 4, .block = 1, .ndim = 1, .shape = { 5 } };
 	srt_scaler_t *scaler = create_in_use(rule);
-	srt_scaler_sparse_t sparse = { .coo = coo, .indices = srt_view(memory, 384, SRT_I32) };
-	srt_scaler_grad_t grad = { .grad = srt_view(memory, GRADS, dtype), .sparse = &sparse };
+	srt_scaler_sparse_t sparse = { .size = sizeof(srt_scaler_sparse_t),
+				       .coo = coo,
+				       .indices = srt_view(memory, 384, SRT_I32) };
+	srt_scaler_grad_t grad = { .size = sizeof(srt_scaler_grad_t),
+				   .grad = srt_view(memory, GRADS, dtype),
+				   .sparse = &sparse };
 	size_t nbytes;
 
 	CHECK_OK(srt_op_coo_scratch(&coo, &nbytes));
@@ -360,13 +393,15 @@ static void test_sparse(srt_scaler_rule_t rule, srt_dtype_t dtype, float want, f
 /* A saved scaler goes on as if it had never been away. */
 static void test_state(void)
 {
-	const srt_scaler_options_t options = { .init_scale = 3.0f,
-					       .growth_factor = 1.1,
-					       .backoff_factor = 0.9,
-					       .growth_interval = 3 };
-	srt_scaler_t *a = create(&options), *b = create(NULL);
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
+	srt_scaler_t *a, *b = create(NULL);
 	srt_scaler_state_t state, other;
 
+	options.init_scale = 3.0f;
+	options.growth_factor = 1.1;
+	options.backoff_factor = 0.9;
+	options.growth_interval = 3;
+	a = create(&options);
 	srt_scaler_view(a);
 	srt_scaler_view(b);
 	for (int step = 0; step < 12; step++) {

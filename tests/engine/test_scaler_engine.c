@@ -107,11 +107,13 @@ static srt_step_state_t model_state(model_t *m)
 
 static srt_scaler_t *create_in_use(srt_scaler_rule_t rule, int disabled)
 {
-	const srt_scaler_options_t options = {
-		.rule = rule, .disabled = disabled, .init_scale = 1024.0f, .growth_interval = 2
-	};
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
 	srt_scaler_t *scaler;
 
+	options.rule = rule;
+	options.disabled = disabled;
+	options.init_scale = 1024.0f;
+	options.growth_interval = 2;
 	CHECK_OK_OR_DIE(srt_scaler_create(context, &options, &scaler));
 	srt_scaler_view(scaler);
 	return scaler;
@@ -224,10 +226,13 @@ static srt_status_t wait_at_gate(void *arg)
 
 static void test_no_wait(void)
 {
-	const srt_scaler_output_t loss = { .x = srt_view(values, 64, SRT_F32),
+	const srt_scaler_output_t loss = { .size = sizeof(srt_scaler_output_t),
+					   .x = srt_view(values, 64, SRT_F32),
 					   .y = srt_view(values, 64, SRT_F32),
 					   .nelem = 1 };
-	const srt_scaler_grad_t grad = { .grad = srt_view(values, 128, SRT_F32), .nelem = 8 };
+	const srt_scaler_grad_t grad = { .size = sizeof(srt_scaler_grad_t),
+					 .grad = srt_view(values, 128, SRT_F32),
+					 .nelem = 8 };
 	const srt_view_t state = srt_view(values, 0, SRT_U8);
 	srt_scaler_t *scaler = create_in_use(SRT_SCALER_PLAIN, 0);
 	srt_device_info_t info = SRT_DEVICE_INFO_INIT;

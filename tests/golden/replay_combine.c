@@ -248,7 +248,7 @@ srt_status_t combine_find_ignored(net_job_t *job, const net_recipe_t *recipe, ne
 	SRT_TRY(srt_buffer_create(srt_context_device(job->context), SRT_MEM_DEVICE,
 				  sizeof(srt_step_state_t), "state", &state));
 	for (int k = 0; k < 2; k++) {
-		srt_scaler_grad_t grad = { .name = "0.bias" };
+		srt_scaler_grad_t grad = { .size = sizeof(srt_scaler_grad_t), .name = "0.bias" };
 
 		variant.spoiled = k == 0 ? NULL : "0.bias";
 		SRT_TRY(net_create(&net, job, &variant));

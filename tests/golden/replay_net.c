@@ -288,8 +288,10 @@ static srt_status_t set_values(net_t *net)
 
 srt_status_t net_create(net_t *net, net_job_t *job, const net_recipe_t *recipe)
 {
-	const srt_scaler_options_t scaler = { .rule = recipe->rule, .init_scale = 2 };
+	srt_scaler_options_t scaler = SRT_SCALER_OPTIONS_INIT;
 
+	scaler.rule = recipe->rule;
+	scaler.init_scale = 2;
 	*net = (net_t){ .recipe = recipe, .job = job };
 	SRT_TRY(declare(net));
 	SRT_TRY(record(net));

@@ -46,7 +46,8 @@ static srt_status_t destroy_scaler(machine_t *m)
 /* A check of one gradient. */
 static srt_status_t unscale_value(machine_t *m, srt_dtype_t dtype, float value)
 {
-	const srt_scaler_grad_t grad = { .name = "w",
+	const srt_scaler_grad_t grad = { .size = sizeof(srt_scaler_grad_t),
+					 .name = "w",
 					 .grad = srt_view(m->f->buffer, GRAD, dtype),
 					 .nelem = 1 };
 
@@ -97,15 +98,15 @@ static srt_status_t run_steps(machine_t *m, const json_t *row, int number)
 static srt_status_t run_sequence(machine_t *m, const json_t *row, int number)
 {
 	const json_t *config = json_object_get(row, "config");
-	const srt_scaler_options_t options = {
-		.rule = rule_of(row),
-		.init_scale = (float)hex_number(json_object_get(config, "init_scale")),
-		.growth_factor = hex_number(json_object_get(config, "growth_factor")),
-		.backoff_factor = hex_number(json_object_get(config, "backoff_factor")),
-		.growth_interval = (int)golden_number(config, "growth_interval", 0),
-	};
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
 	srt_status_t status;
 
+	options.rule = rule_of(row);
+	options.init_scale = (float)hex_number(json_object_get(config, "init_scale"));
+	options.growth_factor = hex_number(json_object_get(config, "growth_factor"));
+	options.backoff_factor = hex_number(json_object_get(config, "backoff_factor"));
+	options.growth_interval =
+		(int)golden_number(config, "growth_interval", options.growth_interval);
 	SRT_TRY(srt_scaler_create(m->context, &options, &m->scaler));
 	srt_scaler_view(m->scaler);
 	status = run_steps(m, row, number);
@@ -169,10 +170,10 @@ static srt_status_t call_unscale_f16(machine_t *m)
 }
 
 /* A scaler with options that are refused. */
-static srt_status_t create_refused(machine_t *m, srt_scaler_options_t options)
+static srt_status_t create_refused(machine_t *m, const srt_scaler_options_t *options)
 {
 	srt_scaler_t *scaler = NULL;
-	srt_status_t status = srt_scaler_create(m->context, &options, &scaler);
+	srt_status_t status = srt_scaler_create(m->context, options, &scaler);
 
 	srt_scaler_destroy(scaler);
 	return status;
@@ -180,12 +181,18 @@ static srt_status_t create_refused(machine_t *m, srt_scaler_options_t options)
 
 static srt_status_t call_create_growth(machine_t *m)
 {
-	return create_refused(m, (srt_scaler_options_t){ .growth_factor = 1.0 });
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
+
+	options.growth_factor = 1.0;
+	return create_refused(m, &options);
 }
 
 static srt_status_t call_create_backoff(machine_t *m)
 {
-	return create_refused(m, (srt_scaler_options_t){ .backoff_factor = 1.0 });
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
+
+	options.backoff_factor = 1.0;
+	return create_refused(m, &options);
 }
 
 static srt_status_t call_step_nothing(machine_t *m)

@@ -128,16 +128,15 @@ static srt_status_t create_scaler(replay_t *r)
 {
 	const json_t *s = json_object_get(r->golden->json, "scaler");
 	const char *class = golden_text(s, "class");
-	const srt_scaler_options_t options = {
-		.rule = class && !strcmp(class, "ShardedGradScaler") ? SRT_SCALER_SHARDED :
-								       SRT_SCALER_PLAIN,
-		.init_scale = (float)golden_number(s, "init_scale", 0),
-		.growth_factor = golden_number(s, "growth_factor", 0),
-		.backoff_factor = golden_number(s, "backoff_factor", 0),
-		.growth_interval = (int)golden_number(s, "growth_interval", 0),
-		.comm = r->comm,
-	};
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
 
+	options.rule = class && !strcmp(class, "ShardedGradScaler") ? SRT_SCALER_SHARDED :
+								      SRT_SCALER_PLAIN;
+	options.init_scale = (float)golden_number(s, "init_scale", options.init_scale);
+	options.growth_factor = golden_number(s, "growth_factor", options.growth_factor);
+	options.backoff_factor = golden_number(s, "backoff_factor", options.backoff_factor);
+	options.growth_interval = (int)golden_number(s, "growth_interval", options.growth_interval);
+	options.comm = r->comm;
 	return class ? srt_scaler_create(r->context, &options, &r->scaler) : SRT_OK;
 }
 

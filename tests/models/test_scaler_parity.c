@@ -217,13 +217,14 @@ static void open_model(model_t *m, const case_of_model_t *of, const srt_precisio
 		ENGINE_BASE, .strategy = strategy, .precision = precision, .offload = *offload,
 		.optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.01f, ADAM_BASE)
 	};
-	const srt_scaler_options_t scaler = { .rule = SRT_SCALER_SHARDED,
-					      .init_scale = of->init_scale,
-					      .growth_interval = 1 };
+	srt_scaler_options_t scaler = SRT_SCALER_OPTIONS_INIT;
 	const srt_transformer_config_t config = {
 		.layers = 1, .heads = 2, .width = WIDTH, .ff = 6, .vocab = VOCAB, .batch = ITEMS
 	};
 
+	scaler.rule = SRT_SCALER_SHARDED;
+	scaler.init_scale = of->init_scale;
+	scaler.growth_interval = 1;
 	*m = (model_t){ .of = of };
 	CHECK_OK(srt_stream_create(offload->state ? host : device, 0, "shards", &m->home));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m->engine));

@@ -257,10 +257,10 @@ static srt_status_t declare_engine(trainer_t *t)
 
 static srt_status_t create_scaler(trainer_t *t)
 {
-	srt_scaler_options_t options = { .rule = t->opt.scaler == TRAIN_SCALER_SHARDED ?
-							 SRT_SCALER_SHARDED :
-							 SRT_SCALER_PLAIN };
+	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
 
+	options.rule =
+		t->opt.scaler == TRAIN_SCALER_SHARDED ? SRT_SCALER_SHARDED : SRT_SCALER_PLAIN;
 	if (t->opt.init_scale > 0)
 		options.init_scale = (float)t->opt.init_scale;
 	return srt_scaler_create(t->context, &options, &t->scaler);

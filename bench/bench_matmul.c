@@ -70,6 +70,9 @@ static double read_clock(const bench_t *b)
 static int run_on_device(const bench_t *b, const srt_cpu_matmul_t *mm)
 {
 	return srt_op_matmul(b->stream, &(srt_matmul_t){
+						.size = sizeof(srt_matmul_t),
+						.batch = 1,
+						.alpha = 1.0f,
 						.m = mm->m,
 						.n = mm->n,
 						.k = mm->k,

@@ -46,25 +46,26 @@ static void activate(srt_stream_t *stream, int is_backward, srt_enqueue_fn *fn)
 		check(srt_op_relu(stream, tensor[A], tensor[H], nelem[A]));
 }
 
+/* A product of dense matrices, without its tensors. */
+static srt_matmul_t product(int64_t m, int64_t n, int64_t k, int trans_a, int trans_b)
+{
+	srt_matmul_t mm = SRT_MATMUL_INIT;
+
+	mm.m = m, mm.n = n, mm.k = k;
+	mm.trans_a = trans_a, mm.trans_b = trans_b;
+	mm.lda = trans_a ? m : k, mm.ldb = trans_b ? k : n, mm.ldc = n;
+	return mm;
+}
+
 /* Forward and backward pass. */
 static void step(srt_unit_t *unit, srt_param_t *w1, srt_param_t *w2, srt_stream_t *stream,
 		 srt_enqueue_fn *fn)
 {
-	srt_matmul_t up = {
-		.m = ROWS, .n = HIDDEN, .k = IN, .trans_b = 1, .lda = IN, .ldb = IN, .ldc = HIDDEN
-	};
-	srt_matmul_t down = {
-		.m = ROWS, .n = 1, .k = HIDDEN, .trans_b = 1, .lda = HIDDEN, .ldb = HIDDEN, .ldc = 1
-	};
-	srt_matmul_t da = {
-		.m = ROWS, .n = HIDDEN, .k = 1, .lda = 1, .ldb = HIDDEN, .ldc = HIDDEN
-	};
-	srt_matmul_t dw1 = {
-		.m = HIDDEN, .n = IN, .k = ROWS, .trans_a = 1, .lda = HIDDEN, .ldb = IN, .ldc = IN
-	};
-	srt_matmul_t dw2 = {
-		.m = 1, .n = HIDDEN, .k = ROWS, .trans_a = 1, .lda = 1, .ldb = HIDDEN, .ldc = HIDDEN
-	};
+	srt_matmul_t up = product(ROWS, HIDDEN, IN, 0, 1);
+	srt_matmul_t down = product(ROWS, 1, HIDDEN, 0, 1);
+	srt_matmul_t da = product(ROWS, HIDDEN, 1, 0, 0);
+	srt_matmul_t dw1 = product(HIDDEN, IN, ROWS, 1, 0);
+	srt_matmul_t dw2 = product(1, HIDDEN, ROWS, 1, 0);
 
 	up.a = dw1.b = tensor[X], up.c = tensor[H], down.a = dw2.b = tensor[A], down.c = tensor[Y];
 	da.a = dw2.a = tensor[DY], da.c = tensor[DA], dw1.a = tensor[DH];

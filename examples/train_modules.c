@@ -49,12 +49,23 @@ static srt_module_t *add(srt_module_t *root, const char *name, const char *kind,
 	return module;
 }
 
+/* A product of dense matrices, without its tensors. */
+static srt_matmul_t product(int64_t m, int64_t n, int64_t k, int trans_a, int trans_b)
+{
+	srt_matmul_t mm = SRT_MATMUL_INIT;
+
+	mm.m = m, mm.n = n, mm.k = k;
+	mm.trans_a = trans_a, mm.trans_b = trans_b;
+	mm.lda = trans_a ? m : k, mm.ldb = trans_b ? k : n, mm.ldc = n;
+	return mm;
+}
+
 /* y = x weight^T, x (ROWS,in), y (ROWS,out), in bf16; the module is a unit. */
 static void forward(srt_module_t *module, srt_view_t y, srt_view_t x, int64_t out, int64_t in)
 {
-	srt_matmul_t mm = { .m = ROWS, .n = out, .k = in, .trans_b = 1, .a = x, .c = y };
+	srt_matmul_t mm = product(ROWS, out, in, 0, 1);
 
-	mm.lda = mm.ldb = in, mm.ldc = out;
+	mm.a = x, mm.c = y;
 	check(srt_unit_forward_begin(srt_module_unit(module), stream));
 	check(srt_param_data(srt_module_param(module, "weight"), &mm.b));
 	check(srt_op_matmul(stream, &mm));
@@ -65,10 +76,9 @@ static void backward(srt_module_t *module, srt_view_t dx, srt_view_t dy, srt_vie
 		     int64_t in)
 {
 	srt_param_t *weight = srt_module_param(module, "weight");
-	srt_matmul_t dw = { .m = out, .n = in, .k = ROWS, .trans_a = 1, .a = dy, .b = x };
-	srt_matmul_t mm = { .m = ROWS, .n = in, .k = out, .a = dy, .c = dx };
+	srt_matmul_t dw = product(out, in, ROWS, 1, 0), mm = product(ROWS, in, out, 0, 0);
 
-	dw.lda = mm.lda = out, dw.ldb = dw.ldc = mm.ldb = mm.ldc = in;
+	dw.a = mm.a = dy, dw.b = x, mm.c = dx;
 	check(srt_unit_backward_begin(srt_module_unit(module), stream));
 	check(srt_param_data(weight, &mm.b));
 	check(srt_op_matmul(stream, &mm));

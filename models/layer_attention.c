@@ -41,6 +41,7 @@ static srt_view_t get_value(const srt_run_t *run, const srt_node_t *node, int j)
 static srt_attention_views_t get_views(const srt_run_t *run, const srt_node_t *node)
 {
 	srt_attention_views_t v = {
+		.size = sizeof(srt_attention_views_t),
 		.q = get_value(run, node, Q),
 		.k = get_value(run, node, K),
 		.v = get_value(run, node, V),
@@ -113,6 +114,7 @@ static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 		return 0;
 	width = in->q->n / q_parts;
 	*shape = (srt_attention_t){
+		.size = sizeof(srt_attention_t),
 		.batch = in->batch,
 		.queries = in->q->rows / in->batch,
 		.keys = keys->rows / in->batch,

@@ -39,40 +39,43 @@ static int64_t pitch_of(int64_t vocab)
 /* The shapes of the products of a chunk. */
 static srt_matmul_t make_logits_product(const chunk_t *c)
 {
-	return (srt_matmul_t){
-		.m = c->rows,
-		.n = c->vocab,
-		.k = c->n,
-		.trans_b = 1,
-		.lda = c->n,
-		.ldb = c->n,
-		.ldc = c->ld,
-	};
+	srt_matmul_t mm = SRT_MATMUL_INIT;
+
+	mm.m = c->rows;
+	mm.n = c->vocab;
+	mm.k = c->n;
+	mm.trans_b = 1;
+	mm.lda = c->n;
+	mm.ldb = c->n;
+	mm.ldc = c->ld;
+	return mm;
 }
 
 static srt_matmul_t make_x_product(const chunk_t *c)
 {
-	return (srt_matmul_t){
-		.m = c->rows,
-		.n = c->n,
-		.k = c->vocab,
-		.lda = c->ld,
-		.ldb = c->n,
-		.ldc = c->n,
-	};
+	srt_matmul_t mm = SRT_MATMUL_INIT;
+
+	mm.m = c->rows;
+	mm.n = c->n;
+	mm.k = c->vocab;
+	mm.lda = c->ld;
+	mm.ldb = c->n;
+	mm.ldc = c->n;
+	return mm;
 }
 
 static srt_matmul_t make_weight_product(const chunk_t *c, int64_t rows)
 {
-	return (srt_matmul_t){
-		.m = c->vocab,
-		.n = c->n,
-		.k = rows,
-		.trans_a = 1,
-		.lda = c->ld,
-		.ldb = c->n,
-		.ldc = c->n,
-	};
+	srt_matmul_t mm = SRT_MATMUL_INIT;
+
+	mm.m = c->vocab;
+	mm.n = c->n;
+	mm.k = rows;
+	mm.trans_a = 1;
+	mm.lda = c->ld;
+	mm.ldb = c->n;
+	mm.ldc = c->n;
+	return mm;
 }
 
 /* logits = x weight^T, then the loss by row and, in place, its gradient. */

@@ -12,45 +12,45 @@
 static srt_matmul_t make_y_product(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
+	srt_matmul_t mm = SRT_MATMUL_INIT;
 
-	return (srt_matmul_t){
-		.m = x->rows,
-		.n = y->n,
-		.k = x->n,
-		.trans_b = 1,
-		.lda = x->n,
-		.ldb = x->n,
-		.ldc = y->n,
-	};
+	mm.m = x->rows;
+	mm.n = y->n;
+	mm.k = x->n;
+	mm.trans_b = 1;
+	mm.lda = x->n;
+	mm.ldb = x->n;
+	mm.ldc = y->n;
+	return mm;
 }
 
 static srt_matmul_t make_dx_product(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
+	srt_matmul_t mm = SRT_MATMUL_INIT;
 
-	return (srt_matmul_t){
-		.m = x->rows,
-		.n = x->n,
-		.k = y->n,
-		.lda = y->n,
-		.ldb = x->n,
-		.ldc = x->n,
-	};
+	mm.m = x->rows;
+	mm.n = x->n;
+	mm.k = y->n;
+	mm.lda = y->n;
+	mm.ldb = x->n;
+	mm.ldc = x->n;
+	return mm;
 }
 
 static srt_matmul_t make_dw_product(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
+	srt_matmul_t mm = SRT_MATMUL_INIT;
 
-	return (srt_matmul_t){
-		.m = y->n,
-		.n = x->n,
-		.k = x->rows,
-		.trans_a = 1,
-		.lda = y->n,
-		.ldb = x->n,
-		.ldc = x->n,
-	};
+	mm.m = y->n;
+	mm.n = x->n;
+	mm.k = x->rows;
+	mm.trans_a = 1;
+	mm.lda = y->n;
+	mm.ldb = x->n;
+	mm.ldc = x->n;
+	return mm;
 }
 
 static srt_status_t measure_linear(srt_tape_t *tape, const srt_node_t *node)

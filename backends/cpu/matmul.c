@@ -189,7 +189,7 @@ static void place_c(span_t *sp, range_t r, int64_t item, float *sum, int64_t lds
 		io.ldprior = sum ? ldsum : mm->ldc;
 	}
 	if (last) {
-		io.alpha = mm->alpha != 0.0f ? mm->alpha : 1.0f;
+		io.alpha = mm->alpha;
 		io.bias = sp->bias ? sp->bias + (sp->j - r.n0) : NULL;
 		io.old = mm->accumulate ? io.c : NULL;
 		io.ldold = mm->ldc;

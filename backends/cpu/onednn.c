@@ -133,8 +133,8 @@ void srt_cpu_onednn_close(srt_cpu_onednn_t *dnn)
 
 int srt_cpu_onednn_takes(const srt_cpu_matmul_t *mm)
 {
-	return mm->dtype != SRT_F16 && mm->batch <= 1 && (mm->alpha == 0.0f || mm->alpha == 1.0f) &&
-	       mm->m >= MIN_SIZE && mm->n >= MIN_SIZE && mm->k >= MIN_SIZE;
+	return mm->dtype != SRT_F16 && mm->batch <= 1 && mm->alpha == 1.0f && mm->m >= MIN_SIZE &&
+	       mm->n >= MIN_SIZE && mm->k >= MIN_SIZE;
 }
 
 /* ---- one product ------------------------------------------------------------------------ */

@@ -79,14 +79,13 @@ SRT_API srt_status_t srt_op_gelu_erf_backward(srt_stream_t *stream, srt_view_t d
 /** Most dimensions of a strided copy. */
 #define SRT_STRIDED_MAX_DIMS 5
 
-/** Two views of one shape: element (i,j,...) of y is at i * stride_y[0] + j * stride_y[1] + ... */
+/** Two views of one shape: element (i,j,...) of y is at i * stride_y[0] + j * stride_y[1] + ... A
+ * value, which does not grow. */
 typedef struct srt_strided {
 	int ndim; /* 0..SRT_STRIDED_MAX_DIMS; 0 = one element */
 	int64_t size[SRT_STRIDED_MAX_DIMS];
 	int64_t stride_y[SRT_STRIDED_MAX_DIMS]; /* in elements; none may be negative */
-	int64_t stride_x
-		[SRT_STRIDED_MAX_DIMS]; /* in elements; none may be negative; 0 repeats one */
-	uint64_t reserved[4];           /* zero */
+	int64_t stride_x[SRT_STRIDED_MAX_DIMS]; /* as stride_y; 0 repeats an element */
 } srt_strided_t;
 
 /**

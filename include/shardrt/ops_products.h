@@ -23,19 +23,25 @@ extern "C" {
  * `accumulate`. Row-major; ld* is the distance between stored rows, in elements.
  */
 typedef struct srt_matmul {
+	size_t size; /* set by SRT_MATMUL_INIT */
 	int64_t m, n, k;
-	int64_t batch; /* 0 or 1 = one product */
+	int64_t batch; /* products */
 	int trans_a;   /* 0: A stored (m,k); 1: stored (k,m) */
 	int trans_b;   /* 0: B stored (k,n); 1: stored (n,k) */
 	srt_view_t a, b, c;
 	int64_t lda, ldb, ldc;
 	int64_t stride_a, stride_b,
 		stride_c; /* between batch items, in elements; C's are disjoint */
-	float alpha;      /* 0 is taken as 1 (zero-initialised struct) */
-	srt_view_t bias;  /* (n) or absent */
+	float alpha;
+	srt_view_t bias; /* (n) or absent */
 	int accumulate;
-	uint64_t reserved[4]; /* zero */
 } srt_matmul_t;
+
+/** One product, alpha 1. */
+#define SRT_MATMUL_INIT                                                                            \
+	{                                                                                          \
+		.size = sizeof(srt_matmul_t), .batch = 1, .alpha = 1.0f                            \
+	}
 
 /** Matrix product. Order: docs/numerics.md, "Matrix product". */
 SRT_API srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *mm);
@@ -58,6 +64,7 @@ SRT_API srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul
  * of a packed projection and slices are all views with their distances of rows.
  */
 typedef struct srt_attention {
+	size_t size;                                   /* set by SRT_ATTENTION_INIT */
 	int64_t batch, queries, keys, heads, head_dim; /* queries, keys: of one batch item */
 	float scale;                                   /* applied to q.k after the sum */
 	/* 1: query i attends to keys j <= i, both counted from the first, also if their numbers
@@ -65,8 +72,13 @@ typedef struct srt_attention {
 	int causal;
 	int64_t ldq, ldk, ldv;
 	int64_t lddq, lddk, lddv;
-	uint64_t reserved[4]; /* zero */
 } srt_attention_t;
+
+/** Sets srt_attention_t.size; the other defaults are zero. */
+#define SRT_ATTENTION_INIT                                                                         \
+	{                                                                                          \
+		.size = sizeof(srt_attention_t)                                                    \
+	}
 
 /**
  * The tensors of an attention. Queries of item b attend to key j if j < lengths[b] (clamped to 0
@@ -75,6 +87,7 @@ typedef struct srt_attention {
  * The gradient of a key that no query attends to is zero.
  */
 typedef struct srt_attention_views {
+	size_t size;        /* set by SRT_ATTENTION_VIEWS_INIT */
 	srt_view_t q, k, v; /* (batch,queries,heads*head_dim), (batch,keys,heads*head_dim) twice */
 	srt_view_t lengths; /* (batch), SRT_I32, or absent: keys of each item */
 	srt_view_t mask;    /* (batch,keys), SRT_U8, or absent: 0 hides a key */
@@ -86,9 +99,14 @@ typedef struct srt_attention_views {
 	 * each may be absent. */
 	srt_view_t dout; /* as out */
 	srt_view_t dq, dk, dv;
-	srt_view_t scratch;   /* SRT_F32: srt_op_attention_scratch() bytes, contents undefined */
-	uint64_t reserved[4]; /* zero */
+	srt_view_t scratch; /* SRT_F32: srt_op_attention_scratch() bytes, contents undefined */
 } srt_attention_views_t;
+
+/** Sets srt_attention_views_t.size; the other defaults are zero: every tensor is absent. */
+#define SRT_ATTENTION_VIEWS_INIT                                                                   \
+	{                                                                                          \
+		.size = sizeof(srt_attention_views_t)                                              \
+	}
 
 /** out and stats from q, k, v, lengths, mask. Order: docs/numerics.md, "Attention". */
 SRT_API srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,

@@ -112,14 +112,13 @@ SRT_API srt_status_t srt_op_embedding_backward(srt_stream_t *stream, srt_view_t 
 /**
  * A part of a vocabulary that is cut over ranks (Megatron-LM's VocabParallelEmbedding and
  * vocab_parallel_cross_entropy): of rows of an embedding's table, or of columns of logits. Ids and
- * targets are those of the whole vocabulary.
+ * targets are those of the whole vocabulary. A value, which does not grow.
  */
 typedef struct srt_vocab_part {
-	int64_t vocab;        /* size of the whole vocabulary */
-	int64_t first;        /* the first row or column of this part */
-	int64_t n;            /* rows or columns of this part; 0: none */
-	int64_t ld;           /* of logits: elements from a row to the next, at least n; 0: n */
-	uint64_t reserved[4]; /* zero */
+	int64_t vocab; /* size of the whole vocabulary */
+	int64_t first; /* the first row or column of this part */
+	int64_t n;     /* rows or columns of this part; 0: none */
+	int64_t ld;    /* of logits: elements from a row to the next, at least n; 0: n */
 } srt_vocab_part_t;
 
 /** srt_op_embedding() with a part of the table (part->n,n). The row of an id of another part counts

@@ -25,9 +25,8 @@ SRT_API srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_vie
 
 /**
  * bins (2, SRT_F64) = exact partial sums of |x[i]|^power, power 1 (of x[i] itself if `is_signed`),
- * 2 or
- * 3, relative to `max` (1, SRT_F32: largest |x| over all ranks) and `total_nelem` (elements over
- * all ranks; zeros, such as padding, need not be counted). Bins of different parts add in any
+ * 2 or 3, relative to `max` (1, SRT_F32: largest |x| over all ranks) and `total_nelem` (elements
+ * over all ranks; zeros, such as padding, need not be counted). Bins of different parts add in any
  * order without rounding.
  */
 SRT_API srt_status_t srt_op_bin_sum(srt_stream_t *stream, srt_view_t bins, srt_view_t max,
@@ -48,7 +47,7 @@ SRT_API srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_
  * A sparse gradient in coordinate form, as torch.sparse_coo_tensor has it: entry i is at
  * (indices[0][i], indices[1][i], ...) of a tensor of this shape and has `block` values. indices
  * (ndim,nnz), SRT_I32 or SRT_I64, each within the shape (checked by the caller); values
- * (nnz,block).
+ * (nnz,block). A value, which does not grow.
  */
 typedef struct srt_coo {
 	int64_t nnz;
@@ -57,7 +56,6 @@ typedef struct srt_coo {
 	int64_t shape[SRT_COO_MAX_DIMS];
 	int round_each; /* 16-bit values: 0 = sums in float, rounded once; 1 = after each addition,
 			 * as torch.amp.GradScaler does it */
-	uint64_t reserved[4]; /* zero */
 } srt_coo_t;
 
 /**
@@ -212,29 +210,26 @@ typedef struct srt_optim_args {
 	int64_t nsegments;
 	int64_t nelem; /* span of the flat buffers: where the last segment ends */
 	srt_view_t param, grad;
-	srt_view_t m;         /* momentum_buffer (SGD, absent without momentum) or exp_avg */
-	srt_view_t v;         /* exp_avg_sq; absent for SGD */
-	srt_view_t vmax;      /* max_exp_avg_sq; absent but for Adam with amsgrad */
-	srt_view_t copy;      /* of the parameters, in 16 bits; absent: see above */
-	uint64_t reserved[4]; /* zero */
+	srt_view_t m;    /* momentum_buffer (SGD, absent without momentum) or exp_avg */
+	srt_view_t v;    /* exp_avg_sq; absent for SGD */
+	srt_view_t vmax; /* max_exp_avg_sq; absent but for Adam with amsgrad */
+	srt_view_t copy; /* of the parameters, in 16 bits; absent: see above */
 } srt_optim_args_t;
 
 /** Hyper-parameters of SGD, as torch.optim.SGD has them. */
 typedef struct srt_sgd {
 	float momentum, dampening;
 	int nesterov;
-	int maximize;         /* 1: steps up the gradient */
-	uint64_t reserved[4]; /* zero */
+	int maximize; /* 1: steps up the gradient */
 } srt_sgd_t;
 
 /** Hyper-parameters of Adam and AdamW, as torch.optim has them. No field has a default: 0 is 0. */
 typedef struct srt_adam {
 	double beta1, beta2; /* in double: 1 - 0.999f is off by 1e-5 */
 	float eps;
-	int decoupled;        /* 0: Adam (decay added to the gradient), 1: AdamW */
-	int amsgrad;          /* 1: divides by the root of the largest exp_avg_sq so far */
-	int maximize;         /* 1: steps up the gradient */
-	uint64_t reserved[4]; /* zero */
+	int decoupled; /* 0: Adam (decay added to the gradient), 1: AdamW */
+	int amsgrad;   /* 1: divides by the root of the largest exp_avg_sq so far */
+	int maximize;  /* 1: steps up the gradient */
 } srt_adam_t;
 
 /** SGD on all segments: grad * clip_coef, decay, momentum (a parameter's first step: buffer =

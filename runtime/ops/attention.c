@@ -22,15 +22,16 @@ static srt_status_t check_ld(const char *name, const char *of, int64_t ld, int64
 			of, (long long)ld, (long long)width);
 }
 
-/* Checks the sizes; *args gets them with the distances of rows that were left 0. */
-static srt_status_t check_shape(const char *name, const srt_attention_t *shape,
-				srt_attention_t *args)
+/* *shape: a copy of a program's struct, checked, with the distances of rows that were left 0. */
+static srt_status_t read_shape(const char *name, const srt_attention_t *given,
+			       srt_attention_t *shape)
 {
-	int64_t width, *lds[] = { &args->ldq,  &args->ldk,  &args->ldv,
-				  &args->lddq, &args->lddk, &args->lddv };
+	int64_t width, *lds[] = { &shape->ldq,  &shape->ldk,  &shape->ldv,
+				  &shape->lddq, &shape->lddk, &shape->lddv };
 	static const char *const names[] = { "q", "k", "v", "dq", "dk", "dv" };
 
-	SRT_TRY(srt_check_reserved(shape->reserved, "srt_attention_t"));
+	*shape = (srt_attention_t)SRT_ATTENTION_INIT;
+	SRT_TRY(srt_struct_read(shape, sizeof(*shape), given, "srt_attention_t"));
 	if (shape->batch < 0 || shape->queries < 0 || shape->keys < 0 || shape->heads < 0 ||
 	    shape->head_dim < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -39,8 +40,6 @@ static srt_status_t check_shape(const char *name, const srt_attention_t *shape,
 				name, (long long)shape->batch, (long long)shape->queries,
 				(long long)shape->keys, (long long)shape->heads,
 				(long long)shape->head_dim);
-	*args = *shape;
-	args->causal = shape->causal != 0;
 	width = srt_op_size(shape->heads, shape->head_dim);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(lds); i++) {
 		SRT_TRY(check_ld(name, names[i], *lds[i], width));
@@ -104,6 +103,7 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 	static const char name[] = "srt_op_attention";
 	srt_k_attention_t args;
 	srt_op_call_t call = { name, stream, SRT_K_ATTENTION, false, &args };
+	srt_attention_views_t v = SRT_ATTENTION_VIEWS_INIT;
 	tensors_t t = { .n = 0 };
 	srt_attention_t a;
 	srt_dtype_t dtype;
@@ -111,13 +111,13 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(shape);
 	SRT_NOT_NULL(views);
-	SRT_TRY(srt_check_reserved(views->reserved, "srt_attention_views_t"));
-	SRT_TRY(check_shape(name, shape, &a));
+	SRT_TRY(read_shape(name, shape, &a));
+	SRT_TRY(srt_struct_read(&v, sizeof(v), views, "srt_attention_views_t"));
 	args = srt_kernel_attention_args(&a);
-	add_rows(&t, "out", views->out, &a, a.queries, srt_op_size(a.heads, a.head_dim));
-	add_tensor(&t, "stats", views->stats, srt_op_size(count_rows(&a), 2), SRT_OP_DTYPE_F32);
-	add_inputs(&t, &a, views);
-	add_masks(&t, &a, views);
+	add_rows(&t, "out", v.out, &a, a.queries, srt_op_size(a.heads, a.head_dim));
+	add_tensor(&t, "stats", v.stats, srt_op_size(count_rows(&a), 2), SRT_OP_DTYPE_F32);
+	add_inputs(&t, &a, &v);
+	add_masks(&t, &a, &v);
 	SRT_TRY(srt_op_check_rows(&call, srt_kernel_info(call.kernel)->access, t.of, t.rows,
 				  &dtype));
 	if (is_empty(&a))
@@ -132,6 +132,7 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 	static const char access[] = "wwwRRRRRRWrr";
 	srt_k_attention_t args;
 	srt_op_call_t call = { name, stream, SRT_K_ATTENTION_BACKWARD_D, false, &args };
+	srt_attention_views_t v = SRT_ATTENTION_VIEWS_INIT;
 	tensors_t t = { .n = 0 };
 	srt_attention_t a;
 	srt_dtype_t dtype;
@@ -140,19 +141,19 @@ srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(shape);
 	SRT_NOT_NULL(views);
-	SRT_TRY(srt_check_reserved(views->reserved, "srt_attention_views_t"));
-	SRT_TRY(check_shape(name, shape, &a));
+	SRT_TRY(read_shape(name, shape, &a));
+	SRT_TRY(srt_struct_read(&v, sizeof(v), views, "srt_attention_views_t"));
 	args = srt_kernel_attention_args(&a);
 	width = srt_op_size(a.heads, a.head_dim);
-	add_rows(&t, "dq", views->dq, &a, a.queries, a.lddq);
-	add_rows(&t, "dk", views->dk, &a, a.keys, a.lddk);
-	add_rows(&t, "dv", views->dv, &a, a.keys, a.lddv);
-	add_rows(&t, "dout", views->dout, &a, a.queries, width);
-	add_rows(&t, "out", views->out, &a, a.queries, width);
-	add_inputs(&t, &a, views);
-	add_tensor(&t, "stats", views->stats, srt_op_size(count_rows(&a), 2), SRT_OP_DTYPE_F32);
-	add_tensor(&t, "scratch", views->scratch, count_rows(&a), SRT_OP_DTYPE_F32);
-	add_masks(&t, &a, views);
+	add_rows(&t, "dq", v.dq, &a, a.queries, a.lddq);
+	add_rows(&t, "dk", v.dk, &a, a.keys, a.lddk);
+	add_rows(&t, "dv", v.dv, &a, a.keys, a.lddv);
+	add_rows(&t, "dout", v.dout, &a, a.queries, width);
+	add_rows(&t, "out", v.out, &a, a.queries, width);
+	add_inputs(&t, &a, &v);
+	add_tensor(&t, "stats", v.stats, srt_op_size(count_rows(&a), 2), SRT_OP_DTYPE_F32);
+	add_tensor(&t, "scratch", v.scratch, count_rows(&a), SRT_OP_DTYPE_F32);
+	add_masks(&t, &a, &v);
 	SRT_TRY(srt_op_check_rows(&call, access, t.of, t.rows, &dtype));
 	if (is_empty(&a))
 		return SRT_OK;
@@ -169,7 +170,7 @@ srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_attention_
 	SRT_NOT_NULL(device);
 	SRT_NOT_NULL(shape);
 	SRT_NOT_NULL(nbytes);
-	SRT_TRY(check_shape(name, shape, &a));
+	SRT_TRY(read_shape(name, shape, &a));
 	rows = srt_op_size(count_rows(&a), sizeof(float));
 	if (rows < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the shape is too large", name);
@@ -191,7 +192,7 @@ srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t
 	SRT_NOT_NULL(device);
 	SRT_NOT_NULL(shape);
 	SRT_NOT_NULL(nbytes);
-	SRT_TRY(check_shape(name, shape, &a));
+	SRT_TRY(read_shape(name, shape, &a));
 	command.attention = srt_kernel_attention_args(&a);
 	for (int i = 0; i < command.nbindings - 2 + 2 * !!masked; i++)
 		command.bindings[i].mem = device; /* there */

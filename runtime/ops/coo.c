@@ -19,7 +19,6 @@ static srt_status_t check_shape(const char *name, const srt_coo_t *coo)
 
 	if (!coo)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: coo is NULL", name);
-	SRT_TRY(srt_check_reserved(coo->reserved, "srt_coo_t"));
 	if (coo->ndim < 1 || coo->ndim > SRT_COO_MAX_DIMS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: ndim is %d, must be 1 to %d", name,
 				coo->ndim, SRT_COO_MAX_DIMS);

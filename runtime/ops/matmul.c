@@ -31,11 +31,15 @@ static srt_status_t check_ld(const char *name, int64_t ld, int64_t rows, int64_t
 			name, (long long)ld, (long long)cols);
 }
 
-static srt_status_t check_shape(const srt_matmul_t *mm)
+/* *mm: a copy of a program's struct, checked. */
+static srt_status_t read_shape(const srt_matmul_t *given, srt_matmul_t *mm)
 {
-	bool ta = mm->trans_a, tb = mm->trans_b;
+	bool ta, tb;
 
-	SRT_TRY(srt_check_reserved(mm->reserved, "srt_matmul_t"));
+	*mm = (srt_matmul_t)SRT_MATMUL_INIT;
+	SRT_TRY(srt_struct_read(mm, sizeof(*mm), given, "srt_matmul_t"));
+	ta = mm->trans_a;
+	tb = mm->trans_b;
 	if (mm->m < 0 || mm->n < 0 || mm->k < 0 || mm->batch < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: m %lld, n %lld, k %lld, batch %lld: none may be negative",
@@ -70,14 +74,14 @@ static srt_k_matmul_t make_args(const srt_matmul_t *mm)
 		.m = mm->m,
 		.n = mm->n,
 		.k = mm->k,
-		.batch = mm->batch ? mm->batch : 1,
+		.batch = mm->batch,
 		.lda = mm->lda,
 		.ldb = mm->ldb,
 		.ldc = mm->ldc,
 		.stride_a = mm->stride_a,
 		.stride_b = mm->stride_b,
 		.stride_c = mm->stride_c,
-		.alpha = mm->alpha != 0 ? mm->alpha : 1.0f,
+		.alpha = mm->alpha,
 		.trans_a = mm->trans_a != 0,
 		.trans_b = mm->trans_b != 0,
 		.accumulate = mm->accumulate != 0,
@@ -88,13 +92,14 @@ srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *mm, 
 				  size_t *nbytes)
 {
 	srt_command_t command = { .kind = SRT_COMMAND_MATMUL, .dtype = (uint16_t)dtype };
+	srt_matmul_t full;
 
 	SRT_NOT_NULL(device);
 	SRT_NOT_NULL(mm);
 	SRT_NOT_NULL(nbytes);
-	SRT_TRY(check_shape(mm));
-	command.matmul = make_args(mm);
-	if (mm->m > 0 && mm->n > 0)
+	SRT_TRY(read_shape(mm, &full));
+	command.matmul = make_args(&full);
+	if (full.m > 0 && full.n > 0 && full.batch > 0)
 		srt_op_scratch(device, &command, nbytes);
 	return SRT_OK;
 }
@@ -108,10 +113,8 @@ srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
 
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_check_not_null(shape, __func__, "mm"));
-	mm = *shape;
-	SRT_TRY(check_shape(&mm));
+	SRT_TRY(read_shape(shape, &mm));
 	args = make_args(&mm);
-	mm.batch = args.batch;
 	const srt_op_tensor_t tensors[] = {
 		{ "c", mm.c, compute_extent(mm.m, mm.n, mm.ldc, mm.batch, mm.stride_c), 0 },
 		{ "a", mm.a,
@@ -127,7 +130,7 @@ srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
 
 	SRT_TRY(srt_op_check(&call, tensors, &dtype));
 	SRT_TRY(check_items(&mm));
-	if (mm.m == 0 || mm.n == 0)
+	if (mm.m == 0 || mm.n == 0 || mm.batch == 0)
 		return SRT_OK;
 	return srt_op_put(&call, SRT_COMMAND_MATMUL, tensors, 4, dtype);
 }

@@ -95,8 +95,6 @@ srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, cons
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(args);
 	SRT_NOT_NULL(sgd);
-	SRT_TRY(srt_check_reserved(args->reserved, "srt_optim_args_t"));
-	SRT_TRY(srt_check_reserved(sgd->reserved, "srt_sgd_t"));
 	const optim_types_t t = types_of(args);
 	srt_k_sgd_t kargs = {
 		.nelem = args->nelem,
@@ -137,8 +135,6 @@ srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, con
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(args);
 	SRT_NOT_NULL(adam);
-	SRT_TRY(srt_check_reserved(args->reserved, "srt_optim_args_t"));
-	SRT_TRY(srt_check_reserved(adam->reserved, "srt_adam_t"));
 	const optim_types_t t = types_of(args);
 	srt_k_adam_t kargs = {
 		.nelem = args->nelem,

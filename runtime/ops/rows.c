@@ -118,7 +118,6 @@ srt_status_t srt_op_check_part(const char *name, const srt_stream_t *stream,
 	if (!stream || !part)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
 				stream ? "part" : "stream");
-	SRT_TRY(srt_check_reserved(part->reserved, "srt_vocab_part_t"));
 	if (part->first >= 0 && part->n >= 0 && part->vocab <= INT32_MAX &&
 	    part->first <= part->vocab && part->n <= part->vocab - part->first)
 		return SRT_OK;

@@ -31,7 +31,6 @@ static srt_status_t check_shape(const srt_strided_t *s)
 {
 	if (!s)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: shape is NULL", op_name);
-	SRT_TRY(srt_check_reserved(s->reserved, "srt_strided_t"));
 	if (s->ndim < 0 || s->ndim > SRT_STRIDED_MAX_DIMS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %d dimensions, at most %d are",
 				op_name, s->ndim, SRT_STRIDED_MAX_DIMS);

@@ -93,17 +93,18 @@ static srt_status_t multiply_y(const srt_sharded_layer_t *layer, srt_view_t bias
 			       srt_stream_t *stream)
 {
 	const int64_t k = x_width(layer), n = y_width(layer);
-	srt_matmul_t mm = { .m = layer->total,
-			    .n = n,
-			    .k = k,
-			    .trans_b = 1,
-			    .a = whole_view(layer, layer->x),
-			    .b = layer->weight,
-			    .c = y_view(layer),
-			    .lda = k,
-			    .ldb = k,
-			    .ldc = n };
+	srt_matmul_t mm = SRT_MATMUL_INIT;
 
+	mm.m = layer->total;
+	mm.n = n;
+	mm.k = k;
+	mm.trans_b = 1;
+	mm.a = whole_view(layer, layer->x);
+	mm.b = layer->weight;
+	mm.c = y_view(layer);
+	mm.lda = k;
+	mm.ldb = k;
+	mm.ldc = n;
 	if (bias.buffer != NULL && !srt_layer_sums_y(layer)) {
 		mm.bias = bias;
 		mm.bias.offset += (size_t)layer->first * srt_dtype_size(layer->dtype);
@@ -114,16 +115,17 @@ static srt_status_t multiply_y(const srt_sharded_layer_t *layer, srt_view_t bias
 static srt_status_t multiply_dx(const srt_sharded_layer_t *layer, srt_stream_t *stream)
 {
 	const int64_t k = y_width(layer), n = x_width(layer);
-	const srt_matmul_t mm = { .m = layer->total,
-				  .n = n,
-				  .k = k,
-				  .a = whole_view(layer, layer->dy),
-				  .b = layer->weight,
-				  .c = dx_view(layer),
-				  .lda = k,
-				  .ldb = n,
-				  .ldc = n };
+	srt_matmul_t mm = SRT_MATMUL_INIT;
 
+	mm.m = layer->total;
+	mm.n = n;
+	mm.k = k;
+	mm.a = whole_view(layer, layer->dy);
+	mm.b = layer->weight;
+	mm.c = dx_view(layer);
+	mm.lda = k;
+	mm.ldb = n;
+	mm.ldc = n;
 	return srt_op_matmul(stream, &mm);
 }
 
@@ -131,18 +133,19 @@ static srt_status_t multiply_dw(const srt_sharded_layer_t *layer, int accumulate
 				srt_stream_t *stream)
 {
 	const int64_t m = y_width(layer), n = x_width(layer);
-	const srt_matmul_t mm = { .m = m,
-				  .n = n,
-				  .k = layer->total,
-				  .trans_a = 1,
-				  .a = whole_view(layer, layer->dy),
-				  .b = whole_view(layer, layer->x),
-				  .c = layer->grad,
-				  .lda = m,
-				  .ldb = n,
-				  .ldc = n,
-				  .accumulate = accumulate };
+	srt_matmul_t mm = SRT_MATMUL_INIT;
 
+	mm.m = m;
+	mm.n = n;
+	mm.k = layer->total;
+	mm.trans_a = 1;
+	mm.a = whole_view(layer, layer->dy);
+	mm.b = whole_view(layer, layer->x);
+	mm.c = layer->grad;
+	mm.lda = m;
+	mm.ldb = n;
+	mm.ldc = n;
+	mm.accumulate = accumulate;
 	return srt_op_matmul(stream, &mm);
 }
 

@@ -64,7 +64,14 @@ void fast_close(void)
 
 product_t product(int64_t m, int64_t n, int64_t k, int bits, int64_t gap, srt_dtype_t dtype)
 {
-	srt_matmul_t mm = { .m = m, .n = n, .k = k, .trans_a = bits & 1, .trans_b = bits >> 1 & 1 };
+	srt_matmul_t mm = { .size = sizeof(srt_matmul_t),
+			    .batch = 1,
+			    .alpha = 1.0f,
+			    .m = m,
+			    .n = n,
+			    .k = k,
+			    .trans_a = bits & 1,
+			    .trans_b = bits >> 1 & 1 };
 
 	mm.accumulate = bits >> 3 & 1;
 	mm.lda = (mm.trans_a ? m : k) + gap;

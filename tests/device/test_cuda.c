@@ -165,7 +165,15 @@ static void wait_for_peer(void *arg)
  * freed and modules are loaded before. */
 static void test_prepared(srt_device_t *device)
 {
-	srt_matmul_t mm = { .m = 8, .n = 8, .k = 8, .lda = 8, .ldb = 8, .ldc = 8 };
+	srt_matmul_t mm = { .size = sizeof(srt_matmul_t),
+			    .batch = 1,
+			    .alpha = 1.0f,
+			    .m = 8,
+			    .n = 8,
+			    .k = 8,
+			    .lda = 8,
+			    .ldb = 8,
+			    .ldc = 8 };
 	srt_cuda_scope_t scope = srt_cuda_enter(impl(device));
 	srt_buffer_t *b = test_buffer(device, NBYTES, "b");
 	srt_stream_t *stream = test_stream(device, "compute");

@@ -246,7 +246,7 @@ static void set_up(test_case_t *c, setting_t *s)
 
 	CHECK_OR_DIE(ones != NULL);
 	memset(ones, 1, nkeys);
-	*s = (setting_t){ .stats = NULL };
+	*s = (setting_t){ .views = SRT_ATTENTION_VIEWS_INIT };
 	random_tensors(c);
 	for (int t = 0; t < NTENSORS; t++) {
 		nbytes = (size_t)(rows_of(&c->shape, t) * width) * srt_dtype_bits(c->dtype) / 8;
@@ -333,7 +333,8 @@ static void run(test_case_t c, long launches)
 static test_case_t of(int64_t queries, int64_t keys, int64_t head_dim, int causal,
 		      srt_dtype_t dtype)
 {
-	return (test_case_t){ .shape = { .batch = 1,
+	return (test_case_t){ .shape = { .size = sizeof(srt_attention_t),
+					 .batch = 1,
 					 .queries = queries,
 					 .keys = keys,
 					 .heads = 2,

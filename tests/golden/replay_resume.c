@@ -102,7 +102,8 @@ static srt_status_t resume_scaler(replay_t *r, int k)
 /* Saves the state as a checkpoint of the build folder, or loads it and removes it. */
 static srt_status_t pass_checkpoint(replay_t *r)
 {
-	const srt_checkpoint_options_t options = { .scaler = r->scaler };
+	const srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
+						   .scaler = r->scaler };
 	char folder[256];
 
 	snprintf(folder, sizeof(folder), "tests/golden/%s.%d.checkpoint", r->golden->name,

@@ -6,7 +6,8 @@
 
 static srt_attention_t attention_shape(const srt_k_attention_t *a)
 {
-	return (srt_attention_t){ .batch = a->batch,
+	return (srt_attention_t){ .size = sizeof(srt_attention_t),
+				  .batch = a->batch,
 				  .queries = a->queries,
 				  .keys = a->keys,
 				  .heads = a->heads,
@@ -32,7 +33,8 @@ static srt_status_t attention_forward(srt_stream_t *stream, srt_dtype_t dtype, c
 				      const srt_view_t *places)
 {
 	const srt_attention_t shape = attention_shape(args);
-	const srt_attention_views_t views = { .out = typed(places[0], dtype),
+	const srt_attention_views_t views = { .size = sizeof(srt_attention_views_t),
+					      .out = typed(places[0], dtype),
 					      .stats = typed(places[1], SRT_F32),
 					      .q = typed(places[2], dtype),
 					      .k = typed(places[3], dtype),
@@ -57,6 +59,7 @@ srt_status_t kernel_case_operation(srt_stream_t *stream, srt_kernel_id_t kernel,
 		const srt_k_matmul_t *a = args;
 
 		return srt_op_matmul(stream, &(srt_matmul_t){
+						     .size = sizeof(srt_matmul_t),
 						     .m = a->m,
 						     .n = a->n,
 						     .k = a->k,
@@ -87,7 +90,8 @@ srt_status_t kernel_case_attention_backward(srt_stream_t *stream, srt_dtype_t dt
 {
 	const srt_attention_t shape = attention_shape(args);
 	const size_t width = (size_t)(shape.heads * shape.head_dim) * srt_dtype_bits(dtype) / 8;
-	srt_attention_views_t views = { .dq = typed(places[0], dtype),
+	srt_attention_views_t views = { .size = sizeof(srt_attention_views_t),
+					.dq = typed(places[0], dtype),
 					.dout = typed(places[1], dtype),
 					.out = typed(places[1], dtype),
 					.q = typed(places[2], dtype),

@@ -15,6 +15,7 @@ DEVICE_PROGRAM_TESTS += \
 	tests/kernels/test_kernels_scaler \
 	tests/kernels/test_ops \
 	tests/kernels/test_ops_args \
+	tests/kernels/test_ops_products \
 	tests/kernels/test_ops_vocab \
 	tests/kernels/test_scratch \
 	tests/kernels/test_strided \
@@ -34,7 +35,8 @@ libfixtures_la_SOURCES += \
 	tests/kernels/attention_ref.c tests/kernels/attention_ref.h \
 	tests/kernels/kernel_check.c tests/kernels/kernel_check.h \
 	tests/kernels/kernel_operations.c tests/kernels/kernel_operations.h \
-	tests/kernels/norm_check.c tests/kernels/norm_check.h
+	tests/kernels/norm_check.c tests/kernels/norm_check.h \
+	tests/kernels/ops_check.h
 tests_kernels_test_tuned_SOURCES = \
 	tests/kernels/test_tuned.c \
 	tests/kernels/tuned_attention.c \

@@ -5,31 +5,12 @@
  */
 #include <math.h>
 
-#include <shardrt/ops.h>
-
-#include "tests/harness/device.h"
-
-static srt_device_t *device;
-static srt_stream_t *s;
-static srt_buffer_t *a, *b; /* 1000 floats each; b ends in guards that nothing may touch */
-
-static srt_view_t at(srt_buffer_t *buffer, size_t element)
-{
-	return srt_view(buffer, element * sizeof(float), SRT_F32);
-}
+#include "tests/kernels/ops_check.h"
 
 static srt_view_t bytes_at(size_t offset)
 {
 	return srt_view(a, offset, SRT_U8);
 }
-
-static const srt_view_t absent;
-
-#define REFUSED(call, words)                                                                       \
-	do {                                                                                       \
-		CHECK_STATUS(call, SRT_ERR_INVALID_ARGUMENT);                                      \
-		CHECK_ERROR_HAS(words);                                                            \
-	} while (0)
 
 static void test_elementwise(void)
 {
@@ -195,183 +176,6 @@ static void test_embedding(void)
 	CHECK_OK(srt_op_embedding(s, at(a, 0), at(a, 200), absent, ids, 4, 10, 5, 0));
 }
 
-static void test_matmul(void)
-{
-	const srt_matmul_t good = { .m = 4,
-				    .n = 5,
-				    .k = 6,
-				    .a = at(a, 0),
-				    .b = at(a, 100),
-				    .c = at(b, 0),
-				    .lda = 6,
-				    .ldb = 5,
-				    .ldc = 5 };
-	srt_matmul_t mm = good;
-	size_t nbytes = 0;
-
-	REFUSED(srt_op_matmul(s, NULL), "srt_op_matmul: mm is NULL");
-	mm.k = -6;
-	REFUSED(srt_op_matmul(s, &mm), "k -6");
-	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, &nbytes), "k -6");
-	REFUSED(srt_op_matmul_memory(device, NULL, SRT_F32, &nbytes), "mm is NULL");
-	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, NULL), "nbytes is NULL");
-	REFUSED(srt_op_matmul_memory(NULL, &mm, SRT_F32, &nbytes), "device is NULL");
-	mm = good;
-	mm.lda = 5;
-	REFUSED(srt_op_matmul(s, &mm), "lda is 5, less than the 6 columns");
-	mm.trans_a = 1; /* stored (6,4) */
-	CHECK_OK(srt_op_matmul(s, &mm));
-	mm = good;
-	mm.ldc = INT64_MAX / 2;
-	REFUSED(srt_op_matmul(s, &mm), "size of c is negative or too large");
-	mm.ldc = 332; /* 3 * 332 + 5 elements */
-	REFUSED(srt_op_matmul(s, &mm), "srt_op_matmul: c: 1001 elements");
-	mm = good;
-	mm.batch = 3;
-	mm.stride_a = 24;
-	mm.stride_c = 491; /* 2 * 491 + 3 * 5 + 5 */
-	REFUSED(srt_op_matmul(s, &mm), "c: 1002 elements");
-	mm.stride_a = -24;
-	REFUSED(srt_op_matmul(s, &mm), "is negative");
-	mm = good;
-	mm.batch = 2;
-	mm.stride_c = 19;
-	REFUSED(srt_op_matmul(s, &mm), "with stride_c 19 the 2 items of C overlap");
-	mm.stride_c = 20;
-	CHECK_OK(srt_op_matmul(s, &mm));
-	mm.stride_c = 5; /* side by side */
-	REFUSED(srt_op_matmul(s, &mm), "overlap");
-	mm.ldc = 10;
-	CHECK_OK(srt_op_matmul(s, &mm));
-	mm = good;
-	mm.bias = at(a, 996);
-	REFUSED(srt_op_matmul(s, &mm), "bias: 5 elements");
-	mm = good;
-	mm.c = at(a, 10);
-	REFUSED(srt_op_matmul(s, &mm), "c overlaps a");
-	mm = good;
-	mm.b.dtype = SRT_F16;
-	REFUSED(srt_op_matmul(s, &mm), "b is f16");
-	mm = good;
-	mm.a.buffer = NULL;
-	REFUSED(srt_op_matmul(s, &mm), "a is absent");
-	mm.k = 0;
-	CHECK_OK(srt_op_matmul(s, &mm));
-	mm.m = 0;
-	mm.c = absent;
-	CHECK_OK(srt_op_matmul(s, &mm));
-}
-
-static void test_attention(void)
-{
-	const srt_attention_t good = {
-		.batch = 1, .queries = 5, .keys = 7, .heads = 2, .head_dim = 4, .scale = 1
-	};
-	const srt_attention_views_t fit = {
-		.q = at(a, 0),
-		.k = at(a, 100),
-		.v = at(a, 200),
-		.lengths = srt_view(a, 1200, SRT_I32),
-		.mask = srt_view(a, 1205, SRT_U8),
-		.dout = at(a, 400),
-		.out = at(b, 0),
-		.stats = at(b, 100),
-		.dq = at(b, 200),
-		.dk = at(b, 300),
-		.dv = at(b, 400),
-		.scratch = at(b, 470),
-	};
-	srt_attention_t shape = good;
-	srt_attention_views_t v = fit;
-	size_t nbytes = 0;
-
-	REFUSED(srt_op_attention(s, NULL, &v), "srt_op_attention: shape is NULL");
-	REFUSED(srt_op_attention(s, &shape, NULL), "srt_op_attention: views is NULL");
-	REFUSED(srt_op_attention_backward(s, &shape, NULL), "views is NULL");
-	v.stats = at(b, 39);
-	REFUSED(srt_op_attention(s, &shape, &v), "out overlaps stats");
-	v = fit;
-	v.k = at(a, 945);
-	REFUSED(srt_op_attention(s, &shape, &v), "k: 56 elements");
-	v = fit;
-	v.mask.dtype = SRT_I32;
-	REFUSED(srt_op_attention(s, &shape, &v), "mask");
-	v = fit;
-	v.lengths.dtype = SRT_F32;
-	REFUSED(srt_op_attention(s, &shape, &v), "lengths is f32, must be i32");
-	v = fit;
-	v.scratch = absent;
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "scratch is absent");
-	v = fit;
-	v.dk = v.out;
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps out");
-	v = fit;
-	v.dv = at(b, 239);
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "dq overlaps dv");
-	v = fit;
-	v.stats = absent;
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "stats is absent");
-	shape.ldk = 7;
-	REFUSED(srt_op_attention(s, &shape, &fit), "ldk is 7, less than a row of 8");
-	shape.ldk = 151; /* 6 * 151 + 8 elements from 100 on */
-	REFUSED(srt_op_attention(s, &shape, &fit), "k: 914 elements");
-	shape = good;
-	CHECK_OK(srt_op_attention_scratch(device, &shape, &nbytes));
-	CHECK(nbytes >= 10 * sizeof(float));
-	REFUSED(srt_op_attention_scratch(device, &shape, NULL), "nbytes is NULL");
-	REFUSED(srt_op_attention_memory(device, &shape, SRT_F32, 0, 0, NULL), "nbytes is NULL");
-	REFUSED(srt_op_attention_memory(NULL, &shape, SRT_F32, 0, 0, &nbytes), "device is NULL");
-	shape.queries = INT64_MAX / 4;
-	REFUSED(srt_op_attention_scratch(device, &shape, &nbytes), "too large");
-	REFUSED(srt_op_attention(s, &shape, &fit), "negative or too large");
-	shape.heads = -1;
-	REFUSED(srt_op_attention(s, &shape, &fit), "heads -1");
-	/* Allowed: gradients that nobody wants, rows side by side, nothing at all. */
-	shape = good;
-	CHECK_OK(srt_op_attention(s, &shape, &fit));
-	v = fit;
-	v.dq = v.dk = absent;
-	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
-	v.dv = absent;
-	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
-	shape.lddk = shape.lddv = 16;
-	v = fit;
-	v.dv = at(b, 308);
-	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
-	v.dv = at(b, 307);
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps dv");
-	v.dv = at(b, 309);
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps dv");
-	shape = good;
-	shape.batch = 0;
-	memset(&v, 0, sizeof(v));
-	CHECK_OK(srt_op_attention(s, &shape, &v));
-	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
-}
-
-/* Without keys the results are zeros; without queries the gradients of the keys are. */
-static void test_attention_of_none(void)
-{
-	srt_attention_t shape = { .batch = 1, .queries = 5, .heads = 2, .head_dim = 4, .scale = 1 };
-	srt_attention_views_t v = { .q = at(a, 0), .out = at(b, 0), .stats = at(b, 100) };
-	float ones[56], zeros[56] = { 0 }, got[56];
-
-	for (int i = 0; i < 56; i++)
-		ones[i] = 1.0f;
-	test_put(s, b, 0, ones, sizeof(ones));
-	CHECK_OK(srt_op_attention(s, &shape, &v));
-	test_get(s, got, b, 0, sizeof(got));
-	CHECK_BITS(got, zeros, 40);
-	CHECK_BITS(got + 40, ones, 16);
-	shape.queries = 0;
-	shape.keys = 7;
-	v = (srt_attention_views_t){ .k = at(a, 0), .v = at(a, 100), .dk = at(b, 0) };
-	test_put(s, b, 0, ones, sizeof(ones));
-	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
-	test_get(s, got, b, 0, sizeof(got));
-	CHECK_BITS(got, zeros, 56);
-}
-
 static void test_sums(void)
 {
 	const srt_view_t bins = srt_view(b, 0, SRT_F64), max = at(b, 100), x = at(a, 0);
@@ -467,34 +271,14 @@ static void test_optimizers(void)
 
 int main(void)
 {
-	float guard[500];
-	int touched = 0;
-
-	device = test_device(1, "inline");
-	s = test_stream(device, "s");
-	a = test_buffer(device, 1000 * sizeof(float), "a");
-	b = test_buffer(device, 1000 * sizeof(float), "b");
-	for (int i = 0; i < 500; i++)
-		guard[i] = 77.0f;
-	test_put(s, b, 500 * sizeof(float), guard, sizeof(guard));
+	ops_open();
 	test_elementwise();
 	test_rows();
 	test_norms();
 	test_empty_rows();
 	test_embedding();
-	test_matmul();
-	test_attention();
-	test_attention_of_none();
 	test_sums();
 	test_optimizers();
-	test_get(s, guard, b, 500 * sizeof(float), sizeof(guard));
-	for (int i = 0; i < 500; i++)
-		touched += guard[i] != 77.0f;
-	CHECK_INT(touched, 0);
-	srt_stream_destroy(s);
-	srt_buffer_destroy(a);
-	srt_buffer_destroy(b);
-	CHECK_INT(srt_device_allocated(device), 0);
-	srt_device_close(device);
+	ops_close();
 	return check_done();
 }

@@ -71,7 +71,9 @@ static void check(const operation_t *o, bool exact)
 static void check_product(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, unsigned bits)
 {
 	const int64_t lead = bits >> 4 & 1 ? LEAD : 0, items = bits >> 3 & 1 ? 3 : 1;
-	operation_t o = { .mm = { .m = m,
+	operation_t o = { .mm = { .size = sizeof(srt_matmul_t),
+				  .alpha = 1.0f,
+				  .m = m,
 				  .n = n,
 				  .k = k,
 				  .batch = items,
@@ -136,6 +138,7 @@ static void check_attention(srt_dtype_t dtype, int64_t batch, int64_t queries, i
 	size_t nbytes;
 
 	o.shape = (srt_attention_t){
+		.size = sizeof(srt_attention_t),
 		.batch = batch,
 		.queries = queries,
 		.keys = keys,
@@ -157,6 +160,7 @@ static void check_attention(srt_dtype_t dtype, int64_t batch, int64_t queries, i
 	stats = test_buffer(device, 2 * rows * (size_t)heads * sizeof(float), "stats");
 	hidden = test_buffer(device, (size_t)(batch * keys) * 4, "mask"); /* of all */
 	o.views = (srt_attention_views_t){
+		.size = sizeof(srt_attention_views_t),
 		.q = srt_view(buffers[0], 0, dtype),
 		.k = srt_view(buffers[1], 0, dtype),
 		.v = srt_view(buffers[2], 0, dtype),

@@ -22,6 +22,7 @@ static attention_t make_attention(srt_dtype_t dtype, int64_t batch, int64_t quer
 	const int64_t lead = t.packed ? 2 * d : tt_random() % 4;
 
 	t.shape = (srt_attention_t){
+		.size = sizeof(srt_attention_t),
 		.batch = batch,
 		.queries = queries,
 		.keys = keys,
@@ -82,6 +83,7 @@ static void each(attention_t *t, void (*what)(tensor_t *))
 static srt_attention_views_t views_of(attention_t *t, int bits, srt_view_t scratch)
 {
 	srt_attention_views_t v = {
+		.size = sizeof(srt_attention_views_t),
 		.q = tt_view(&t->q),
 		.k = tt_view(&t->k),
 		.v = tt_view(&t->v),

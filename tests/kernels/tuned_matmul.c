@@ -42,10 +42,11 @@ static void check_matmul_as(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, 
 	if (bias.host)
 		tt_upload(&bias);
 	mm = (srt_matmul_t){
+		.size = sizeof(srt_matmul_t),
 		.m = m,
 		.n = n,
 		.k = k,
-		.batch = args.batch > 1 ? args.batch : 0,
+		.batch = args.batch,
 		.trans_a = args.trans_a,
 		.trans_b = args.trans_b,
 		.a = tt_view(&a),
@@ -57,7 +58,7 @@ static void check_matmul_as(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, 
 		.stride_a = args.stride_a,
 		.stride_b = args.stride_b,
 		.stride_c = args.stride_c,
-		.alpha = bits >> 4 & 1 ? 0.3f : 0.0f,
+		.alpha = bits >> 4 & 1 ? 0.3f : 1.0f,
 		.bias = tt_view(&bias),
 		.accumulate = args.accumulate,
 	};

@@ -47,7 +47,10 @@ static void get(int t, void *host, size_t nbytes)
 
 static srt_matmul_t product(int64_t m, int64_t n, int64_t k, int trans_a, int trans_b)
 {
-	return (srt_matmul_t){ .m = m,
+	return (srt_matmul_t){ .size = sizeof(srt_matmul_t),
+			       .batch = 1,
+			       .alpha = 1.0f,
+			       .m = m,
 			       .n = n,
 			       .k = k,
 			       .trans_a = trans_a,

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Arguments of the matrix product and of attention, as in test_ops_args.c. */
+#include "tests/kernels/ops_check.h"
+
+static void test_matmul(void)
+{
+	const srt_matmul_t good = { .size = sizeof(srt_matmul_t),
+				    .batch = 1,
+				    .alpha = 1.0f,
+				    .m = 4,
+				    .n = 5,
+				    .k = 6,
+				    .a = at(a, 0),
+				    .b = at(a, 100),
+				    .c = at(b, 0),
+				    .lda = 6,
+				    .ldb = 5,
+				    .ldc = 5 };
+	srt_matmul_t mm = good;
+	size_t nbytes = 0;
+
+	REFUSED(srt_op_matmul(s, NULL), "srt_op_matmul: mm is NULL");
+	mm.k = -6;
+	REFUSED(srt_op_matmul(s, &mm), "k -6");
+	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, &nbytes), "k -6");
+	REFUSED(srt_op_matmul_memory(device, NULL, SRT_F32, &nbytes), "mm is NULL");
+	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, NULL), "nbytes is NULL");
+	REFUSED(srt_op_matmul_memory(NULL, &mm, SRT_F32, &nbytes), "device is NULL");
+	mm = good;
+	mm.lda = 5;
+	REFUSED(srt_op_matmul(s, &mm), "lda is 5, less than the 6 columns");
+	mm.trans_a = 1; /* stored (6,4) */
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm = good;
+	mm.ldc = INT64_MAX / 2;
+	REFUSED(srt_op_matmul(s, &mm), "size of c is negative or too large");
+	mm.ldc = 332; /* 3 * 332 + 5 elements */
+	REFUSED(srt_op_matmul(s, &mm), "srt_op_matmul: c: 1001 elements");
+	mm = good;
+	mm.batch = 3;
+	mm.stride_a = 24;
+	mm.stride_c = 491; /* 2 * 491 + 3 * 5 + 5 */
+	REFUSED(srt_op_matmul(s, &mm), "c: 1002 elements");
+	mm.stride_a = -24;
+	REFUSED(srt_op_matmul(s, &mm), "is negative");
+	mm = good;
+	mm.batch = 2;
+	mm.stride_c = 19;
+	REFUSED(srt_op_matmul(s, &mm), "with stride_c 19 the 2 items of C overlap");
+	mm.stride_c = 20;
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm.stride_c = 5; /* side by side */
+	REFUSED(srt_op_matmul(s, &mm), "overlap");
+	mm.ldc = 10;
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm = good;
+	mm.bias = at(a, 996);
+	REFUSED(srt_op_matmul(s, &mm), "bias: 5 elements");
+	mm = good;
+	mm.c = at(a, 10);
+	REFUSED(srt_op_matmul(s, &mm), "c overlaps a");
+	mm = good;
+	mm.b.dtype = SRT_F16;
+	REFUSED(srt_op_matmul(s, &mm), "b is f16");
+	mm = good;
+	mm.a.buffer = NULL;
+	REFUSED(srt_op_matmul(s, &mm), "a is absent");
+	mm.k = 0;
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm.m = 0;
+	mm.c = absent;
+	CHECK_OK(srt_op_matmul(s, &mm));
+}
+
+static void test_attention(void)
+{
+	const srt_attention_t good = { .size = sizeof(srt_attention_t),
+				       .batch = 1,
+				       .queries = 5,
+				       .keys = 7,
+				       .heads = 2,
+				       .head_dim = 4,
+				       .scale = 1 };
+	const srt_attention_views_t fit = {
+		.size = sizeof(srt_attention_views_t),
+		.q = at(a, 0),
+		.k = at(a, 100),
+		.v = at(a, 200),
+		.lengths = srt_view(a, 1200, SRT_I32),
+		.mask = srt_view(a, 1205, SRT_U8),
+		.dout = at(a, 400),
+		.out = at(b, 0),
+		.stats = at(b, 100),
+		.dq = at(b, 200),
+		.dk = at(b, 300),
+		.dv = at(b, 400),
+		.scratch = at(b, 470),
+	};
+	srt_attention_t shape = good;
+	srt_attention_views_t v = fit;
+	size_t nbytes = 0;
+
+	REFUSED(srt_op_attention(s, NULL, &v), "srt_op_attention: shape is NULL");
+	REFUSED(srt_op_attention(s, &shape, NULL), "srt_op_attention: views is NULL");
+	REFUSED(srt_op_attention_backward(s, &shape, NULL), "views is NULL");
+	v.stats = at(b, 39);
+	REFUSED(srt_op_attention(s, &shape, &v), "out overlaps stats");
+	v = fit;
+	v.k = at(a, 945);
+	REFUSED(srt_op_attention(s, &shape, &v), "k: 56 elements");
+	v = fit;
+	v.mask.dtype = SRT_I32;
+	REFUSED(srt_op_attention(s, &shape, &v), "mask");
+	v = fit;
+	v.lengths.dtype = SRT_F32;
+	REFUSED(srt_op_attention(s, &shape, &v), "lengths is f32, must be i32");
+	v = fit;
+	v.scratch = absent;
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "scratch is absent");
+	v = fit;
+	v.dk = v.out;
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps out");
+	v = fit;
+	v.dv = at(b, 239);
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dq overlaps dv");
+	v = fit;
+	v.stats = absent;
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "stats is absent");
+	shape.ldk = 7;
+	REFUSED(srt_op_attention(s, &shape, &fit), "ldk is 7, less than a row of 8");
+	shape.ldk = 151; /* 6 * 151 + 8 elements from 100 on */
+	REFUSED(srt_op_attention(s, &shape, &fit), "k: 914 elements");
+	shape = good;
+	CHECK_OK(srt_op_attention_scratch(device, &shape, &nbytes));
+	CHECK(nbytes >= 10 * sizeof(float));
+	REFUSED(srt_op_attention_scratch(device, &shape, NULL), "nbytes is NULL");
+	REFUSED(srt_op_attention_memory(device, &shape, SRT_F32, 0, 0, NULL), "nbytes is NULL");
+	REFUSED(srt_op_attention_memory(NULL, &shape, SRT_F32, 0, 0, &nbytes), "device is NULL");
+	shape.queries = INT64_MAX / 4;
+	REFUSED(srt_op_attention_scratch(device, &shape, &nbytes), "too large");
+	REFUSED(srt_op_attention(s, &shape, &fit), "negative or too large");
+	shape.heads = -1;
+	REFUSED(srt_op_attention(s, &shape, &fit), "heads -1");
+	/* Allowed: gradients that nobody wants, rows side by side, nothing at all. */
+	shape = good;
+	CHECK_OK(srt_op_attention(s, &shape, &fit));
+	v = fit;
+	v.dq = v.dk = absent;
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	v.dv = absent;
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	shape.lddk = shape.lddv = 16;
+	v = fit;
+	v.dv = at(b, 308);
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	v.dv = at(b, 307);
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps dv");
+	v.dv = at(b, 309);
+	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps dv");
+	shape = good;
+	shape.batch = 0;
+	v = (srt_attention_views_t)SRT_ATTENTION_VIEWS_INIT;
+	CHECK_OK(srt_op_attention(s, &shape, &v));
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+}
+
+/* Without keys the results are zeros; without queries the gradients of the keys are. */
+static void test_attention_of_none(void)
+{
+	srt_attention_t shape = { .size = sizeof(srt_attention_t),
+				  .batch = 1,
+				  .queries = 5,
+				  .heads = 2,
+				  .head_dim = 4,
+				  .scale = 1 };
+	srt_attention_views_t v = { .size = sizeof(srt_attention_views_t),
+				    .q = at(a, 0),
+				    .out = at(b, 0),
+				    .stats = at(b, 100) };
+	float ones[56], zeros[56] = { 0 }, got[56];
+
+	for (int i = 0; i < 56; i++)
+		ones[i] = 1.0f;
+	test_put(s, b, 0, ones, sizeof(ones));
+	CHECK_OK(srt_op_attention(s, &shape, &v));
+	test_get(s, got, b, 0, sizeof(got));
+	CHECK_BITS(got, zeros, 40);
+	CHECK_BITS(got + 40, ones, 16);
+	shape.queries = 0;
+	shape.keys = 7;
+	v = (srt_attention_views_t){ .size = sizeof(srt_attention_views_t),
+				     .k = at(a, 0),
+				     .v = at(a, 100),
+				     .dk = at(b, 0) };
+	test_put(s, b, 0, ones, sizeof(ones));
+	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	test_get(s, got, b, 0, sizeof(got));
+	CHECK_BITS(got, zeros, 56);
+}
+
+int main(void)
+{
+	ops_open();
+	test_matmul();
+	test_attention();
+	test_attention_of_none();
+	ops_close();
+	return check_done();
+}

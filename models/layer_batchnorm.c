@@ -14,81 +14,87 @@ static int are_cast(const srt_batchnorm_in_t *in)
 	return in->running_mean.buffer && in->running_mean.dtype != SRT_F32;
 }
 
-/* Evaluation: mean (n) is where a mean in 16 bits goes as floats, for the backward pass too. */
-static srt_status_t evaluate_batchnorm(const srt_run_t *run, const srt_node_t *node,
-				       srt_view_t weight, srt_view_t bias)
+static srt_batchnorm_t get_args(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_batchnorm_in_t *in = &node->args.batchnorm;
 	const srt_tensor_t *x = node->in[0];
-	srt_view_t mean = in->running_mean, var = in->running_var;
+	srt_batchnorm_t args = SRT_BATCHNORM_INIT;
+
+	args.rows = x->rows;
+	args.n = x->n;
+	args.eps = in->eps;
+	args.momentum = in->momentum;
+	args.x = srt_run_value(run, x);
+	args.running_mean = in->running_mean;
+	args.running_var = in->running_var;
+	args.mean = srt_run_saved(run, node, 0);
+	args.rstd = srt_run_saved(run, node, 1);
+	return args;
+}
+
+/* Evaluation: mean (n) is where a mean in 16 bits goes as floats, for the backward pass too. */
+static srt_status_t evaluate_batchnorm(const srt_run_t *run, const srt_node_t *node,
+				       srt_batchnorm_t *args)
+{
+	const srt_batchnorm_in_t *in = &node->args.batchnorm;
 
 	if (are_cast(in)) {
-		mean = srt_run_saved(run, node, 0);
-		var = srt_run_scratch(run, node, SRT_F32);
-		SRT_TRY(srt_op_cast(run->stream, mean, in->running_mean, x->n));
-		SRT_TRY(srt_op_cast(run->stream, var, in->running_var, x->n));
+		args->running_mean = srt_run_saved(run, node, 0);
+		args->running_var = srt_run_scratch(run, node, SRT_F32);
+		SRT_TRY(srt_op_cast(run->stream, args->running_mean, in->running_mean, args->n));
+		SRT_TRY(srt_op_cast(run->stream, args->running_var, in->running_var, args->n));
 	}
-	return srt_op_batchnorm_evaluation(run->stream, srt_run_value(run, node->out),
-					   srt_run_saved(run, node, 1), mean, var,
-					   srt_run_value(run, x), weight, bias, x->rows, x->n,
-					   in->eps);
+	return srt_op_batchnorm_evaluation(run->stream, args);
 }
 
 static srt_status_t forward_batchnorm(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_batchnorm_in_t *in = &node->args.batchnorm;
-	const srt_tensor_t *x = node->in[0];
 	const int casts = are_cast(in) && !run->recomputes;
-	srt_view_t mean = in->running_mean, var = in->running_var, weight, bias;
+	srt_batchnorm_t args = get_args(run, node);
+	srt_view_t *mean = &args.running_mean, *var = &args.running_var;
 
-	SRT_TRY(srt_run_param(run, node, 0, &weight));
-	SRT_TRY(srt_run_param(run, node, 1, &bias));
+	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
+	SRT_TRY(srt_run_param(run, node, 1, &args.beta));
+	args.y = srt_run_value(run, node->out);
 	if (in->use_running)
-		return evaluate_batchnorm(run, node, weight, bias);
+		return evaluate_batchnorm(run, node, &args);
 	if (run->recomputes) {
-		mean = var = (srt_view_t){ 0 }; /* they were updated in the forward pass */
+		*mean = *var = (srt_view_t){ 0 }; /* they were updated in the forward pass */
 	} else if (casts) {
-		mean = var = srt_run_scratch(run, node, SRT_F32);
-		var.offset += (size_t)x->n * sizeof(float);
-		SRT_TRY(srt_op_cast(run->stream, mean, in->running_mean, x->n));
-		SRT_TRY(srt_op_cast(run->stream, var, in->running_var, x->n));
+		*mean = *var = srt_run_scratch(run, node, SRT_F32);
+		var->offset += (size_t)args.n * sizeof(float);
+		SRT_TRY(srt_op_cast(run->stream, *mean, in->running_mean, args.n));
+		SRT_TRY(srt_op_cast(run->stream, *var, in->running_var, args.n));
 	}
-	SRT_TRY(srt_op_batchnorm(run->stream, srt_run_value(run, node->out),
-				 srt_run_saved(run, node, 0), srt_run_saved(run, node, 1), mean,
-				 var, srt_run_value(run, x), weight, bias, x->rows, x->n, in->eps,
-				 in->momentum));
+	SRT_TRY(srt_op_batchnorm(run->stream, &args));
 	if (!casts)
 		return SRT_OK;
-	SRT_TRY(srt_op_cast(run->stream, in->running_mean, mean, x->n));
-	return srt_op_cast(run->stream, in->running_var, var, x->n);
+	SRT_TRY(srt_op_cast(run->stream, in->running_mean, *mean, args.n));
+	return srt_op_cast(run->stream, in->running_var, *var, args.n);
 }
 
 static srt_status_t backward_batchnorm(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_batchnorm_in_t *in = &node->args.batchnorm;
-	const srt_tensor_t *x = node->in[0];
-	srt_view_t dy = srt_run_grad_out(run, node), xv = srt_run_value(run, x);
-	srt_view_t mean =
-		in->use_running && !are_cast(in) ? in->running_mean : srt_run_saved(run, node, 0);
-	srt_view_t rstd = srt_run_saved(run, node, 1);
-	srt_view_t averages = srt_run_block(run, node->scratch_backward, SRT_F32);
-	srt_view_t weight, dweight, dbias, dx;
-	int add_weight, add_bias, add_x;
+	srt_batchnorm_t args = get_args(run, node);
+	int add_x;
 
+	if (in->use_running && !are_cast(in))
+		args.mean = in->running_mean;
+	args.averages = srt_run_block(run, node->scratch_backward, SRT_F32);
+	args.dy = srt_run_grad_out(run, node);
 	/* The parameters first: dx may have the memory of dy. */
-	SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
-	SRT_TRY(srt_run_param_grad(run, node, 1, &dbias, &add_bias));
-	if (dweight.buffer || dbias.buffer || averages.buffer)
-		SRT_TRY(srt_op_batchnorm_backward_params(run->stream, dweight, dbias, averages, dy,
-							 xv, mean, rstd, x->rows, x->n, add_weight,
-							 add_bias));
+	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
+	SRT_TRY(srt_run_param_grad(run, node, 1, &args.dbeta, &args.accumulate_dbeta));
+	if (args.dgamma.buffer || args.dbeta.buffer || args.averages.buffer)
+		SRT_TRY(srt_op_batchnorm_backward_params(run->stream, &args));
 	SRT_TRY(srt_run_param_ready(node, 0));
 	SRT_TRY(srt_run_param_ready(node, 1));
-	if (!srt_run_grad_in(run, node, 0, &dx, &add_x))
+	if (!srt_run_grad_in(run, node, 0, &args.dx, &add_x))
 		return SRT_OK;
-	SRT_TRY(srt_run_param(run, node, 0, &weight));
-	return srt_op_batchnorm_backward(run->stream, dx, dy, xv, mean, rstd, weight, averages,
-					 x->rows, x->n);
+	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
+	return srt_op_batchnorm_backward(run->stream, &args);
 }
 
 static const srt_layer_t batchnorm_layer = {

@@ -6,40 +6,46 @@
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-static srt_status_t forward_layernorm(const srt_run_t *run, const srt_node_t *node)
+static srt_layernorm_t get_args(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];
-	srt_view_t weight, bias;
+	srt_layernorm_t args = SRT_LAYERNORM_INIT;
 
-	SRT_TRY(srt_run_param(run, node, 0, &weight));
-	SRT_TRY(srt_run_param(run, node, 1, &bias));
-	return srt_op_layernorm(run->stream, srt_run_value(run, node->out),
-				srt_run_saved(run, node, 0), srt_run_saved(run, node, 1),
-				srt_run_value(run, x), weight, bias, x->rows, x->n, node->args.eps);
+	args.rows = x->rows;
+	args.n = x->n;
+	args.eps = node->args.eps;
+	args.x = srt_run_value(run, x);
+	args.mean = srt_run_saved(run, node, 0);
+	args.rstd = srt_run_saved(run, node, 1);
+	return args;
+}
+
+static srt_status_t forward_layernorm(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_layernorm_t args = get_args(run, node);
+
+	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
+	SRT_TRY(srt_run_param(run, node, 1, &args.beta));
+	args.y = srt_run_value(run, node->out);
+	return srt_op_layernorm(run->stream, &args);
 }
 
 static srt_status_t backward_layernorm(const srt_run_t *run, const srt_node_t *node)
 {
-	const srt_tensor_t *x = node->in[0];
-	srt_view_t dy = srt_run_grad_out(run, node), xv = srt_run_value(run, x);
-	srt_view_t mean = srt_run_saved(run, node, 0), rstd = srt_run_saved(run, node, 1);
-	srt_view_t weight, dweight, dbias, dx;
-	int add_weight, add_bias, add_x;
+	srt_layernorm_t args = get_args(run, node);
 
+	args.dy = srt_run_grad_out(run, node);
 	/* The parameters first: dx may be added where nothing else reads, never over dy. */
-	SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
-	SRT_TRY(srt_run_param_grad(run, node, 1, &dbias, &add_bias));
-	if (dweight.buffer || dbias.buffer)
-		SRT_TRY(srt_op_layernorm_backward_params(run->stream, dweight, dbias, dy, xv, mean,
-							 rstd, x->rows, x->n, add_weight,
-							 add_bias));
+	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
+	SRT_TRY(srt_run_param_grad(run, node, 1, &args.dbeta, &args.accumulate_dbeta));
+	if (args.dgamma.buffer || args.dbeta.buffer)
+		SRT_TRY(srt_op_layernorm_backward_params(run->stream, &args));
 	SRT_TRY(srt_run_param_ready(node, 0));
 	SRT_TRY(srt_run_param_ready(node, 1));
-	if (!srt_run_grad_in(run, node, 0, &dx, &add_x))
+	if (!srt_run_grad_in(run, node, 0, &args.dx, &args.accumulate_dx))
 		return SRT_OK;
-	SRT_TRY(srt_run_param(run, node, 0, &weight));
-	return srt_op_layernorm_backward(run->stream, dx, dy, xv, mean, rstd, weight, x->rows, x->n,
-					 add_x);
+	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
+	return srt_op_layernorm_backward(run->stream, &args);
 }
 
 static const srt_layer_t layernorm_layer = {

@@ -6,34 +6,42 @@
 #include "models/layers.h"
 #include "models/tape_impl.h"
 
-static srt_status_t forward_rmsnorm(const srt_run_t *run, const srt_node_t *node)
+static srt_rmsnorm_t get_args(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];
-	srt_view_t weight;
+	srt_rmsnorm_t args = SRT_RMSNORM_INIT;
 
-	SRT_TRY(srt_run_param(run, node, 0, &weight));
-	return srt_op_rmsnorm(run->stream, srt_run_value(run, node->out),
-			      srt_run_saved(run, node, 0), srt_run_value(run, x), weight, x->rows,
-			      x->n, node->args.eps);
+	args.rows = x->rows;
+	args.n = x->n;
+	args.eps = node->args.eps;
+	args.x = srt_run_value(run, x);
+	args.rstd = srt_run_saved(run, node, 0);
+	return args;
+}
+
+static srt_status_t forward_rmsnorm(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_rmsnorm_t args = get_args(run, node);
+
+	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
+	args.y = srt_run_value(run, node->out);
+	return srt_op_rmsnorm(run->stream, &args);
 }
 
 static srt_status_t backward_rmsnorm(const srt_run_t *run, const srt_node_t *node)
 {
-	const srt_tensor_t *x = node->in[0];
-	srt_view_t dy = srt_run_grad_out(run, node), xv = srt_run_value(run, x);
-	srt_view_t rstd = srt_run_saved(run, node, 0), weight, dweight, dx;
-	int add_weight, add_x;
+	srt_rmsnorm_t args = get_args(run, node);
 
-	SRT_TRY(srt_run_param_grad(run, node, 0, &dweight, &add_weight));
-	if (dweight.buffer) {
-		SRT_TRY(srt_op_rmsnorm_backward_params(run->stream, dweight, dy, xv, rstd, x->rows,
-						       x->n, add_weight));
+	args.dy = srt_run_grad_out(run, node);
+	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
+	if (args.dgamma.buffer) {
+		SRT_TRY(srt_op_rmsnorm_backward_params(run->stream, &args));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
-	if (!srt_run_grad_in(run, node, 0, &dx, &add_x))
+	if (!srt_run_grad_in(run, node, 0, &args.dx, &args.accumulate_dx))
 		return SRT_OK;
-	SRT_TRY(srt_run_param(run, node, 0, &weight));
-	return srt_op_rmsnorm_backward(run->stream, dx, dy, xv, rstd, weight, x->rows, x->n, add_x);
+	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
+	return srt_op_rmsnorm_backward(run->stream, &args);
 }
 
 static const srt_layer_t rmsnorm_layer = {

@@ -6,6 +6,7 @@
 #ifndef SHARDRT_OPS_ROWS_H
 #define SHARDRT_OPS_ROWS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <shardrt/device.h>
@@ -20,77 +21,113 @@ extern "C" {
 SRT_API srt_status_t srt_op_bias_backward(srt_stream_t *stream, srt_view_t db, srt_view_t dy,
 					  int64_t rows, int64_t n, int accumulate);
 
-/** y = (x - mean) * rstd * gamma + beta by row. x, y (rows,n); gamma, beta (n), beta may be
- * absent; mean, rstd (rows) are saved for the backward pass. Rows of no elements have no mean: n
- * is at least 1 unless rows is 0. */
-SRT_API srt_status_t srt_op_layernorm(srt_stream_t *stream, srt_view_t y, srt_view_t mean,
-				      srt_view_t rstd, srt_view_t x, srt_view_t gamma,
-				      srt_view_t beta, int64_t rows, int64_t n, float eps);
+/** The sizes and tensors of a LayerNorm. A pass uses some of the tensors; the others may be absent. */
+typedef struct srt_layernorm {
+	size_t size; /* set by SRT_LAYERNORM_INIT */
+	/* Rows of no elements have no mean: n is at least 1 in a forward pass, unless rows is 0. */
+	int64_t rows, n;
+	float eps;
+	srt_view_t x, y;        /* (rows,n) */
+	srt_view_t gamma, beta; /* (n); beta may be absent */
+	/* (rows), SRT_F32: written by the forward pass, read by the backward pass. */
+	srt_view_t mean, rstd;
+	srt_view_t dy, dx;        /* (rows,n) */
+	srt_view_t dgamma, dbeta; /* (n); each may be absent */
+	int accumulate_dx, accumulate_dgamma, accumulate_dbeta;
+} srt_layernorm_t;
 
-/** dx (rows,n) = gradient with respect to x; `accumulate` adds it onto dx. */
-SRT_API srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					       srt_view_t x, srt_view_t mean, srt_view_t rstd,
-					       srt_view_t gamma, int64_t rows, int64_t n,
-					       int accumulate);
+/** The epsilon of torch.nn.LayerNorm. */
+#define SRT_LAYERNORM_INIT                                                                         \
+	{                                                                                          \
+		.size = sizeof(srt_layernorm_t), .eps = 1e-5f                                      \
+	}
 
-/** dgamma (n), dbeta (n): each may be absent. */
-SRT_API srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
-						      srt_view_t dbeta, srt_view_t dy, srt_view_t x,
-						      srt_view_t mean, srt_view_t rstd,
-						      int64_t rows, int64_t n, int accumulate_gamma,
-						      int accumulate_beta);
+/** y = (x - mean) * rstd * gamma + beta by row, with mean and rstd. */
+SRT_API srt_status_t srt_op_layernorm(srt_stream_t *stream, const srt_layernorm_t *args);
 
-/** y = x / sqrt(mean(x^2) + eps) * gamma by row. x, y (rows,n); gamma (n); rstd (rows), SRT_F32, is
- * saved for the backward pass. n is at least 1 unless rows is 0. */
-SRT_API srt_status_t srt_op_rmsnorm(srt_stream_t *stream, srt_view_t y, srt_view_t rstd,
-				    srt_view_t x, srt_view_t gamma, int64_t rows, int64_t n,
-				    float eps);
+/** dx from dy, x, mean, rstd and gamma. */
+SRT_API srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, const srt_layernorm_t *args);
 
-/** dx (rows,n) = gradient with respect to x; `accumulate` adds it onto dx. */
-SRT_API srt_status_t srt_op_rmsnorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					     srt_view_t x, srt_view_t rstd, srt_view_t gamma,
-					     int64_t rows, int64_t n, int accumulate);
+/** dgamma and dbeta from dy, x, mean and rstd. */
+SRT_API srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream,
+						      const srt_layernorm_t *args);
 
-/** dgamma (n) = gradient with respect to gamma; `accumulate` adds it onto dgamma. */
-SRT_API srt_status_t srt_op_rmsnorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
-						    srt_view_t dy, srt_view_t x, srt_view_t rstd,
-						    int64_t rows, int64_t n, int accumulate);
+/** The sizes and tensors of an RMSNorm. A pass uses some of the tensors; the others may be absent. */
+typedef struct srt_rmsnorm {
+	size_t size;     /* set by SRT_RMSNORM_INIT */
+	int64_t rows, n; /* n is at least 1 in a forward pass, unless rows is 0 */
+	float eps;
+	srt_view_t x, y;  /* (rows,n) */
+	srt_view_t gamma; /* (n) */
+	/* (rows), SRT_F32: written by the forward pass, read by the backward pass. */
+	srt_view_t rstd;
+	srt_view_t dy, dx; /* (rows,n) */
+	srt_view_t dgamma; /* (n) */
+	int accumulate_dx, accumulate_dgamma;
+} srt_rmsnorm_t;
+
+/** The epsilon of torch.nn.RMSNorm in fp32: the distance from 1 to the next float. */
+#define SRT_RMSNORM_INIT                                                                           \
+	{                                                                                          \
+		.size = sizeof(srt_rmsnorm_t), .eps = 0x1p-23f                                     \
+	}
+
+/** y = x * rstd * gamma by row, with rstd = 1 / sqrt(mean(x^2) + eps). */
+SRT_API srt_status_t srt_op_rmsnorm(srt_stream_t *stream, const srt_rmsnorm_t *args);
+
+/** dx from dy, x, rstd and gamma. */
+SRT_API srt_status_t srt_op_rmsnorm_backward(srt_stream_t *stream, const srt_rmsnorm_t *args);
+
+/** dgamma from dy, x and rstd. */
+SRT_API srt_status_t srt_op_rmsnorm_backward_params(srt_stream_t *stream,
+						    const srt_rmsnorm_t *args);
 
 /**
- * BatchNorm of the columns of a batch, for training: y = (x - mean) * rstd * gamma + beta with mean
- * and variance over the rows. x, y (rows,n), at least 2 rows; gamma, beta (n), beta may be absent;
- * mean, rstd (n), SRT_F32, are saved for the backward pass. running_mean, running_var (n), SRT_F32,
- * each may be absent: running = momentum * new + (1 - momentum) * running, the variance being that
- * over rows - 1, as torch.nn.BatchNorm1d has it.
+ * The sizes and tensors of a BatchNorm of the columns of a batch. A pass uses some of the tensors;
+ * the others may be absent.
  */
-SRT_API srt_status_t srt_op_batchnorm(srt_stream_t *stream, srt_view_t y, srt_view_t mean,
-				      srt_view_t rstd, srt_view_t running_mean,
-				      srt_view_t running_var, srt_view_t x, srt_view_t gamma,
-				      srt_view_t beta, int64_t rows, int64_t n, float eps,
-				      float momentum);
+typedef struct srt_batchnorm {
+	size_t size;     /* set by SRT_BATCHNORM_INIT */
+	int64_t rows, n; /* at least 2 rows in training's forward pass */
+	float eps;
+	float momentum;
+	srt_view_t x, y;        /* (rows,n) */
+	srt_view_t gamma, beta; /* (n); beta may be absent */
+	/* (n), SRT_F32. Training updates them, and each may be absent: running = momentum * new +
+	 * (1 - momentum) * running, the variance being that over rows - 1, as torch.nn.BatchNorm1d
+	 * has it. Evaluation reads them. */
+	srt_view_t running_mean, running_var;
+	/* (n), SRT_F32: written by the forward pass, read by the backward pass. Evaluation writes
+	 * rstd only; its backward pass is given running_mean as `mean`. */
+	srt_view_t mean, rstd;
+	srt_view_t dy, dx;        /* (rows,n); dx may be dy */
+	srt_view_t dgamma, dbeta; /* (n); each may be absent */
+	/* (2,n), SRT_F32: written by srt_op_batchnorm_backward_params() and read by
+	 * srt_op_batchnorm_backward(); absent after an evaluation, in which mean and rstd are
+	 * constants. */
+	srt_view_t averages;
+	int accumulate_dgamma, accumulate_dbeta;
+} srt_batchnorm_t;
 
-/** The same with the running statistics instead of the batch's, for evaluation, of any number of
- * rows. rstd (n), SRT_F32, is written; the backward pass takes running_mean as its mean. */
-SRT_API srt_status_t srt_op_batchnorm_evaluation(srt_stream_t *stream, srt_view_t y,
-						 srt_view_t rstd, srt_view_t running_mean,
-						 srt_view_t running_var, srt_view_t x,
-						 srt_view_t gamma, srt_view_t beta, int64_t rows,
-						 int64_t n, float eps);
+/** Epsilon and momentum of torch.nn.BatchNorm1d. */
+#define SRT_BATCHNORM_INIT                                                                         \
+	{                                                                                          \
+		.size = sizeof(srt_batchnorm_t), .eps = 1e-5f, .momentum = 0.1f                    \
+	}
 
-/** dgamma (n), dbeta (n): each may be absent. averages (2,n), SRT_F32: what
- * srt_op_batchnorm_backward() needs after training's forward pass; absent after evaluation's. */
-SRT_API srt_status_t srt_op_batchnorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
-						      srt_view_t dbeta, srt_view_t averages,
-						      srt_view_t dy, srt_view_t x, srt_view_t mean,
-						      srt_view_t rstd, int64_t rows, int64_t n,
-						      int accumulate_gamma, int accumulate_beta);
+/** Training: y = (x - mean) * rstd * gamma + beta with mean and variance over the rows. */
+SRT_API srt_status_t srt_op_batchnorm(srt_stream_t *stream, const srt_batchnorm_t *args);
 
-/** dx (rows,n) = gradient with respect to x; `averages` absent: mean and rstd were constants
- * (evaluation). dx may be dy. */
-SRT_API srt_status_t srt_op_batchnorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					       srt_view_t x, srt_view_t mean, srt_view_t rstd,
-					       srt_view_t gamma, srt_view_t averages, int64_t rows,
-					       int64_t n);
+/** Evaluation: y as in training, with the running statistics instead of the batch's, of any number
+ * of rows. */
+SRT_API srt_status_t srt_op_batchnorm_evaluation(srt_stream_t *stream, const srt_batchnorm_t *args);
+
+/** dgamma, dbeta and averages from dy, x, mean and rstd. */
+SRT_API srt_status_t srt_op_batchnorm_backward_params(srt_stream_t *stream,
+						      const srt_batchnorm_t *args);
+
+/** dx from dy, x, mean, rstd, gamma and averages. */
+SRT_API srt_status_t srt_op_batchnorm_backward(srt_stream_t *stream, const srt_batchnorm_t *args);
 
 /** y (rows,n)[r] = table (vocab,n)[ids[r]] + position (context,n)[r % context]; `position` may be
  * absent. ids (rows), SRT_I32, each must be in 0..vocab-1 (checked by the caller). */

@@ -43,6 +43,9 @@ typedef struct srt_op_call {
 int64_t srt_op_size(int64_t a, int64_t b);
 int64_t srt_op_size3(int64_t a, int64_t b, int64_t c);
 
+/* SRT_ERR_INVALID_ARGUMENT for rows of no elements, which have no maximum and no mean. */
+srt_status_t srt_op_check_width(const char *name, int64_t rows, int64_t n);
+
 /* SRT_ERR_INVALID_ARGUMENT unless the part is a range of its vocabulary. */
 srt_status_t srt_op_check_part(const char *name, const srt_stream_t *stream,
 			       const srt_vocab_part_t *part);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launchers of the operations on rows of <shardrt/ops.h>: softmax, losses, LayerNorm and the sums
- * over rows (kernels/rows.k, columns.k, layernorm.k).
+ * Launchers of the operations on rows of <shardrt/ops.h>: softmax, losses and the sums over rows
+ * (kernels/rows.k, columns.k).
  */
 #include "runtime/ops/ops.h"
 
-/* A row of no elements has no maximum and no mean. */
-static srt_status_t check_width(const char *name, int64_t rows, int64_t n)
+srt_status_t srt_op_check_width(const char *name, int64_t rows, int64_t n)
 {
 	if (n != 0 || rows == 0)
 		return SRT_OK;
@@ -105,7 +104,7 @@ srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_vie
 		{ "scale", scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
-	SRT_TRY(check_width("srt_op_cross_entropy", rows, n));
+	SRT_TRY(srt_op_check_width("srt_op_cross_entropy", rows, n));
 	SRT_TRY(check_pitch("srt_op_cross_entropy", n, ld));
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_cross_entropy", stream, SRT_K_CROSS_ENTROPY,
 					       true, &args },
@@ -134,7 +133,7 @@ srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, s
 	srt_k_vocab_t args = { .rows = rows };
 
 	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_part", stream, part));
-	SRT_TRY(check_width("srt_op_cross_entropy_part", rows, part->n));
+	SRT_TRY(srt_op_check_width("srt_op_cross_entropy_part", rows, part->n));
 	SRT_TRY(check_pitch("srt_op_cross_entropy_part", part->n, part->ld));
 	args.n = part->n;
 	args.ld = part->ld;
@@ -159,7 +158,7 @@ srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, srt_view_t loss, s
 	};
 
 	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_merge", stream, part));
-	SRT_TRY(check_width("srt_op_cross_entropy_merge", rows, part->n));
+	SRT_TRY(srt_op_check_width("srt_op_cross_entropy_merge", rows, part->n));
 	SRT_TRY(check_pitch("srt_op_cross_entropy_merge", part->n, part->ld));
 	if (nparts < 1 || rows < 0 || stride / 3 < rows)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -228,69 +227,5 @@ srt_status_t srt_op_bias_backward(srt_stream_t *stream, srt_view_t db, srt_view_
 
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_bias_backward", stream, SRT_K_BIAS_BACKWARD,
 					       false, &args },
-			     tensors);
-}
-
-srt_status_t srt_op_layernorm(srt_stream_t *stream, srt_view_t y, srt_view_t mean, srt_view_t rstd,
-			      srt_view_t x, srt_view_t gamma, srt_view_t beta, int64_t rows,
-			      int64_t n, float eps)
-{
-	const srt_k_rows_t args = { .rows = rows, .n = n, .value = eps };
-	const srt_op_tensor_t tensors[] = {
-		{ "y", y, srt_op_size(rows, n), 0 },
-		{ "mean", mean, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-		{ "rstd", rstd, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-		{ "x", x, srt_op_size(rows, n), 0 },
-		{ "gamma", gamma, srt_op_size(n, 1), 0 },
-		{ "beta", beta, srt_op_size(n, 1), 0 },
-	};
-
-	SRT_TRY(check_width("srt_op_layernorm", rows, n));
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_layernorm", stream, SRT_K_LAYERNORM, false,
-					       &args },
-			     tensors);
-}
-
-srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-				       srt_view_t x, srt_view_t mean, srt_view_t rstd,
-				       srt_view_t gamma, int64_t rows, int64_t n, int accumulate)
-{
-	const srt_k_rows_t args = { .rows = rows, .n = n, .accumulate = accumulate != 0 };
-	const srt_op_tensor_t tensors[] = {
-		{ "dx", dx, srt_op_size(rows, n), 0 },
-		{ "dy", dy, srt_op_size(rows, n), 0 },
-		{ "x", x, srt_op_size(rows, n), 0 },
-		{ "mean", mean, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-		{ "rstd", rstd, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-		{ "gamma", gamma, srt_op_size(n, 1), 0 },
-	};
-
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_layernorm_backward", stream,
-					       SRT_K_LAYERNORM_BACKWARD, false, &args },
-			     tensors);
-}
-
-srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream, srt_view_t dgamma,
-					      srt_view_t dbeta, srt_view_t dy, srt_view_t x,
-					      srt_view_t mean, srt_view_t rstd, int64_t rows,
-					      int64_t n, int accumulate_gamma, int accumulate_beta)
-{
-	const srt_k_rows_t args = {
-		.rows = rows,
-		.n = n,
-		.accumulate = accumulate_gamma != 0,
-		.accumulate2 = accumulate_beta != 0,
-	};
-	const srt_op_tensor_t tensors[] = {
-		{ "dgamma", dgamma, srt_op_size(n, 1), 0 },
-		{ "dbeta", dbeta, srt_op_size(n, 1), 0 },
-		{ "dy", dy, srt_op_size(rows, n), 0 },
-		{ "x", x, srt_op_size(rows, n), 0 },
-		{ "mean", mean, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-		{ "rstd", rstd, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-	};
-
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_layernorm_backward_params", stream,
-					       SRT_K_LAYERNORM_BACKWARD_PARAMS, false, &args },
 			     tensors);
 }

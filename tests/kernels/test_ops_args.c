@@ -7,6 +7,12 @@
 
 #include "tests/kernels/ops_check.h"
 
+#define LAYERNORM(...)                                                                             \
+	(&(srt_layernorm_t){ .size = sizeof(srt_layernorm_t), .eps = 1e-5f, __VA_ARGS__ })
+#define RMSNORM(...) (&(srt_rmsnorm_t){ .size = sizeof(srt_rmsnorm_t), .eps = 1e-5f, __VA_ARGS__ })
+#define BATCHNORM(...)                                                                             \
+	(&(srt_batchnorm_t){ .size = sizeof(srt_batchnorm_t), .eps = 1e-5f, __VA_ARGS__ })
+
 static srt_view_t bytes_at(size_t offset)
 {
 	return srt_view(a, offset, SRT_U8);
@@ -74,16 +80,20 @@ static void test_rows(void)
 		"srt_op_sum_loss: dx overlaps scale");
 	REFUSED(srt_op_sum_loss(s, at(a, 0), at(a, 100), at(b, 0), 4, 5, 1, ids),
 		"srt_op_sum_loss: scale is i32, must be f32");
-	REFUSED(srt_op_layernorm(s, at(b, 0), at(b, 100), at(b, 104), at(a, 0), absent, absent, 4,
-				 25, 1e-5f),
+	REFUSED(srt_op_layernorm(s, LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
+					      .x = at(a, 0), .rows = 4, .n = 25)),
 		"gamma is absent");
-	REFUSED(srt_op_layernorm(s, at(b, 0), at(b, 100), at(b, 102), at(a, 0), at(a, 500), absent,
-				 4, 25, 1e-5f),
+	REFUSED(srt_op_layernorm(s,
+				 LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 102),
+					   .x = at(a, 0), .gamma = at(a, 500), .rows = 4, .n = 25)),
 		"mean overlaps rstd");
-	CHECK_OK(srt_op_layernorm(s, at(b, 0), at(b, 100), at(b, 104), at(a, 0), at(a, 500), absent,
-				  4, 25, 1e-5f));
-	CHECK_OK(srt_op_layernorm_backward_params(s, absent, at(b, 200), at(a, 0), at(a, 100),
-						  at(b, 100), at(b, 104), 4, 25, 0, 0));
+	CHECK_OK(srt_op_layernorm(s, LAYERNORM(.y = at(b, 0), .mean = at(b, 100),
+					       .rstd = at(b, 104), .x = at(a, 0),
+					       .gamma = at(a, 500), .rows = 4, .n = 25)));
+	CHECK_OK(srt_op_layernorm_backward_params(s, LAYERNORM(.dbeta = at(b, 200), .dy = at(a, 0),
+							       .x = at(a, 100), .mean = at(b, 100),
+							       .rstd = at(b, 104), .rows = 4,
+							       .n = 25)));
 	REFUSED(srt_op_bias_backward(s, at(b, 0), at(a, 0), 3, -2, 0), "db is negative");
 	CHECK_OK(srt_op_softmax(s, absent, absent, 0, 7));
 	CHECK_OK(srt_op_softmax(s, at(b, 0), at(a, 0), 7, 0));
@@ -93,31 +103,45 @@ static void test_norms(void)
 {
 	const srt_view_t x = at(a, 0), gamma = at(a, 500), y = at(b, 0), stats = at(b, 100);
 
-	REFUSED(srt_op_rmsnorm(s, y, stats, x, absent, 4, 25, 1e-5f), "gamma is absent");
-	REFUSED(srt_op_rmsnorm(s, y, at(b, 99), x, gamma, 4, 25, 1e-5f), "y overlaps rstd");
-	REFUSED(srt_op_rmsnorm(s, y, stats, x, gamma, 4, 0, 1e-5f),
+	REFUSED(srt_op_rmsnorm(s, RMSNORM(.y = y, .rstd = stats, .x = x, .rows = 4, .n = 25)),
+		"gamma is absent");
+	REFUSED(srt_op_rmsnorm(s, RMSNORM(.y = y, .rstd = at(b, 99), .x = x, .gamma = gamma,
+					  .rows = 4, .n = 25)),
+		"y overlaps rstd");
+	REFUSED(srt_op_rmsnorm(s,
+			       RMSNORM(.y = y, .rstd = stats, .x = x, .gamma = gamma, .rows = 4)),
 		"srt_op_rmsnorm: n is 0: the 4 rows have no elements");
-	CHECK_OK(srt_op_rmsnorm(s, absent, absent, absent, absent, 0, 0, 1e-5f));
-	CHECK_OK(srt_op_rmsnorm(s, y, stats, x, gamma, 4, 25, 1e-5f));
-	CHECK_OK(srt_op_rmsnorm_backward_params(s, at(b, 200), x, x, stats, 4, 25, 0));
-	REFUSED(srt_op_batchnorm(s, y, stats, at(b, 125), absent, absent, x, gamma, absent, 1, 25,
-				 1e-5f, 0.1f),
+	CHECK_OK(srt_op_rmsnorm(s, RMSNORM(.n = 0)));
+	CHECK_OK(srt_op_rmsnorm(s, RMSNORM(.y = y, .rstd = stats, .x = x, .gamma = gamma, .rows = 4,
+					   .n = 25)));
+	CHECK_OK(srt_op_rmsnorm_backward_params(s, RMSNORM(.dgamma = at(b, 200), .dy = x, .x = x,
+							   .rstd = stats, .rows = 4, .n = 25)));
+	REFUSED(srt_op_batchnorm(s,
+				 BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
+					   .gamma = gamma, .rows = 1, .n = 25, .momentum = 0.1f)),
 		"srt_op_batchnorm: rows is 1; a batch must have at least 2");
-	REFUSED(srt_op_batchnorm(s, y, stats, at(b, 124), absent, absent, x, gamma, absent, 4, 25,
-				 1e-5f, 0.1f),
+	REFUSED(srt_op_batchnorm(s,
+				 BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 124), .x = x,
+					   .gamma = gamma, .rows = 4, .n = 25, .momentum = 0.1f)),
 		"mean overlaps rstd");
 	/* found by the second of the two launches, before the first */
-	REFUSED(srt_op_batchnorm(s, y, stats, at(b, 125), absent, absent, x, absent, absent, 4, 25,
-				 1e-5f, 0.1f),
+	REFUSED(srt_op_batchnorm(s, BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
+					      .rows = 4, .n = 25, .momentum = 0.1f)),
 		"srt_op_batchnorm: gamma is absent");
-	CHECK_OK(srt_op_batchnorm(s, y, stats, at(b, 125), absent, absent, x, gamma, absent, 4, 25,
-				  1e-5f, 0.1f));
-	CHECK_OK(srt_op_batchnorm_evaluation(s, y, at(b, 125), stats, stats, x, gamma, absent, 1,
-					     25, 1e-5f));
-	REFUSED(srt_op_batchnorm_evaluation(s, y, at(b, 125), absent, stats, x, gamma, absent, 1,
-					    25, 1e-5f),
+	CHECK_OK(srt_op_batchnorm(s,
+				  BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
+					    .gamma = gamma, .rows = 4, .n = 25, .momentum = 0.1f)));
+	CHECK_OK(srt_op_batchnorm_evaluation(s, BATCHNORM(.y = y, .rstd = at(b, 125),
+							  .running_mean = stats,
+							  .running_var = stats, .x = x,
+							  .gamma = gamma, .rows = 1, .n = 25)));
+	REFUSED(srt_op_batchnorm_evaluation(s, BATCHNORM(.y = y, .rstd = at(b, 125),
+							 .running_var = stats, .x = x,
+							 .gamma = gamma, .rows = 1, .n = 25)),
 		"mean is absent");
-	CHECK_OK(srt_op_batchnorm_backward(s, y, y, x, stats, at(b, 125), gamma, absent, 4, 25));
+	CHECK_OK(srt_op_batchnorm_backward(s, BATCHNORM(.dx = y, .dy = y, .x = x, .mean = stats,
+							.rstd = at(b, 125), .gamma = gamma,
+							.rows = 4, .n = 25)));
 	REFUSED(srt_op_dropout(s, y, x, 1, "d", 0, 10, 1.5f), "rate is 1.5, must be from 0 to 1");
 	REFUSED(srt_op_dropout(s, y, x, 1, "d", 0, 10, NAN), "must be from 0 to 1");
 	REFUSED(srt_op_dropout(s, y, x, 1, NULL, 0, 10, 0.5f), "srt_op_dropout: name is NULL");
@@ -135,16 +159,16 @@ static void test_empty_rows(void)
 	const float five[4] = { 5, 5, 5, 5 }, zero[4] = { 0, 0, 0, 0 };
 	float got[4];
 
-	REFUSED(srt_op_layernorm(s, at(b, 0), at(b, 100), at(b, 104), at(a, 0), at(a, 500), absent,
-				 4, 0, 1e-5f),
+	REFUSED(srt_op_layernorm(s, LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
+					      .x = at(a, 0), .gamma = at(a, 500), .rows = 4)),
 		"srt_op_layernorm: n is 0: the 4 rows have no elements");
 	REFUSED(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), ids, 4, 0, 0, 1, absent),
 		"srt_op_cross_entropy: n is 0: the 4 rows have no elements");
-	CHECK_OK(srt_op_layernorm(s, absent, absent, absent, absent, absent, absent, 0, 0, 1e-5f));
+	CHECK_OK(srt_op_layernorm(s, LAYERNORM(.n = 0)));
 	CHECK_OK(srt_op_cross_entropy(s, absent, absent, absent, absent, 0, 0, 0, 1, absent));
 	CHECK_OK(srt_copy_from_host(s, a, 0, five, sizeof(five)));
-	CHECK_OK(srt_op_layernorm_backward(s, absent, absent, absent, at(b, 100), at(b, 104),
-					   absent, 4, 0, 0));
+	CHECK_OK(srt_op_layernorm_backward(s, LAYERNORM(.mean = at(b, 100), .rstd = at(b, 104),
+							.rows = 4)));
 	CHECK_OK(srt_op_mse(s, absent, absent, absent, absent, 0, 0, 1, absent));
 	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
 	CHECK_BITS(got, five, 4);

@@ -66,7 +66,11 @@ static void step(srt_unit_t *unit, srt_param_t *w1, srt_param_t *w2, srt_stream_
 	srt_matmul_t da = product(ROWS, HIDDEN, 1, 0, 0);
 	srt_matmul_t dw1 = product(HIDDEN, IN, ROWS, 1, 0);
 	srt_matmul_t dw2 = product(1, HIDDEN, ROWS, 1, 0);
+	srt_loss_t mse = SRT_LOSS_INIT;
 
+	mse.rows = ROWS, mse.n = 1, mse.grad_scale = 1.0f / ROWS;
+	mse.x = tensor[Y], mse.target = tensor[TARGET], mse.loss = tensor[LOSS];
+	mse.dx = tensor[DY];
 	up.a = dw1.b = tensor[X], up.c = tensor[H], down.a = dw2.b = tensor[A], down.c = tensor[Y];
 	da.a = dw2.a = tensor[DY], da.c = tensor[DA], dw1.a = tensor[DH];
 	check(srt_unit_forward_begin(unit, stream));
@@ -76,8 +80,7 @@ static void step(srt_unit_t *unit, srt_param_t *w1, srt_param_t *w2, srt_stream_
 	activate(stream, 0, fn);
 	check(srt_op_matmul(stream, &down));
 	check(srt_unit_forward_end(unit, stream));
-	check(srt_op_mse(stream, tensor[LOSS], tensor[DY], tensor[Y], tensor[TARGET], ROWS, 1,
-			 1.0f / ROWS, (srt_view_t){ 0 }));
+	check(srt_op_mse(stream, &mse));
 	check(srt_unit_backward_begin(unit, stream));
 	check(srt_param_data(w2, &da.b));
 	check(srt_param_grad(w1, &dw1.c, &dw1.accumulate));

@@ -29,11 +29,14 @@ static void check(srt_status_t status)
 /* Use k of a parameter: loss[k]; in a backward pass also its gradient, divided by MICRO. */
 static void use(srt_param_t *param, int k, int is_backward)
 {
-	srt_view_t value, to, no_scale = { 0 };
+	srt_loss_t mse = SRT_LOSS_INIT;
+	srt_view_t to;
 	int accumulate; /* 1: an earlier use or micro-batch has stored a gradient */
 
-	check(srt_param_data(param, &value)); /* the unsharded values */
-	check(srt_op_mse(stream, loss[k], gradient, value, sample, 1, N, 1.0f / MICRO, no_scale));
+	check(srt_param_data(param, &mse.x)); /* the unsharded values */
+	mse.rows = 1, mse.n = N, mse.grad_scale = 1.0f / MICRO;
+	mse.target = sample, mse.loss = loss[k], mse.dx = gradient;
+	check(srt_op_mse(stream, &mse));
 	if (!is_backward)
 		return;
 	check(srt_param_grad(param, &to, &accumulate));

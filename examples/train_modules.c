@@ -93,9 +93,10 @@ static float train(srt_engine_t *engine, srt_module_t *const *layers, int step)
 {
 	static const int64_t sizes[] = { WIDTH, HIDDEN, HIDDEN, WIDTH };
 	const int64_t first = ((int64_t)srt_context_rank(context) << 32) + step * ROWS * WIDTH;
-	const srt_view_t target = tensor(0, SRT_F32), y = tensor(1, SRT_F32), none = { 0 };
+	const srt_view_t target = tensor(0, SRT_F32), y = tensor(1, SRT_F32);
 	const srt_view_t dy = tensor(2, SRT_F32), loss = tensor(11, SRT_F32);
 	srt_unit_t *root = srt_module_unit(srt_engine_module(engine));
+	srt_loss_t mse = SRT_LOSS_INIT;
 	srt_view_t x[4], dx[4];
 	float value;
 
@@ -108,7 +109,9 @@ static float train(srt_engine_t *engine, srt_module_t *const *layers, int step)
 		forward(layers[i], x[i + 1], x[i], sizes[i + 1], sizes[i]);
 	check(srt_unit_forward_end(root, stream));
 	check(srt_op_cast(stream, y, x[3], ROWS * WIDTH));
-	check(srt_op_mse(stream, loss, dy, y, target, ROWS, WIDTH, 1.0f / (ROWS * WIDTH), none));
+	mse.rows = ROWS, mse.n = WIDTH, mse.grad_scale = 1.0f / (ROWS * WIDTH);
+	mse.x = y, mse.target = target, mse.loss = loss, mse.dx = dy;
+	check(srt_op_mse(stream, &mse));
 	check(srt_op_cast(stream, dx[3], dy, ROWS * WIDTH));
 	check(srt_unit_backward_begin(root, stream));
 	for (int i = 2; i >= 0; i--)

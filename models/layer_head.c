@@ -81,24 +81,32 @@ static srt_matmul_t make_weight_product(const chunk_t *c, int64_t rows)
 /* logits = x weight^T, then the loss by row and, in place, its gradient. */
 static srt_status_t run_chunk_loss(const srt_run_t *run, const srt_node_t *node, const chunk_t *c)
 {
-	const srt_view_t loss = shift_view(srt_run_value(run, node->out), c->first);
-	const srt_view_t targets = shift_view(srt_run_value(run, node->in[1]), c->first);
 	srt_matmul_t mm = make_logits_product(c);
+	srt_loss_t loss = SRT_LOSS_INIT;
 
+	loss.rows = c->rows;
+	loss.n = c->vocab;
+	loss.ld = c->ld;
+	loss.grad_scale = c->grad_scale;
+	loss.scale = c->scale;
+	loss.x = c->logits;
+	loss.target = shift_view(srt_run_value(run, node->in[1]), c->first);
+	loss.loss = shift_view(srt_run_value(run, node->out), c->first);
+	loss.dx = c->dlogits;
 	mm.a = c->x;
 	mm.b = c->weight;
 	mm.c = c->logits;
 	SRT_TRY(srt_op_matmul(run->stream, &mm));
 	if (!node->layer->gathers)
-		return srt_op_cross_entropy(run->stream, loss, c->dlogits, c->logits, targets,
-					    c->rows, c->vocab, c->ld, c->grad_scale, c->scale);
-	SRT_TRY(srt_op_cross_entropy_part(run->stream, srt_run_stats(run, node), c->logits, targets,
-					  c->rows, &node->args.part));
+		return srt_op_cross_entropy(run->stream, &loss);
+	SRT_TRY(srt_op_cross_entropy_part(run->stream, srt_run_stats(run, node), loss.x,
+					  loss.target, c->rows, &node->args.part));
 	SRT_TRY(srt_run_gather_stats(run, node));
-	return srt_op_cross_entropy_merge(run->stream, loss, c->dlogits, c->logits,
-					  srt_run_all_stats(run, node), targets, c->rows,
-					  &node->args.part, run->tape->nranks,
-					  3 * node->args.stats_rows, c->grad_scale, c->scale);
+	loss.part = &node->args.part;
+	loss.nparts = run->tape->nranks;
+	loss.stride = 3 * node->args.stats_rows;
+	loss.stats = srt_run_all_stats(run, node);
+	return srt_op_cross_entropy_merge(run->stream, &loss);
 }
 
 /* dx = dlogits weight, row by row. */

@@ -131,16 +131,32 @@ static int is_usable_float(srt_tape_t *tape, const char *name, const srt_tensor_
 	return 0;
 }
 
+static srt_loss_t get_args(const srt_run_t *run, const srt_node_t *node, srt_view_t dx,
+			   float grad_scale, srt_view_t scale)
+{
+	const srt_tensor_t *x = node->in[0];
+	srt_loss_t args = SRT_LOSS_INIT;
+
+	args.rows = x->rows;
+	args.n = x->n;
+	args.grad_scale = grad_scale;
+	args.scale = scale;
+	args.x = srt_run_value(run, x);
+	if (node->in[1])
+		args.target = srt_run_value(run, node->in[1]);
+	args.loss = srt_run_value(run, node->out);
+	args.dx = dx;
+	return args;
+}
+
 /* ---- cross-entropy ---------------------------------------------------------------------- */
 
 static srt_status_t compute_cross_entropy(const srt_run_t *run, const srt_node_t *node,
 					  srt_view_t dx, float grad_scale, srt_view_t scale)
 {
-	const srt_tensor_t *x = node->in[0];
+	const srt_loss_t args = get_args(run, node, dx, grad_scale, scale);
 
-	return srt_op_cross_entropy(run->stream, srt_run_value(run, node->out), dx,
-				    srt_run_value(run, x), srt_run_value(run, node->in[1]), x->rows,
-				    x->n, 0, grad_scale, scale);
+	return srt_op_cross_entropy(run->stream, &args);
 }
 
 LOSS(cross_entropy);
@@ -168,13 +184,13 @@ srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_ten
 static srt_status_t merge_cross_entropy(const srt_run_t *run, const srt_node_t *node, srt_view_t dx,
 					float grad_scale, srt_view_t scale)
 {
-	const srt_tensor_t *x = node->in[0];
+	srt_loss_t args = get_args(run, node, dx, grad_scale, scale);
 
-	return srt_op_cross_entropy_merge(run->stream, srt_run_value(run, node->out), dx,
-					  srt_run_value(run, x), srt_run_all_stats(run, node),
-					  srt_run_value(run, node->in[1]), x->rows,
-					  &node->args.part, run->tape->nranks, 3 * x->rows,
-					  grad_scale, scale);
+	args.part = &node->args.part;
+	args.nparts = run->tape->nranks;
+	args.stride = 3 * args.rows;
+	args.stats = srt_run_all_stats(run, node);
+	return srt_op_cross_entropy_merge(run->stream, &args);
 }
 
 /* The backward pass uses the statistics of the forward pass again. */
@@ -230,10 +246,9 @@ srt_tensor_t *srt_layer_cross_entropy_colwise(srt_tape_t *tape, srt_tensor_t *x,
 static srt_status_t compute_mse(const srt_run_t *run, const srt_node_t *node, srt_view_t dx,
 				float grad_scale, srt_view_t scale)
 {
-	const srt_tensor_t *x = node->in[0];
+	const srt_loss_t args = get_args(run, node, dx, grad_scale, scale);
 
-	return srt_op_mse(run->stream, srt_run_value(run, node->out), dx, srt_run_value(run, x),
-			  srt_run_value(run, node->in[1]), x->rows, x->n, grad_scale, scale);
+	return srt_op_mse(run->stream, &args);
 }
 
 LOSS(mse);
@@ -264,10 +279,9 @@ srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *tar
 static srt_status_t compute_sum(const srt_run_t *run, const srt_node_t *node, srt_view_t dx,
 				float grad_scale, srt_view_t scale)
 {
-	const srt_tensor_t *x = node->in[0];
+	const srt_loss_t args = get_args(run, node, dx, grad_scale, scale);
 
-	return srt_op_sum_loss(run->stream, srt_run_value(run, node->out), dx,
-			       srt_run_value(run, x), x->rows, x->n, grad_scale, scale);
+	return srt_op_sum_loss(run->stream, &args);
 }
 
 LOSS(sum);

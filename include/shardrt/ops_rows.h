@@ -193,21 +193,42 @@ SRT_API srt_status_t srt_op_log_softmax(srt_stream_t *stream, srt_view_t y, srt_
 SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
 						 srt_view_t y, int64_t rows, int64_t n);
 
-/*
- * Losses by row, and their gradients unless dx is absent. dx is multiplied by grad_scale, and by
- * `scale` (1), SRT_F32, in device memory, unless it is absent: the scale of a loss scaler. Both are
- * applied in fp32, before dx is rounded to its dtype.
+/**
+ * The sizes and tensors of a loss by row, with its gradient unless dx is absent. dx is multiplied by
+ * grad_scale, and by `scale` unless that is absent; both are applied in fp32, before dx is rounded
+ * to its dtype.
  */
+typedef struct srt_loss {
+	size_t size; /* set by SRT_LOSS_INIT */
+	int64_t rows, n;
+	/* Of a cross-entropy: elements from a row of x and dx to the next, n <= ld < 2^31; 0: n. What
+	 * lies between rows is neither read nor written. */
+	int64_t ld;
+	float grad_scale;
+	srt_view_t
+		scale; /* (1), SRT_F32, in device memory: the scale of a loss scaler; or absent */
+	srt_view_t x;  /* (rows,n) */
+	srt_view_t target; /* (rows,n); of a cross-entropy (rows), SRT_I32, each in 0..n-1 */
+	srt_view_t loss;   /* (rows), SRT_F32 */
+	srt_view_t dx;     /* (rows,n), or absent */
+	/* Of srt_op_cross_entropy_merge(). */
+	const srt_vocab_part_t *part; /* its n and ld are those of x and dx */
+	int nparts;
+	int64_t stride;   /* from the statistics of a part to the next's, at least 3 * rows */
+	srt_view_t stats; /* (nparts,stride), SRT_F32: row p begins with those of part p */
+} srt_loss_t;
+
+/** grad_scale 1; the other defaults are zero. */
+#define SRT_LOSS_INIT                                                                              \
+	{                                                                                          \
+		.size = sizeof(srt_loss_t), .grad_scale = 1.0f                                     \
+	}
 
 /**
- * Cross-entropy: loss (rows)[r] = log(sum(exp(x[r] - max))) + max - x[r][targets[r]]; dx (rows,n) =
- * (softmax(x) - onehot) * grad_scale. dx may be x. targets (rows), SRT_I32, in 0..n-1, so n is at
- * least 1 unless rows is 0. Rows of x and dx are ld elements apart, n <= ld < 2^31, or n if ld is
- * 0; what lies between is neither read nor written.
+ * Cross-entropy: loss[r] = log(sum(exp(x[r] - max))) + max - x[r][target[r]]; dx = (softmax(x) -
+ * onehot) * grad_scale. dx may be x. n is at least 1 unless rows is 0.
  */
-SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
-					  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
-					  int64_t ld, float grad_scale, srt_view_t scale);
+SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, const srt_loss_t *args);
 
 /**
  * The first half of a cross-entropy over parts of the logits: stats (3,rows), SRT_F32 = maximum of
@@ -222,25 +243,14 @@ SRT_API srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t 
 /**
  * The second half: the loss from the statistics of all parts, in their order, and dx of this part.
  * The loss has the same bits on all ranks; with one part they are those of srt_op_cross_entropy().
- * Rows of x and dx are part->ld elements apart.
- * @param stats (nparts,stride), SRT_F32: row p begins with those of part p.
- * @param stride at least 3 * rows.
  */
-SRT_API srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, srt_view_t loss,
-						srt_view_t dx, srt_view_t x, srt_view_t stats,
-						srt_view_t targets, int64_t rows,
-						const srt_vocab_part_t *part, int nparts,
-						int64_t stride, float grad_scale, srt_view_t scale);
+SRT_API srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, const srt_loss_t *args);
 
-/** Squared error: loss (rows)[r] = sum of (x - t)^2 over the row; dx = 2 * (x - t) * grad_scale. */
-SRT_API srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
-				srt_view_t target, int64_t rows, int64_t n, float grad_scale,
-				srt_view_t scale);
+/** Squared error: loss[r] = sum of (x - target)^2 over the row; dx = 2 * (x - target) * grad_scale. */
+SRT_API srt_status_t srt_op_mse(srt_stream_t *stream, const srt_loss_t *args);
 
-/** Sum: loss (rows)[r] = sum of x over the row; dx (rows,n) = grad_scale. */
-SRT_API srt_status_t srt_op_sum_loss(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
-				     srt_view_t x, int64_t rows, int64_t n, float grad_scale,
-				     srt_view_t scale);
+/** Sum: loss[r] = sum of x over the row; dx = grad_scale. */
+SRT_API srt_status_t srt_op_sum_loss(srt_stream_t *stream, const srt_loss_t *args);
 
 #ifdef __cplusplus
 }

@@ -54,7 +54,8 @@ srt_status_t srt_op_embedding_part(srt_stream_t *stream, srt_view_t y, srt_view_
 	const srt_view_t views[] = { y, table, position, ids };
 	srt_k_embedding_t args;
 
-	SRT_TRY(srt_op_check_part("srt_op_embedding_part", stream, part));
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_op_check_part("srt_op_embedding_part", part));
 	args = describe_part(part, rows, n);
 	args.context = context;
 	return look_up("srt_op_embedding_part", stream, views, &args);
@@ -101,7 +102,7 @@ srt_status_t srt_op_embedding_part_backward(srt_stream_t *stream, srt_view_t dta
 	srt_k_embedding_t args;
 
 	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_op_check_part("srt_op_embedding_part_backward", stream, part));
+	SRT_TRY(srt_op_check_part("srt_op_embedding_part_backward", part));
 	args = describe_part(part, rows, n);
 	args.accumulate = accumulate != 0;
 	return add_rows("srt_op_embedding_part_backward", stream, views, &args, part->vocab,

@@ -47,8 +47,7 @@ int64_t srt_op_size3(int64_t a, int64_t b, int64_t c);
 srt_status_t srt_op_check_width(const char *name, int64_t rows, int64_t n);
 
 /* SRT_ERR_INVALID_ARGUMENT unless the part is a range of its vocabulary. */
-srt_status_t srt_op_check_part(const char *name, const srt_stream_t *stream,
-			       const srt_vocab_part_t *part);
+srt_status_t srt_op_check_part(const char *name, const srt_vocab_part_t *part);
 
 /* How a tensor lies in its view: rows of `width` elements, ld apart. */
 typedef struct srt_op_rows {

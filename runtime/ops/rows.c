@@ -91,32 +91,41 @@ static srt_status_t check_pitch(const char *name, int64_t n, int64_t ld)
 			name, (long long)n, (long long)ld);
 }
 
-srt_status_t srt_op_cross_entropy(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
-				  srt_view_t x, srt_view_t targets, int64_t rows, int64_t n,
-				  int64_t ld, float grad_scale, srt_view_t scale)
+static srt_status_t read_loss(const srt_loss_t *given, srt_loss_t *a)
 {
-	const srt_k_rows_t args = { .rows = rows, .n = n, .value = grad_scale, .ld = (int32_t)ld };
+	*a = (srt_loss_t)SRT_LOSS_INIT;
+	return srt_struct_read(a, sizeof(*a), given, "srt_loss_t");
+}
+
+srt_status_t srt_op_cross_entropy(srt_stream_t *stream, const srt_loss_t *args)
+{
+	static const char name[] = "srt_op_cross_entropy";
+	srt_loss_t a;
+
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(args);
+	SRT_TRY(read_loss(args, &a));
+	const int64_t nelem = pitched_size(a.rows, a.n, a.ld);
+	const srt_k_rows_t kernel = {
+		.rows = a.rows, .n = a.n, .value = a.grad_scale, .ld = (int32_t)a.ld
+	};
 	const srt_op_tensor_t tensors[] = {
-		{ "loss", loss, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-		{ "dx", dx, pitched_size(rows, n, ld), 0 },
-		{ "x", x, pitched_size(rows, n, ld), 0 },
-		{ "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
-		{ "scale", scale, 1, SRT_OP_DTYPE_F32 },
+		{ "loss", a.loss, srt_op_size(a.rows, 1), SRT_OP_DTYPE_F32 },
+		{ "dx", a.dx, nelem, 0 },
+		{ "x", a.x, nelem, 0 },
+		{ "target", a.target, srt_op_size(a.rows, 1), SRT_OP_DTYPE_I32 },
+		{ "scale", a.scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
-	SRT_TRY(srt_op_check_width("srt_op_cross_entropy", rows, n));
-	SRT_TRY(check_pitch("srt_op_cross_entropy", n, ld));
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_cross_entropy", stream, SRT_K_CROSS_ENTROPY,
-					       true, &args },
+	SRT_TRY(srt_op_check_width(name, a.rows, a.n));
+	SRT_TRY(check_pitch(name, a.n, a.ld));
+	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_CROSS_ENTROPY, true, &kernel },
 			     tensors);
 }
 
-srt_status_t srt_op_check_part(const char *name, const srt_stream_t *stream,
-			       const srt_vocab_part_t *part)
+srt_status_t srt_op_check_part(const char *name, const srt_vocab_part_t *part)
 {
-	if (!stream || !part)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", name,
-				stream ? "part" : "stream");
+	SRT_TRY(srt_check_not_null(part, name, "part"));
 	if (part->first >= 0 && part->n >= 0 && part->vocab <= INT32_MAX &&
 	    part->first <= part->vocab && part->n <= part->vocab - part->first)
 		return SRT_OK;
@@ -132,7 +141,8 @@ srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, s
 {
 	srt_k_vocab_t args = { .rows = rows };
 
-	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_part", stream, part));
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_part", part));
 	SRT_TRY(srt_op_check_width("srt_op_cross_entropy_part", rows, part->n));
 	SRT_TRY(check_pitch("srt_op_cross_entropy_part", part->n, part->ld));
 	args.n = part->n;
@@ -148,71 +158,84 @@ srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, s
 			     });
 }
 
-srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, srt_view_t loss, srt_view_t dx,
-					srt_view_t x, srt_view_t stats, srt_view_t targets,
-					int64_t rows, const srt_vocab_part_t *part, int nparts,
-					int64_t stride, float grad_scale, srt_view_t scale)
+srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, const srt_loss_t *args)
 {
-	srt_k_vocab_t args = {
-		.rows = rows, .stride = stride, .nparts = nparts, .value = grad_scale
+	static const char name[] = "srt_op_cross_entropy_merge";
+	srt_loss_t a;
+
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(args);
+	SRT_TRY(read_loss(args, &a));
+	SRT_TRY(srt_op_check_part(name, a.part));
+	const int64_t nelem = pitched_size(a.rows, a.part->n, a.part->ld);
+	const srt_k_vocab_t kernel = {
+		.rows = a.rows,
+		.n = a.part->n,
+		.ld = a.part->ld,
+		.first = a.part->first,
+		.vocab = a.part->vocab,
+		.stride = a.stride,
+		.nparts = a.nparts,
+		.value = a.grad_scale,
 	};
-
-	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_merge", stream, part));
-	SRT_TRY(srt_op_check_width("srt_op_cross_entropy_merge", rows, part->n));
-	SRT_TRY(check_pitch("srt_op_cross_entropy_merge", part->n, part->ld));
-	if (nparts < 1 || rows < 0 || stride / 3 < rows)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_op_cross_entropy_merge: statistics of %d parts that are %lld "
-				"elements apart; needs a part or more, and 3 elements for each of "
-				"%lld rows",
-				nparts, (long long)stride, (long long)rows);
-	args.n = part->n;
-	args.ld = part->ld;
-	args.first = part->first;
-	args.vocab = part->vocab;
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_cross_entropy_merge", stream,
-					       SRT_K_CROSS_ENTROPY_MERGE, true, &args },
-			     (const srt_op_tensor_t[]){
-				     { "loss", loss, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-				     { "dx", dx, pitched_size(rows, part->n, part->ld), 0 },
-				     { "x", x, pitched_size(rows, part->n, part->ld), 0 },
-				     { "stats", stats, srt_op_size(nparts, stride),
-				       SRT_OP_DTYPE_F32 },
-				     { "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
-				     { "scale", scale, 1, SRT_OP_DTYPE_F32 },
-			     });
-}
-
-srt_status_t srt_op_mse(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
-			srt_view_t target, int64_t rows, int64_t n, float grad_scale,
-			srt_view_t scale)
-{
-	const srt_k_rows_t args = { .rows = rows, .n = n, .value = grad_scale };
 	const srt_op_tensor_t tensors[] = {
-		{ "loss", loss, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-		{ "dx", dx, srt_op_size(rows, n), 0 },
-		{ "x", x, srt_op_size(rows, n), 0 },
-		{ "target", target, srt_op_size(rows, n), 0 },
-		{ "scale", scale, 1, SRT_OP_DTYPE_F32 },
+		{ "loss", a.loss, srt_op_size(a.rows, 1), SRT_OP_DTYPE_F32 },
+		{ "dx", a.dx, nelem, 0 },
+		{ "x", a.x, nelem, 0 },
+		{ "stats", a.stats, srt_op_size(a.nparts, a.stride), SRT_OP_DTYPE_F32 },
+		{ "target", a.target, srt_op_size(a.rows, 1), SRT_OP_DTYPE_I32 },
+		{ "scale", a.scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_mse", stream, SRT_K_MSE, false, &args },
+	SRT_TRY(srt_op_check_width(name, a.rows, a.part->n));
+	SRT_TRY(check_pitch(name, a.part->n, a.part->ld));
+	if (a.nparts < 1 || a.rows < 0 || a.stride / 3 < a.rows)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: statistics of %d parts that are %lld elements apart; needs a "
+				"part or more, and 3 elements for each of %lld rows",
+				name, a.nparts, (long long)a.stride, (long long)a.rows);
+	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_CROSS_ENTROPY_MERGE, true,
+					       &kernel },
 			     tensors);
 }
 
-srt_status_t srt_op_sum_loss(srt_stream_t *stream, srt_view_t loss, srt_view_t dx, srt_view_t x,
-			     int64_t rows, int64_t n, float grad_scale, srt_view_t scale)
+srt_status_t srt_op_mse(srt_stream_t *stream, const srt_loss_t *args)
 {
-	const srt_k_rows_t args = { .rows = rows, .n = n, .value = grad_scale };
+	static const char name[] = "srt_op_mse";
+	srt_loss_t a;
+
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(args);
+	SRT_TRY(read_loss(args, &a));
+	const srt_k_rows_t kernel = { .rows = a.rows, .n = a.n, .value = a.grad_scale };
 	const srt_op_tensor_t tensors[] = {
-		{ "loss", loss, srt_op_size(rows, 1), SRT_OP_DTYPE_F32 },
-		{ "dx", dx, srt_op_size(rows, n), 0 },
-		{ "x", x, srt_op_size(rows, n), 0 },
-		{ "scale", scale, 1, SRT_OP_DTYPE_F32 },
+		{ "loss", a.loss, srt_op_size(a.rows, 1), SRT_OP_DTYPE_F32 },
+		{ "dx", a.dx, srt_op_size(a.rows, a.n), 0 },
+		{ "x", a.x, srt_op_size(a.rows, a.n), 0 },
+		{ "target", a.target, srt_op_size(a.rows, a.n), 0 },
+		{ "scale", a.scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_sum_loss", stream, SRT_K_SUM_LOSS, false,
-					       &args },
+	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_MSE, false, &kernel }, tensors);
+}
+
+srt_status_t srt_op_sum_loss(srt_stream_t *stream, const srt_loss_t *args)
+{
+	static const char name[] = "srt_op_sum_loss";
+	srt_loss_t a;
+
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(args);
+	SRT_TRY(read_loss(args, &a));
+	const srt_k_rows_t kernel = { .rows = a.rows, .n = a.n, .value = a.grad_scale };
+	const srt_op_tensor_t tensors[] = {
+		{ "loss", a.loss, srt_op_size(a.rows, 1), SRT_OP_DTYPE_F32 },
+		{ "dx", a.dx, srt_op_size(a.rows, a.n), 0 },
+		{ "x", a.x, srt_op_size(a.rows, a.n), 0 },
+		{ "scale", a.scale, 1, SRT_OP_DTYPE_F32 },
+	};
+
+	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_SUM_LOSS, false, &kernel },
 			     tensors);
 }
 

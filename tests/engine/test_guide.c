@@ -61,12 +61,13 @@ static void destroy(void)
 static void run(int step, float factor, srt_view_t scale)
 {
 	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
-	srt_view_t sample, loss = srt_view(memory, 0, SRT_F32), value, grad;
+	srt_loss_t mse = SRT_LOSS_INIT;
 	int accumulate;
 
 	check(srt_unit_types(unit[0], &types));
-	sample = srt_view(memory, 64, types.compute);
-	check(srt_op_normal(stream, sample, 2 + (uint64_t)srt_context_rank(context), "samples",
+	mse.rows = 1, mse.n = N, mse.scale = scale, mse.loss = srt_view(memory, 0, SRT_F32);
+	mse.target = srt_view(memory, 64, types.compute);
+	check(srt_op_normal(stream, mse.target, 2 + (uint64_t)srt_context_rank(context), "samples",
 			    step * N, N, 0.0f, factor));
 	check(srt_unit_forward_begin(root, stream));
 	for (int i = 0; i < 2; i++) {
@@ -77,10 +78,10 @@ static void run(int step, float factor, srt_view_t scale)
 	check(srt_unit_backward_begin(root, stream));
 	for (int i = 1; i >= 0; i--) {
 		check(srt_unit_backward_begin(unit[i], stream));
-		check(srt_param_data(param[i], &value));
-		check(srt_param_grad(param[i], &grad, &accumulate));
+		check(srt_param_data(param[i], &mse.x));
+		check(srt_param_grad(param[i], &mse.dx, &accumulate));
 		CHECK_INT(accumulate, 0);
-		check(srt_op_mse(stream, loss, grad, value, sample, 1, N, 1.0f, scale));
+		check(srt_op_mse(stream, &mse));
 		check(srt_param_grad_ready(param[i]));
 		check(srt_unit_backward_end(unit[i], stream));
 	}

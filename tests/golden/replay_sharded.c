@@ -256,6 +256,7 @@ static srt_status_t forward(sharded_run_t *r, passes_t *p, int s)
 	const srt_view_t b1 = srt_view(r->params[B1].plain_value, 0, SRT_F32);
 	const srt_view_t b2 = srt_view(r->params[B2].plain_value, 0, SRT_F32);
 	const size_t n = (size_t)(p->rows * p->d0);
+	srt_loss_t loss = SRT_LOSS_INIT;
 	float *x = NULL;
 	srt_status_t status = SRT_OK;
 	char key[64];
@@ -272,8 +273,12 @@ static srt_status_t forward(sharded_run_t *r, passes_t *p, int s)
 	SRT_TRY(srt_op_gelu_erf(r->stream, tensor(p, GELU), tensor(p, HIDDEN), p->rows * p->d1));
 	SRT_TRY(srt_sharded_layer_forward(p->linear2, tensor(p, GELU), b2, tensor(p, OUTPUT),
 					  r->stream));
-	return srt_op_sum_loss(r->stream, tensor(p, LOSS), tensor(p, DOUTPUT), tensor(p, OUTPUT),
-			       p->rows, p->d2, 1.0f, (srt_view_t){ 0 });
+	loss.rows = p->rows;
+	loss.n = p->d2;
+	loss.x = tensor(p, OUTPUT);
+	loss.loss = tensor(p, LOSS);
+	loss.dx = tensor(p, DOUTPUT);
+	return srt_op_sum_loss(r->stream, &loss);
 }
 
 static srt_status_t backward(sharded_run_t *r, passes_t *p)

@@ -59,8 +59,14 @@ static srt_status_t add_backward(sharded_run_t *r, srt_buffer_t *x, int64_t rows
 	if (status == SRT_OK)
 		status = srt_op_add(r->stream, y, y, shard, rows * n);
 	if (status == SRT_OK)
-		status = srt_op_sum_loss(r->stream, srt_view(loss, 0, SRT_F32), grad, y, rows, n,
-					 1.0f, (srt_view_t){ 0 });
+		status = srt_op_sum_loss(r->stream,
+					 &(srt_loss_t){ .size = sizeof(srt_loss_t),
+							.grad_scale = 1.0f,
+							.rows = rows,
+							.n = n,
+							.x = y,
+							.loss = srt_view(loss, 0, SRT_F32),
+							.dx = grad });
 	if (status == SRT_OK)
 		status = srt_copy(r->stream, param->plain_grad, 0, grad.buffer, grad.offset,
 				  (size_t)(rows * n) * sizeof(float));

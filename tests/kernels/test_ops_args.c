@@ -13,6 +13,8 @@
 #define BATCHNORM(...)                                                                             \
 	(&(srt_batchnorm_t){ .size = sizeof(srt_batchnorm_t), .eps = 1e-5f, __VA_ARGS__ })
 
+#define LOSS(...) (&(srt_loss_t){ .size = sizeof(srt_loss_t), __VA_ARGS__ })
+
 static srt_view_t bytes_at(size_t offset)
 {
 	return srt_view(a, offset, SRT_U8);
@@ -62,23 +64,31 @@ static void test_rows(void)
 	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), INT64_MAX, 3), "size of y is negative or");
 	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), -1, 3), "size of y is negative or");
 	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), 10, 101), "do not fit");
-	REFUSED(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), at(b, 0), 4, 5, 0, 1, absent),
-		"srt_op_cross_entropy: targets is f32, must be i32");
-	REFUSED(srt_op_cross_entropy(s, at(a, 101), absent, at(a, 100), ids, 4, 5, 0, 1, absent),
+	REFUSED(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .x = at(a, 100), .target = at(b, 0),
+					     .rows = 4, .n = 5, .grad_scale = 1)),
+		"srt_op_cross_entropy: target is f32, must be i32");
+	REFUSED(srt_op_cross_entropy(s, LOSS(.loss = at(a, 101), .x = at(a, 100), .target = ids,
+					     .rows = 4, .n = 5, .grad_scale = 1)),
 		"loss overlaps x");
 	/* Output and input begin together, but are not element by element the same. */
-	REFUSED(srt_op_cross_entropy(s, at(a, 100), absent, at(a, 100), ids, 4, 5, 0, 1, absent),
+	REFUSED(srt_op_cross_entropy(s, LOSS(.loss = at(a, 100), .x = at(a, 100), .target = ids,
+					     .rows = 4, .n = 5, .grad_scale = 1)),
 		"loss overlaps x");
-	CHECK_OK(
-		srt_op_cross_entropy(s, at(a, 0), at(a, 100), at(a, 100), ids, 4, 5, 0, 1, absent));
-	CHECK_OK(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), ids, 4, 5, 0, 1, absent));
-	REFUSED(srt_op_mse(s, at(a, 0), at(a, 100), at(a, 100), at(b, 0), 4, 5, 1, absent),
+	CHECK_OK(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100),
+					      .target = ids, .rows = 4, .n = 5, .grad_scale = 1)));
+	CHECK_OK(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .x = at(a, 100), .target = ids,
+					      .rows = 4, .n = 5, .grad_scale = 1)));
+	REFUSED(srt_op_mse(s, LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100),
+				   .target = at(b, 0), .rows = 4, .n = 5, .grad_scale = 1)),
 		"srt_op_mse: dx overlaps x");
-	REFUSED(srt_op_sum_loss(s, at(a, 0), at(a, 100), at(a, 100), 4, 5, 1, absent),
+	REFUSED(srt_op_sum_loss(s, LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100),
+					.rows = 4, .n = 5, .grad_scale = 1)),
 		"srt_op_sum_loss: dx overlaps x");
-	REFUSED(srt_op_sum_loss(s, at(a, 0), at(a, 100), at(b, 0), 4, 5, 1, at(a, 102)),
+	REFUSED(srt_op_sum_loss(s, LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(b, 0),
+					.rows = 4, .n = 5, .grad_scale = 1, .scale = at(a, 102))),
 		"srt_op_sum_loss: dx overlaps scale");
-	REFUSED(srt_op_sum_loss(s, at(a, 0), at(a, 100), at(b, 0), 4, 5, 1, ids),
+	REFUSED(srt_op_sum_loss(s, LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(b, 0),
+					.rows = 4, .n = 5, .grad_scale = 1, .scale = ids)),
 		"srt_op_sum_loss: scale is i32, must be f32");
 	REFUSED(srt_op_layernorm(s, LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
 					      .x = at(a, 0), .rows = 4, .n = 25)),
@@ -162,17 +172,18 @@ static void test_empty_rows(void)
 	REFUSED(srt_op_layernorm(s, LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
 					      .x = at(a, 0), .gamma = at(a, 500), .rows = 4)),
 		"srt_op_layernorm: n is 0: the 4 rows have no elements");
-	REFUSED(srt_op_cross_entropy(s, at(a, 0), absent, at(a, 100), ids, 4, 0, 0, 1, absent),
+	REFUSED(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .x = at(a, 100), .target = ids,
+					     .rows = 4, .grad_scale = 1)),
 		"srt_op_cross_entropy: n is 0: the 4 rows have no elements");
 	CHECK_OK(srt_op_layernorm(s, LAYERNORM(.n = 0)));
-	CHECK_OK(srt_op_cross_entropy(s, absent, absent, absent, absent, 0, 0, 0, 1, absent));
+	CHECK_OK(srt_op_cross_entropy(s, LOSS(.grad_scale = 1)));
 	CHECK_OK(srt_copy_from_host(s, a, 0, five, sizeof(five)));
 	CHECK_OK(srt_op_layernorm_backward(s, LAYERNORM(.mean = at(b, 100), .rstd = at(b, 104),
 							.rows = 4)));
-	CHECK_OK(srt_op_mse(s, absent, absent, absent, absent, 0, 0, 1, absent));
+	CHECK_OK(srt_op_mse(s, LOSS(.grad_scale = 1)));
 	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
 	CHECK_BITS(got, five, 4);
-	CHECK_OK(srt_op_mse(s, at(a, 0), absent, absent, absent, 4, 0, 1, absent));
+	CHECK_OK(srt_op_mse(s, LOSS(.loss = at(a, 0), .rows = 4, .grad_scale = 1)));
 	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
 	CHECK_BITS(got, zero, 4);
 	CHECK_OK(srt_copy_from_host(s, a, 0, five, sizeof(five)));

@@ -28,6 +28,8 @@ static srt_view_t at(srt_buffer_t *buffer, size_t element)
 		CHECK_ERROR_HAS(words);                                                            \
 	} while (0)
 
+#define LOSS(...) (&(srt_loss_t){ .size = sizeof(srt_loss_t), __VA_ARGS__ })
+
 static void test_vocab_part(void)
 {
 	const srt_vocab_part_t part = { .vocab = 9, .first = 4, .n = 5 }, none = { .vocab = 9 };
@@ -46,20 +48,27 @@ static void test_vocab_part(void)
 		"srt_op_cross_entropy_part: n is 0");
 	REFUSED(srt_op_cross_entropy_part(s, at(a, 0), at(a, 11), ids, 4, &part),
 		"stats overlaps x");
-	REFUSED(srt_op_cross_entropy_merge(s, at(a, 0), absent, at(a, 100), at(a, 200), ids, 4,
-					   &part, 0, 12, 1, absent),
+	REFUSED(srt_op_cross_entropy_merge(s, LOSS(.loss = at(a, 0), .x = at(a, 100),
+						   .stats = at(a, 200), .target = ids, .rows = 4,
+						   .part = &part, .stride = 12, .grad_scale = 1)),
 		"statistics of 0 parts that are 12 elements apart");
-	REFUSED(srt_op_cross_entropy_merge(s, at(a, 0), absent, at(a, 100), at(a, 200), ids, 4,
-					   &part, 2, 11, 1, absent),
+	REFUSED(srt_op_cross_entropy_merge(s, LOSS(.loss = at(a, 0), .x = at(a, 100),
+						   .stats = at(a, 200), .target = ids, .rows = 4,
+						   .part = &part, .nparts = 2, .stride = 11,
+						   .grad_scale = 1)),
 		"needs a part or more, and 3 elements for each of 4 rows");
-	REFUSED(srt_op_cross_entropy_merge(s, at(a, 0), absent, at(a, 100), at(a, 200), ids, 4,
-					   &part, 100, 12, 1, absent),
+	REFUSED(srt_op_cross_entropy_merge(s, LOSS(.loss = at(a, 0), .x = at(a, 100),
+						   .stats = at(a, 200), .target = ids, .rows = 4,
+						   .part = &part, .nparts = 100, .stride = 12,
+						   .grad_scale = 1)),
 		"stats: 1200 elements");
 	CHECK_OK(srt_op_embedding_part(s, at(a, 0), at(a, 200), absent, ids, 4, 10, &part, 0));
 	CHECK_OK(srt_op_embedding_part(s, at(a, 0), absent, absent, ids, 4, 10, &none, 0));
 	CHECK_OK(srt_op_cross_entropy_part(s, at(a, 0), at(a, 100), ids, 4, &part));
-	CHECK_OK(srt_op_cross_entropy_merge(s, at(a, 0), at(a, 100), at(a, 100), at(a, 200), ids, 4,
-					    &part, 2, 12, 1, absent));
+	CHECK_OK(srt_op_cross_entropy_merge(s, LOSS(.loss = at(a, 0), .dx = at(a, 100),
+						    .x = at(a, 100), .stats = at(a, 200),
+						    .target = ids, .rows = 4, .part = &part,
+						    .nparts = 2, .stride = 12, .grad_scale = 1)));
 }
 
 /* Rows with a large and a small sum, one with an infinity, and one whose target is outside; of one
@@ -81,12 +90,16 @@ static void test_one_part(void)
 	x[2 * N + 7] = -INFINITY;
 	test_put(s, b, 0, targets, sizeof(targets));
 	test_put(s, b, 100 * sizeof(float), x, sizeof(x));
-	CHECK_OK(srt_op_cross_entropy(s, at(a, 0), at(a, ROWS), at(b, 100), ids, ROWS, N, 0, 0.3f,
-				      absent));
+	CHECK_OK(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .dx = at(a, ROWS), .x = at(b, 100),
+					      .target = ids, .rows = ROWS, .n = N,
+					      .grad_scale = 0.3f)));
 	test_get(s, want, a, 0, sizeof(want));
 	CHECK_OK(srt_op_cross_entropy_part(s, at(b, 20), at(b, 100), ids, ROWS, &all));
-	CHECK_OK(srt_op_cross_entropy_merge(s, at(a, 0), at(a, ROWS), at(b, 100), at(b, 20), ids,
-					    ROWS, &all, 1, 3 * ROWS, 0.3f, absent));
+	CHECK_OK(srt_op_cross_entropy_merge(s,
+					    LOSS(.loss = at(a, 0), .dx = at(a, ROWS),
+						 .x = at(b, 100), .stats = at(b, 20), .target = ids,
+						 .rows = ROWS, .part = &all, .nparts = 1,
+						 .stride = 3 * ROWS, .grad_scale = 0.3f)));
 	test_get(s, got, a, 0, sizeof(got));
 	CHECK_BITS(got, want, ROWS * (N + 1));
 	CHECK(want[0] > 0.0f && want[1] != want[1]);
@@ -95,14 +108,20 @@ static void test_one_part(void)
 			spread[i] = i % LD < N ? x[i / LD * N + i % LD] : (float)i;
 		test_put(s, b, 100 * sizeof(float), spread, sizeof(spread));
 		if (pass == 0) {
-			CHECK_OK(srt_op_cross_entropy(s, at(a, 0), at(b, 100), at(b, 100), ids,
-						      ROWS, N, LD, 0.3f, absent));
+			CHECK_OK(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .dx = at(b, 100),
+							      .x = at(b, 100), .target = ids,
+							      .rows = ROWS, .n = N, .ld = LD,
+							      .grad_scale = 0.3f)));
 		} else {
 			CHECK_OK(srt_op_cross_entropy_part(s, at(b, 20), at(b, 100), ids, ROWS,
 							   &apart));
-			CHECK_OK(srt_op_cross_entropy_merge(s, at(a, 0), at(b, 100), at(b, 100),
-							    at(b, 20), ids, ROWS, &apart, 1,
-							    3 * ROWS, 0.3f, absent));
+			CHECK_OK(srt_op_cross_entropy_merge(s,
+							    LOSS(.loss = at(a, 0), .dx = at(b, 100),
+								 .x = at(b, 100),
+								 .stats = at(b, 20), .target = ids,
+								 .rows = ROWS, .part = &apart,
+								 .nparts = 1, .stride = 3 * ROWS,
+								 .grad_scale = 0.3f)));
 		}
 		test_get(s, got, a, 0, ROWS * sizeof(float));
 		test_get(s, of_spread, b, 100 * sizeof(float), sizeof(of_spread));
@@ -112,8 +131,9 @@ static void test_one_part(void)
 			CHECK_BITS(of_spread + r * LD + N, spread + r * LD + N, LD - N);
 		}
 	}
-	REFUSED(srt_op_cross_entropy(s, at(a, 0), at(b, 100), at(b, 100), ids, ROWS, N, N - 1, 0.3f,
-				     absent),
+	REFUSED(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .dx = at(b, 100), .x = at(b, 100),
+					     .target = ids, .rows = ROWS, .n = N, .ld = N - 1,
+					     .grad_scale = 0.3f)),
 		"rows of 131 elements are 130 elements apart");
 }
 

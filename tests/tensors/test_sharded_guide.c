@@ -63,9 +63,12 @@ static void create_optimizer(void)
 static void train(void)
 {
 	const srt_view_t none = { 0 };
+	srt_loss_t mse = SRT_LOSS_INIT;
 
+	mse.rows = ROWS, mse.n = OUT;
+	mse.x = y, mse.target = target, mse.loss = loss, mse.dx = dy;
 	check(srt_sharded_layer_forward(layer, x, none, y, stream)); /* this rank's rows */
-	check(srt_op_mse(stream, loss, dy, y, target, ROWS, OUT, 1.0f, none));
+	check(srt_op_mse(stream, &mse));
 	check(srt_sharded_layer_backward(layer, dy, none, 0, stream)); /* dw: of all ranks' rows */
 	check(srt_sharded_optim_step(optim, stream));
 }

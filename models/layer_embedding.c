@@ -18,18 +18,29 @@ static int64_t count_param_rows(const srt_param_t *param)
 	return shape[0];
 }
 
+static srt_embedding_t get_args(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_embedding_t args = SRT_EMBEDDING_INIT;
+
+	args.rows = node->out->rows;
+	args.n = node->out->n;
+	args.context = node->args.context;
+	args.part = &node->args.part;
+	args.padding = node->args.padding;
+	args.ids = srt_run_value(run, node->in[0]);
+	return args;
+}
+
 static srt_status_t forward_embedding(const srt_run_t *run, const srt_node_t *node)
 {
-	const srt_tensor_t *y = node->out;
-	srt_view_t table, position;
+	srt_embedding_t args = get_args(run, node);
 
-	SRT_TRY(srt_run_param(run, node, 0, &table));
-	SRT_TRY(srt_run_param(run, node, 1, &position));
+	SRT_TRY(srt_run_param(run, node, 0, &args.table));
+	SRT_TRY(srt_run_param(run, node, 1, &args.position));
 	if (node->layer->sums == SRT_SUM_OUTPUT && run->tape->rank > 0)
-		position = (srt_view_t){ 0 };
-	return srt_op_embedding_part(run->stream, srt_run_value(run, y), table, position,
-				     srt_run_value(run, node->in[0]), y->rows, y->n,
-				     &node->args.part, node->args.context);
+		args.position = (srt_view_t){ 0 };
+	args.y = srt_run_value(run, node->out);
+	return srt_op_embedding(run->stream, &args);
 }
 
 /* Positions beyond the context of this tape get a gradient of zero. */
@@ -47,24 +58,19 @@ static srt_status_t zero_unused_positions(const srt_run_t *run, const srt_node_t
 
 static srt_status_t backward_embedding(const srt_run_t *run, const srt_node_t *node)
 {
-	const srt_tensor_t *y = node->out;
-	srt_view_t dy = srt_run_grad_out(run, node), dtable, dposition;
-	int accumulate;
+	srt_embedding_t args = get_args(run, node);
 
-	SRT_TRY(srt_run_param_grad(run, node, 1, &dposition, &accumulate));
-	if (dposition.buffer) {
-		if (!accumulate)
-			SRT_TRY(zero_unused_positions(run, node, dposition));
-		SRT_TRY(srt_op_position_backward(run->stream, dposition, dy, y->rows, y->n,
-						 node->args.context, accumulate));
+	args.dy = srt_run_grad_out(run, node);
+	SRT_TRY(srt_run_param_grad(run, node, 1, &args.dposition, &args.accumulate_dposition));
+	if (args.dposition.buffer) {
+		if (!args.accumulate_dposition)
+			SRT_TRY(zero_unused_positions(run, node, args.dposition));
+		SRT_TRY(srt_op_position_backward(run->stream, &args));
 		SRT_TRY(srt_run_param_ready(node, 1));
 	}
-	SRT_TRY(srt_run_param_grad(run, node, 0, &dtable, &accumulate));
-	if (dtable.buffer) {
-		SRT_TRY(srt_op_embedding_part_backward(run->stream, dtable, dy,
-						       srt_run_value(run, node->in[0]), y->rows,
-						       y->n, &node->args.part, node->args.padding,
-						       accumulate));
+	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dtable, &args.accumulate_dtable));
+	if (args.dtable.buffer) {
+		SRT_TRY(srt_op_embedding_backward(run->stream, &args));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
 	return SRT_OK;

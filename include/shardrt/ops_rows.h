@@ -21,7 +21,8 @@ extern "C" {
 SRT_API srt_status_t srt_op_bias_backward(srt_stream_t *stream, srt_view_t db, srt_view_t dy,
 					  int64_t rows, int64_t n, int accumulate);
 
-/** The sizes and tensors of a LayerNorm. A pass uses some of the tensors; the others may be absent. */
+/** The sizes and tensors of a LayerNorm. A pass uses some of the tensors; the others may be
+ * absent. */
 typedef struct srt_layernorm {
 	size_t size; /* set by SRT_LAYERNORM_INIT */
 	/* Rows of no elements have no mean: n is at least 1 in a forward pass, unless rows is 0. */
@@ -52,7 +53,8 @@ SRT_API srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, const srt_l
 SRT_API srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream,
 						      const srt_layernorm_t *args);
 
-/** The sizes and tensors of an RMSNorm. A pass uses some of the tensors; the others may be absent. */
+/** The sizes and tensors of an RMSNorm. A pass uses some of the tensors; the others may be
+ * absent. */
 typedef struct srt_rmsnorm {
 	size_t size;     /* set by SRT_RMSNORM_INIT */
 	int64_t rows, n; /* n is at least 1 in a forward pass, unless rows is 0 */
@@ -129,23 +131,6 @@ SRT_API srt_status_t srt_op_batchnorm_backward_params(srt_stream_t *stream,
 /** dx from dy, x, mean, rstd, gamma and averages. */
 SRT_API srt_status_t srt_op_batchnorm_backward(srt_stream_t *stream, const srt_batchnorm_t *args);
 
-/** y (rows,n)[r] = table (vocab,n)[ids[r]] + position (context,n)[r % context]; `position` may be
- * absent. ids (rows), SRT_I32, each must be in 0..vocab-1 (checked by the caller). */
-SRT_API srt_status_t srt_op_embedding(srt_stream_t *stream, srt_view_t y, srt_view_t table,
-				      srt_view_t position, srt_view_t ids, int64_t rows, int64_t n,
-				      int64_t vocab, int64_t context);
-
-/**
- * dtable (vocab,n)[v] = sum of dy (rows,n)[r] over rising r with ids[r] == v; rows of dtable that
- * no id names become 0 (or stay, if `accumulate`). padding: a row that takes no gradient, as if no
- * id named it (padding_idx of torch.nn.Embedding; the forward pass reads it like any other); -1 =
- * none.
- */
-SRT_API srt_status_t srt_op_embedding_backward(srt_stream_t *stream, srt_view_t dtable,
-					       srt_view_t dy, srt_view_t ids, int64_t rows,
-					       int64_t n, int64_t vocab, int64_t padding,
-					       int accumulate);
-
 /**
  * A part of a vocabulary that is cut over ranks (Megatron-LM's VocabParallelEmbedding and
  * vocab_parallel_cross_entropy): of rows of an embedding's table, or of columns of logits. Ids and
@@ -158,24 +143,44 @@ typedef struct srt_vocab_part {
 	int64_t ld;    /* of logits: elements from a row to the next, at least n; 0: n */
 } srt_vocab_part_t;
 
-/** srt_op_embedding() with a part of the table (part->n,n). The row of an id of another part counts
- * as -0, so the sum of y over all parts is the row of the whole table; `position` is given to one
- * part. ids are in 0..part->vocab-1. */
-SRT_API srt_status_t srt_op_embedding_part(srt_stream_t *stream, srt_view_t y, srt_view_t table,
-					   srt_view_t position, srt_view_t ids, int64_t rows,
-					   int64_t n, const srt_vocab_part_t *part,
-					   int64_t context);
+/** The sizes and tensors of an embedding. A pass uses some of the tensors; the others may be
+ * absent. */
+typedef struct srt_embedding {
+	size_t size; /* set by SRT_EMBEDDING_INIT */
+	int64_t rows, n;
+	int64_t vocab;   /* rows of the table */
+	int64_t context; /* rows of position; at least 1 if that is there */
+	/* NULL, or the part of the vocabulary of which table and dtable have the rows; `vocab` is
+	 * then not used. */
+	const srt_vocab_part_t *part;
+	/* A row of the whole table that takes no gradient, as if no id named it (padding_idx of
+	 * torch.nn.Embedding; the forward pass reads it like any other); -1: none. */
+	int64_t padding;
+	srt_view_t ids;               /* (rows), SRT_I32, of the whole vocabulary; not checked */
+	srt_view_t table, position;   /* (vocab,n); (context,n), or absent */
+	srt_view_t y, dy;             /* (rows,n) */
+	srt_view_t dtable, dposition; /* (vocab,n), (context,n) */
+	int accumulate_dtable, accumulate_dposition;
+} srt_embedding_t;
 
-/** srt_op_embedding_backward() of a part: dtable (part->n,n). padding is an id, of any part. */
-SRT_API srt_status_t srt_op_embedding_part_backward(srt_stream_t *stream, srt_view_t dtable,
-						    srt_view_t dy, srt_view_t ids, int64_t rows,
-						    int64_t n, const srt_vocab_part_t *part,
-						    int64_t padding, int accumulate);
+/** No padding; the other defaults are zero. */
+#define SRT_EMBEDDING_INIT                                                                         \
+	{                                                                                          \
+		.size = sizeof(srt_embedding_t), .padding = -1                                     \
+	}
 
-/** dposition (context,n)[t] = sum of dy (rows,n)[r] over rising r with r % context == t. */
-SRT_API srt_status_t srt_op_position_backward(srt_stream_t *stream, srt_view_t dposition,
-					      srt_view_t dy, int64_t rows, int64_t n,
-					      int64_t context, int accumulate);
+/**
+ * y[r] = table[ids[r]] + position[r % context]. The row of an id of another part counts as -0, so
+ * the sum of y over all parts is the row of the whole table; `position` is given to one part.
+ */
+SRT_API srt_status_t srt_op_embedding(srt_stream_t *stream, const srt_embedding_t *args);
+
+/** dtable[v] = sum of dy[r] over rising r with ids[r] == v; rows that no id names become 0, or stay
+ * if accumulate_dtable. */
+SRT_API srt_status_t srt_op_embedding_backward(srt_stream_t *stream, const srt_embedding_t *args);
+
+/** dposition[t] = sum of dy[r] over rising r with r % context == t. */
+SRT_API srt_status_t srt_op_position_backward(srt_stream_t *stream, const srt_embedding_t *args);
 
 /** y (rows,n) = softmax of x (rows,n) by row; in place allowed. */
 SRT_API srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t rows,
@@ -194,9 +199,9 @@ SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_
 						 srt_view_t y, int64_t rows, int64_t n);
 
 /**
- * The sizes and tensors of a loss by row, with its gradient unless dx is absent. dx is multiplied by
- * grad_scale, and by `scale` unless that is absent; both are applied in fp32, before dx is rounded
- * to its dtype.
+ * The sizes and tensors of a loss by row, with its gradient unless dx is absent. dx is multiplied
+ * by grad_scale, and by `scale` unless that is absent; both are applied in fp32, before dx is
+ * rounded to its dtype.
  */
 typedef struct srt_loss {
 	size_t size; /* set by SRT_LOSS_INIT */
@@ -246,7 +251,8 @@ SRT_API srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t 
  */
 SRT_API srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, const srt_loss_t *args);
 
-/** Squared error: loss[r] = sum of (x - target)^2 over the row; dx = 2 * (x - target) * grad_scale. */
+/** Squared error: loss[r] = sum of (x - target)^2 over the row; dx = 2 * (x - target) *
+ * grad_scale. */
 SRT_API srt_status_t srt_op_mse(srt_stream_t *stream, const srt_loss_t *args);
 
 /** Sum: loss[r] = sum of x over the row; dx = grad_scale. */

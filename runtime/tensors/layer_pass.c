@@ -159,22 +159,36 @@ static srt_vocab_part_t part_of(const srt_sharded_layer_t *layer)
 	return (srt_vocab_part_t){ .vocab = layer->in, .first = layer->first, .n = layer->n };
 }
 
+static srt_embedding_t get_embedding(const srt_sharded_layer_t *layer, const srt_vocab_part_t *part)
+{
+	srt_embedding_t args = SRT_EMBEDDING_INIT;
+
+	args.rows = layer->total;
+	args.n = y_width(layer);
+	args.part = part;
+	args.ids = srt_view(layer->x, 0, SRT_I32);
+	return args;
+}
+
 static srt_status_t look_up(const srt_sharded_layer_t *layer, srt_stream_t *stream)
 {
 	const srt_vocab_part_t part = part_of(layer);
+	srt_embedding_t args = get_embedding(layer, &part);
 
-	return srt_op_embedding_part(stream, y_view(layer), layer->weight, (srt_view_t){ 0 },
-				     srt_view(layer->x, 0, SRT_I32), layer->total, y_width(layer),
-				     &part, 1);
+	args.y = y_view(layer);
+	args.table = layer->weight;
+	return srt_op_embedding(stream, &args);
 }
 
 static srt_status_t sum_rows(const srt_sharded_layer_t *layer, int accumulate, srt_stream_t *stream)
 {
 	const srt_vocab_part_t part = part_of(layer);
+	srt_embedding_t args = get_embedding(layer, &part);
 
-	return srt_op_embedding_part_backward(stream, layer->grad, whole_view(layer, layer->dy),
-					      srt_view(layer->x, 0, SRT_I32), layer->total,
-					      y_width(layer), &part, -1, accumulate);
+	args.dy = whole_view(layer, layer->dy);
+	args.dtable = layer->grad;
+	args.accumulate_dtable = accumulate;
+	return srt_op_embedding_backward(stream, &args);
 }
 
 /* ---- passes ------------------------------------------------------------------------------ */

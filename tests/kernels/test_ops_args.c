@@ -13,6 +13,8 @@
 #define BATCHNORM(...)                                                                             \
 	(&(srt_batchnorm_t){ .size = sizeof(srt_batchnorm_t), .eps = 1e-5f, __VA_ARGS__ })
 
+#define EMBEDDING(...) (&(srt_embedding_t){ .size = sizeof(srt_embedding_t), __VA_ARGS__ })
+
 #define LOSS(...) (&(srt_loss_t){ .size = sizeof(srt_loss_t), __VA_ARGS__ })
 
 static srt_view_t bytes_at(size_t offset)
@@ -196,19 +198,33 @@ static void test_embedding(void)
 {
 	const srt_view_t ids = srt_view(b, 0, SRT_I32);
 
-	REFUSED(srt_op_embedding(s, at(a, 0), at(a, 200), at(a, 400), ids, 4, 10, 5, 0),
+	REFUSED(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200),
+					      .position = at(a, 400), .ids = ids, .rows = 4,
+					      .n = 10, .vocab = 5)),
 		"srt_op_embedding: context is 0");
-	REFUSED(srt_op_embedding(s, at(a, 0), at(a, 200), absent, at(b, 0), 4, 10, 5, 1),
+	REFUSED(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = at(b, 0),
+					      .rows = 4, .n = 10, .vocab = 5, .context = 1)),
 		"ids is f32");
-	REFUSED(srt_op_embedding(s, at(a, 0), absent, absent, ids, 4, 10, 5, 1), "table is absent");
-	REFUSED(srt_op_position_backward(s, at(a, 0), at(a, 500), 4, 10, -1, 0), "context is -1");
-	REFUSED(srt_op_embedding_backward(s, at(a, 0), at(a, 990), ids, 4, 10, 5, -1, 0),
+	REFUSED(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .ids = ids, .rows = 4, .n = 10,
+					      .vocab = 5, .context = 1)),
+		"table is absent");
+	REFUSED(srt_op_position_backward(s, EMBEDDING(.dposition = at(a, 0), .dy = at(a, 500),
+						      .rows = 4, .n = 10, .context = -1)),
+		"context is -1");
+	REFUSED(srt_op_embedding_backward(s, EMBEDDING(.dtable = at(a, 0), .dy = at(a, 990),
+						       .ids = ids, .rows = 4, .n = 10, .vocab = 5,
+						       .padding = -1)),
 		"do not fit");
-	REFUSED(srt_op_embedding_backward(s, at(a, 0), at(a, 200), ids, 4, 10, 5, 5, 0),
+	REFUSED(srt_op_embedding_backward(s, EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
+						       .ids = ids, .rows = 4, .n = 10, .vocab = 5,
+						       .padding = 5)),
 		"padding is 5");
-	REFUSED(srt_op_embedding_backward(s, at(a, 0), at(a, 200), ids, 4, 10, 5, -2, 0),
+	REFUSED(srt_op_embedding_backward(s, EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
+						       .ids = ids, .rows = 4, .n = 10, .vocab = 5,
+						       .padding = -2)),
 		"padding is -2");
-	CHECK_OK(srt_op_embedding(s, at(a, 0), at(a, 200), absent, ids, 4, 10, 5, 0));
+	CHECK_OK(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
+					       .rows = 4, .n = 10, .vocab = 5)));
 }
 
 static void test_sums(void)

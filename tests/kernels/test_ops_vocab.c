@@ -15,8 +15,6 @@ static srt_device_t *device;
 static srt_stream_t *s;
 static srt_buffer_t *a, *b; /* 1000 floats each */
 
-static const srt_view_t absent;
-
 static srt_view_t at(srt_buffer_t *buffer, size_t element)
 {
 	return srt_view(buffer, element * sizeof(float), SRT_F32);
@@ -28,6 +26,8 @@ static srt_view_t at(srt_buffer_t *buffer, size_t element)
 		CHECK_ERROR_HAS(words);                                                            \
 	} while (0)
 
+#define EMBEDDING(...) (&(srt_embedding_t){ .size = sizeof(srt_embedding_t), __VA_ARGS__ })
+
 #define LOSS(...) (&(srt_loss_t){ .size = sizeof(srt_loss_t), __VA_ARGS__ })
 
 static void test_vocab_part(void)
@@ -36,14 +36,17 @@ static void test_vocab_part(void)
 	srt_vocab_part_t bad = { .vocab = 9, .first = 5, .n = 5 };
 	const srt_view_t ids = srt_view(b, 0, SRT_I32);
 
-	REFUSED(srt_op_embedding_part(s, at(a, 0), at(a, 200), absent, ids, 4, 10, NULL, 0),
-		"srt_op_embedding_part: part is NULL");
-	REFUSED(srt_op_embedding_part(s, at(a, 0), at(a, 200), absent, ids, 4, 10, &bad, 0),
+	REFUSED(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
+					      .rows = 4, .n = 10, .part = &bad)),
 		"5 elements from element 5 on are not a part of a vocabulary of 9");
-	REFUSED(srt_op_embedding_part(s, at(a, 0), at(a, 200), at(a, 300), ids, 4, 10, &part, 0),
-		"srt_op_embedding_part: context is 0");
-	REFUSED(srt_op_embedding_part_backward(s, at(a, 0), at(a, 200), ids, 4, 10, &part, 9, 0),
-		"srt_op_embedding_part_backward: padding is 9");
+	REFUSED(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200),
+					      .position = at(a, 300), .ids = ids, .rows = 4,
+					      .n = 10, .part = &part)),
+		"srt_op_embedding: context is 0");
+	REFUSED(srt_op_embedding_backward(s, EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
+						       .ids = ids, .rows = 4, .n = 10,
+						       .part = &part, .padding = 9)),
+		"srt_op_embedding_backward: padding is 9");
 	REFUSED(srt_op_cross_entropy_part(s, at(a, 0), at(a, 100), ids, 4, &none),
 		"srt_op_cross_entropy_part: n is 0");
 	REFUSED(srt_op_cross_entropy_part(s, at(a, 0), at(a, 11), ids, 4, &part),
@@ -62,8 +65,10 @@ static void test_vocab_part(void)
 						   .part = &part, .nparts = 100, .stride = 12,
 						   .grad_scale = 1)),
 		"stats: 1200 elements");
-	CHECK_OK(srt_op_embedding_part(s, at(a, 0), at(a, 200), absent, ids, 4, 10, &part, 0));
-	CHECK_OK(srt_op_embedding_part(s, at(a, 0), absent, absent, ids, 4, 10, &none, 0));
+	CHECK_OK(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
+					       .rows = 4, .n = 10, .part = &part)));
+	CHECK_OK(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .ids = ids, .rows = 4, .n = 10,
+					       .part = &none)));
 	CHECK_OK(srt_op_cross_entropy_part(s, at(a, 0), at(a, 100), ids, 4, &part));
 	CHECK_OK(srt_op_cross_entropy_merge(s, LOSS(.loss = at(a, 0), .dx = at(a, 100),
 						    .x = at(a, 100), .stats = at(a, 200),

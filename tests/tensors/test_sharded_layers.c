@@ -66,12 +66,20 @@ static void whole_layer(const layer_case_t *l, int accumulate)
 	srt_matmul_t y = product(l->total, l->out, l->in, 0, 1);
 	srt_matmul_t dx = product(l->total, l->in, l->out, 0, 0);
 	srt_matmul_t dw = product(l->out, l->in, l->total, 1, 0);
+	srt_embedding_t embedding = SRT_EMBEDDING_INIT;
 
 	if (l->is_embedding) {
-		CHECK_OK(srt_op_embedding(c.stream, view(l, Y), view(l, W), (srt_view_t){ 0 },
-					  view(l, X), l->total, l->out, l->in, 1));
-		CHECK_OK(srt_op_embedding_backward(c.stream, view(l, DW), view(l, DY), view(l, X),
-						   l->total, l->out, l->in, -1, accumulate));
+		embedding.rows = l->total;
+		embedding.n = l->out;
+		embedding.vocab = l->in;
+		embedding.ids = view(l, X);
+		embedding.table = view(l, W);
+		embedding.y = view(l, Y);
+		embedding.dy = view(l, DY);
+		embedding.dtable = view(l, DW);
+		embedding.accumulate_dtable = accumulate;
+		CHECK_OK(srt_op_embedding(c.stream, &embedding));
+		CHECK_OK(srt_op_embedding_backward(c.stream, &embedding));
 		return;
 	}
 	y.a = dw.b = view(l, X);

@@ -275,12 +275,20 @@ static int bench_model(bench_t *b, const char *model, int64_t rows, int64_t d)
 		int64_t in = in_out[i][0], out = in_out[i][1];
 
 		failed |= bench_shape(b, model,
-				      (srt_cpu_matmul_t){
-					      .m = rows, .n = out, .k = in, .trans_b = 1 });
-		failed |= bench_shape(b, model, (srt_cpu_matmul_t){ .m = rows, .n = in, .k = out });
+				      (srt_cpu_matmul_t){ .alpha = 1.0f,
+							  .m = rows,
+							  .n = out,
+							  .k = in,
+							  .trans_b = 1 });
 		failed |= bench_shape(b, model,
 				      (srt_cpu_matmul_t){
-					      .m = out, .n = in, .k = rows, .trans_a = 1 });
+					      .m = rows, .n = in, .k = out, .alpha = 1.0f });
+		failed |= bench_shape(b, model,
+				      (srt_cpu_matmul_t){ .alpha = 1.0f,
+							  .m = out,
+							  .n = in,
+							  .k = rows,
+							  .trans_a = 1 });
 	}
 	return failed;
 }

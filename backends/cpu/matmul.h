@@ -31,7 +31,7 @@ typedef struct srt_cpu_matmul {
 	void *c;
 	int64_t lda, ldb, ldc;
 	int64_t stride_a, stride_b, stride_c;
-	float alpha;      /* 0 means 1 */
+	float alpha;
 	const void *bias; /* (n) or NULL */
 	int accumulate;   /* 1: one separate add onto C */
 } srt_cpu_matmul_t;

@@ -206,8 +206,8 @@ SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_
 typedef struct srt_loss {
 	size_t size; /* set by SRT_LOSS_INIT */
 	int64_t rows, n;
-	/* Of a cross-entropy: elements from a row of x and dx to the next, n <= ld < 2^31; 0: n. What
-	 * lies between rows is neither read nor written. */
+	/* Of a cross-entropy: elements from a row of x and dx to the next, n <= ld < 2^31; 0: n.
+	 * What lies between rows is neither read nor written. */
 	int64_t ld;
 	float grad_scale;
 	srt_view_t

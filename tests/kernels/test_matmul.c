@@ -80,8 +80,7 @@ static float reference(const srt_cpu_matmul_t *mm, int64_t item, int64_t i, int6
 				 mm->trans_b ? b[j * mm->ldb + k] : b[k * mm->ldb + j], x);
 		sum = k0 ? sum + x : x;
 	}
-	if (mm->alpha != 0.0f)
-		sum = sum * mm->alpha;
+	sum = sum * mm->alpha;
 	if (mm->bias)
 		sum = sum + ((const float *)mm->bias)[j];
 	return mm->accumulate ? old + sum : sum;

@@ -17,6 +17,7 @@ static void test_matmul(void)
 				    .ldb = 5,
 				    .ldc = 5 };
 	srt_matmul_t mm = good;
+	float got[20];
 	size_t nbytes = 0;
 
 	REFUSED(srt_op_matmul(s, NULL), "srt_op_matmul: mm is NULL");
@@ -67,6 +68,16 @@ static void test_matmul(void)
 	REFUSED(srt_op_matmul(s, &mm), "a is absent");
 	mm.k = 0;
 	CHECK_OK(srt_op_matmul(s, &mm));
+	mm.k = 6;
+	mm.batch = 0; /* nothing */
+	CHECK_OK(srt_op_matmul(s, &mm));
+	mm = good;
+	mm.alpha = 0.0f; /* and not 1 */
+	CHECK_OK(srt_op_fill(s, at(a, 0), 1.0f, 130));
+	CHECK_OK(srt_op_matmul(s, &mm));
+	test_get(s, got, b, 0, sizeof(got));
+	for (int i = 0; i < 20; i++)
+		CHECK(got[i] == 0.0f);
 	mm.m = 0;
 	mm.c = absent;
 	CHECK_OK(srt_op_matmul(s, &mm));

@@ -49,9 +49,6 @@ void srt_error_restore(const srt_error_text_t *saved);
 srt_status_t srt_check_not_null(const void *pointer, const char *call, const char *argument);
 #define SRT_NOT_NULL(argument) SRT_TRY(srt_check_not_null((argument), __func__, #argument))
 
-/* SRT_ERR_INVALID_ARGUMENT, with a sentence that names struct and field, unless all are zero. */
-srt_status_t srt_check_reserved(const uint64_t *reserved, const char *type);
-
 /*
  * Public structs grow: `size_t size`, their first field, is sizeof() in the header that the program
  * was compiled with. SRT_..._INIT sets it, and the defaults of the fields.
@@ -62,12 +59,11 @@ srt_status_t srt_check_reserved(const uint64_t *reserved, const char *type);
  * Errors: SRT_ERR_INVALID_ARGUMENT if size is not set, SRT_ERR_UNSUPPORTED for a newer field.
  */
 srt_status_t srt_struct_read(void *full, size_t full_nbytes, const void *given, const char *type);
-/* SRT_ERR_INVALID_ARGUMENT if size is not set: where a struct is filled after other checks. */
-srt_status_t srt_struct_check(const void *given, const char *type);
 /* Copies `full` to a program's struct, as far as that reaches; the rest of a larger one becomes
  * zero. Errors: SRT_ERR_INVALID_ARGUMENT if size is not set. */
 srt_status_t srt_struct_write(void *given, const void *full, size_t full_nbytes, const char *type);
-/* Refuses a struct whose size is not set, before anything is done; NULL is not refused. */
+/* Refuses a struct whose size is not set, where it is read or filled after other checks; NULL is
+ * not refused. */
 srt_status_t srt_struct_check(const void *given, const char *type);
 /* Element i of a program's array of such structs, all of which have the size of the first. */
 const void *srt_struct_at(const void *array, size_t i);

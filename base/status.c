@@ -97,16 +97,3 @@ srt_status_t srt_check_not_null(const void *pointer, const char *call, const cha
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call, argument);
 	return SRT_OK;
 }
-
-srt_status_t srt_check_reserved(const uint64_t *reserved, const char *type)
-{
-	for (int i = 0; i < 4; i++) {
-		if (reserved[i] != 0)
-			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					"%s.reserved[%d] is %llu, must be 0: zero-initialise the "
-					"struct; this library is %s",
-					type, i, (unsigned long long)reserved[i],
-					srt_version_string());
-	}
-	return SRT_OK;
-}

@@ -21,13 +21,6 @@ static srt_status_t read_size(const void *given, const char *type, size_t *nbyte
 		type, *nbytes);
 }
 
-srt_status_t srt_struct_check(const void *given, const char *type)
-{
-	size_t nbytes;
-
-	return read_size(given, type, &nbytes);
-}
-
 srt_status_t srt_struct_read(void *full, size_t full_nbytes, const void *given, const char *type)
 {
 	const unsigned char *bytes = given;

@@ -42,8 +42,6 @@ THREAD_TESTS_NEED += $(engine_thread_programs)
 PROGRAM_TESTS += \
 	tests/engine/test_context \
 	tests/engine/test_null_arguments \
-	tests/engine/test_reserved \
-	tests/engine/test_reserved_ops \
 	tests/engine/test_safetensors \
 	tests/engine/test_safetensors_header \
 	tests/engine/test_shard \
@@ -91,7 +89,7 @@ tests_engine_test_missing_edges_SOURCES = tests/engine/edges.c tests/engine/edge
 tests_engine_test_missing_edges_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_stream_wait_event,--wrap=srt_event_record \
 	-Wl,--wrap=srt_queue_put,--wrap=srt_stream_sync
 libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h tests/engine/module_case.c \
-	tests/engine/module_case.h tests/engine/reserved_case.c tests/engine/reserved_case.h
+	tests/engine/module_case.h
 
 # Sharded checkpoints need libraries; without them their scripts are skipped.
 DEVICE_SCRIPT_TESTS += tests/engine/test_checkpoint_sharded.sh

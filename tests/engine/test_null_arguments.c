@@ -39,15 +39,6 @@ static struct {
 static uint64_t storage[512];
 static void *const memory = storage; /* of options, data and results; zero before each call */
 
-static uint64_t other[512]; /* a struct of which only the size is set */
-
-static void *with_size(size_t nbytes)
-{
-	memset(other, 0, sizeof(other));
-	memcpy(other, &nbytes, sizeof(nbytes));
-	return other;
-}
-
 static sigjmp_buf before_call;
 static int nsizes; /* calls with a size of 0 */
 
@@ -101,15 +92,6 @@ static void check_null_number(const char *function, const char *argument, double
 		  expected);
 }
 
-static void check_size_status(const char *function, const char *type, srt_status_t status)
-{
-	char words[128];
-
-	snprintf(words, sizeof(words), "%s.size is 0", type);
-	CHECK_MSG(status == SRT_ERR_INVALID_ARGUMENT && strstr(srt_last_error(), words) != NULL,
-		  "%s: %s is %s: %s", function, words, srt_status_string(status), srt_last_error());
-}
-
 #define CALL(function, argument, check)                                                            \
 	do {                                                                                       \
 		memset(memory, 0, sizeof(storage));                                                \
@@ -127,8 +109,6 @@ static void check_size_status(const char *function, const char *type, srt_status
 #define NULL_TEXT(function, argument, call) CALL(function, argument, CHECK(strcmp((call), "") == 0))
 #define NULL_VIEW(function, argument, call) CALL(function, argument, CHECK((call).buffer == NULL))
 #define NULL_VOID(function, argument, call) CALL(function, argument, call)
-#define SIZE_STATUS(function, type, call)                                                          \
-	CALL(function, type, check_size_status(#function, #type, call))
 
 static void call_all(void)
 {

@@ -44,11 +44,13 @@ is_open {
 	if (/;/) {
 		is_open = 0
 		gsub(/[ \t]+/, " ", declaration)
-		print_calls(declaration)
 		declarations[++ndeclarations] = declaration
+		comments[ndeclarations] = comment
 	}
 }
 END {
+	for (d = 1; d <= ndeclarations; d++)
+		print_calls(declarations[d], comments[d])
 	for (d = 1; d <= ndeclarations; d++)
 		print_sizes(declarations[d])
 }
@@ -98,42 +100,15 @@ function sized_of(type)
 	return type in sized ? type : ""
 }
 
-function print_sizes(text,   name, n, i, k, args, type, call, init)
+# Cuts a declaration: fname, result, and nargs, args[], type[], names[], is_pointer[] of its arguments.
+function parse(text,   arg, i)
 {
 	sub(/ SRT_API /, "", text)
-	name = text
-	sub(/\(.*/, "", name)
-	sub(/^.*[ *]/, "", name)
-	sub(/^[^(]*\(/, "", text)
-	sub(/\) *;.*/, "", text)
-	n = split(text, args, ",")
-	for (i = 1; i <= n; i++) {
-		type[i] = trim(args[i])
-		sub(/[a-z0-9_]*(\[[0-9]*\])?$/, "", type[i])
-		type[i] = trim(type[i])
-	}
-	for (k = 1; k <= n; k++) {
-		if (sized_of(type[k]) == "")
-			continue
-		call = name "("
-		for (i = 1; i <= n; i++) {
-			init = toupper(sized_of(type[i]))
-			sub(/_T$/, "_INIT", init)
-			call = call (i > 1 ? ", " : "") (i == k ? "memory" : \
-				init != "" ? "(" sized_of(type[i]) "[]){ " init " }" : value_of(type[i]))
-		}
-		printf "NO_SIZE(%s, %s, %s));\n", name, sized_of(type[k]), call
-	}
-}
-
-function print_calls(text,   result, name, arg, n, i, k, args, type, names, is_pointer, call)
-{
-	sub(/ SRT_API /, "", text)
-	name = text
-	sub(/\(.*/, "", name)
-	result = trim(name)
-	sub(/^.*[ *]/, "", name)
-	result = trim(substr(result, 1, length(result) - length(name)))
+	fname = text
+	sub(/\(.*/, "", fname)
+	result = trim(fname)
+	sub(/^.*[ *]/, "", fname)
+	result = trim(substr(result, 1, length(result) - length(fname)))
 	sub(/^[^(]*\(/, "", text)
 	sub(/\) *;.*/, "", text)
 	# A pointer to a function counts as one argument.
@@ -143,8 +118,8 @@ function print_calls(text,   result, name, arg, n, i, k, args, type, names, is_p
 		sub(/\).*/, "", arg)
 		text = substr(text, 1, RSTART - 1) "void *" arg substr(text, RSTART + RLENGTH)
 	}
-	n = split(text, args, ",")
-	for (i = 1; i <= n; i++) {
+	nargs = split(text, args, ",")
+	for (i = 1; i <= nargs; i++) {
 		type[i] = trim(args[i])
 		sub(/\[[0-9]*\]$/, "", type[i])
 		names[i] = type[i]
@@ -152,18 +127,41 @@ function print_calls(text,   result, name, arg, n, i, k, args, type, names, is_p
 		type[i] = trim(substr(type[i], 1, length(type[i]) - length(names[i])))
 		is_pointer[i] = type[i] ~ /\*/ || type[i] == "srt_log_fn *" || args[i] ~ /\[[0-9]*\]$/
 	}
-	for (k = 1; k <= n; k++) {
+}
+
+# The call of the parsed function with `bad` as argument k.
+function call_with(k, bad,   i, call, init)
+{
+	call = fname "("
+	for (i = 1; i <= nargs; i++) {
+		init = toupper(sized_of(type[i]))
+		sub(/_T$/, "_INIT", init)
+		call = call (i > 1 ? ", " : "") (i == k ? bad : \
+			init != "" ? "(" sized_of(type[i]) "[]){ " init " }" : \
+			args[i] ~ /\[[0-9]*\]$/ ? "memory" : value_of(type[i]))
+	}
+	return call ")"
+}
+
+function print_sizes(text,   k)
+{
+	parse(text)
+	for (k = 1; k <= nargs; k++)
+		if (sized_of(type[k]) != "" && kind_of(result) != "VOID")
+			printf "NO_SIZE(%s, %s, %s);\n", fname, sized_of(type[k]), call_with(k, "memory")
+}
+
+function print_calls(text, comment,   k)
+{
+	parse(text)
+	for (k = 1; k <= nargs; k++) {
 		if (!is_pointer[k])
 			continue
-		if ((name "." names[k]) in allowed) {
+		if ((fname "." names[k]) in allowed) {
 			if (comment !~ /NULL/)
-				print "#error " name ": that " names[k] " may be NULL is not documented"
+				print "#error " fname ": that " names[k] " may be NULL is not documented"
 			continue
 		}
-		call = name "("
-		for (i = 1; i <= n; i++)
-			call = call (i > 1 ? ", " : "") (i == k ? "NULL" : \
-				args[i] ~ /\[[0-9]*\]$/ ? "memory" : value_of(type[i]))
-		printf "NULL_%s(%s, %s, %s));\n", kind_of(result), name, names[k], call
+		printf "NULL_%s(%s, %s, %s);\n", kind_of(result), fname, names[k], call_with(k, "NULL")
 	}
 }

@@ -66,11 +66,10 @@ static srt_status_t load(engine_case_t *c, const char *path)
 
 static void test_misfits(void)
 {
-	int64_t number = 7;
-	const srt_checkpoint_entry_t entries[] = {
-		{ sizeof(entries[0]), "number", &number, sizeof(number) },
-		{ sizeof(entries[0]), "number", &number, sizeof(number) }
-	};
+	int64_t number = 7, got = 0;
+	const srt_checkpoint_entry_t number_is_7 = { sizeof(srt_checkpoint_entry_t), "number",
+						     &number, sizeof(number) };
+	const srt_checkpoint_entry_t entries[] = { number_is_7, number_is_7 };
 	srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
 					     .entries = entries,
 					     .nentries = 1 };
@@ -83,7 +82,6 @@ static void test_misfits(void)
 	engine_case_t c, d;
 	char path[256];
 	size_t nbytes;
-	int64_t got = 0;
 
 	declare(&c, SRT_STRATEGY_ZERO3);
 	fill(&c, 1);

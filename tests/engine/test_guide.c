@@ -221,8 +221,8 @@ static srt_scaler_t *create_in_fp16(void)
 
 	precision.param = SRT_CAST_F16;
 	precision.reduce = SRT_CAST_F32;
-	scaling.growth_interval = 2;
 	options.precision = &precision;
+	scaling.growth_interval = 2;
 	check(srt_scaler_create(context, &scaling, &scaler));
 	declare(&options); /* the parameters are SRT_F32 */
 	return scaler;
@@ -444,16 +444,13 @@ static void declare_hybrid(int nreplicas, int nshards)
 
 static void test_hybrid(void)
 {
-	const int world = srt_context_world_size(context);
+	const int world = srt_context_world_size(context), nshards = world % 2 == 0 ? 2 : 1;
 	const srt_engine_options_t zero3 = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	float expected[2][N], values[2][N];
 
 	declare(&zero3);
 	train_steps(expected);
-	if (world % 2 == 0)
-		declare_hybrid(world / 2, 2);
-	else
-		declare_hybrid(world, 1);
+	declare_hybrid(world / nshards, nshards);
 	train_steps(values);
 	CHECK_BITS(values[0], expected[0], 2 * N);
 }
@@ -485,8 +482,7 @@ int main(void)
 {
 	check(srt_context_create(NULL, &context));
 	check(srt_stream_create(srt_context_device(context), 0, "compute", &stream));
-	check(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, 64 + N * sizeof(float),
-				"data", &memory));
+	check(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, 256, "data", &memory));
 	test_own_optimizer();
 	test_scaler();
 	test_learning_rate();

@@ -117,7 +117,9 @@ static void call_all(void)
 
 static void create_objects(void)
 {
-	const srt_coll_desc_t barrier = { .kind = SRT_COLL_BARRIER, .name = "barrier" };
+	const srt_coll_desc_t barrier = { .size = sizeof(barrier),
+					  .kind = SRT_COLL_BARRIER,
+					  .name = "barrier" };
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 	const srt_optim_options_t list = SRT_OPTIM_SGD_INIT;
 	const srt_shard_place_t place = { 0 };

@@ -60,6 +60,7 @@ for type in $(awk '/^typedef struct .*\{$/ { open = 1; found = 0 } /^\tsize_t si
 done
 for type in $(awk '/^\tsize_t size;/ { found = 1 } /^}/ { if (found) { sub(/;/, "", $2); print $2 } found = 0 }' \
 	"$top"/include/shardrt/*.h); do
+	[ "$type" != srt_file_source_t ] || continue # the library makes it
 	init=$(echo "$type" | sed 's/_t$/_INIT/' | tr a-z A-Z)
 	grep -q "#define $init\b" "$top"/include/shardrt/*.h || { echo "$type has no $init"; failed=1; }
 done

@@ -97,8 +97,7 @@ int main(int argc, char **argv)
 	srt_buffer_t *memory;
 	srt_status_t status;
 
-	options.microbatches = MICRO;
-	options.accumulation = SRT_ACCUMULATE_LAST;
+	options.microbatches = MICRO, options.accumulation = SRT_ACCUMULATE_LAST;
 	options.optim = &adamw;
 	adamw.lr = 0.05f; /* 10 steps of warm-up, then half a cosine down to min_lr */
 	adamw.min_lr = 0.02f;

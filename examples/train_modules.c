@@ -49,23 +49,12 @@ static srt_module_t *add(srt_module_t *root, const char *name, const char *kind,
 	return module;
 }
 
-/* A product of dense matrices, without its tensors. */
-static srt_matmul_t product(int64_t m, int64_t n, int64_t k, int trans_a, int trans_b)
-{
-	srt_matmul_t mm = SRT_MATMUL_INIT;
-
-	mm.m = m, mm.n = n, mm.k = k;
-	mm.trans_a = trans_a, mm.trans_b = trans_b;
-	mm.lda = trans_a ? m : k, mm.ldb = trans_b ? k : n, mm.ldc = n;
-	return mm;
-}
-
 /* y = x weight^T, x (ROWS,in), y (ROWS,out), in bf16; the module is a unit. */
 static void forward(srt_module_t *module, srt_view_t y, srt_view_t x, int64_t out, int64_t in)
 {
-	srt_matmul_t mm = product(ROWS, out, in, 0, 1);
+	srt_matmul_t mm = SRT_MATMUL_INIT;
 
-	mm.a = x, mm.c = y;
+	mm.m = ROWS, mm.n = out, mm.k = in, mm.trans_b = 1, mm.a = x, mm.c = y;
 	check(srt_unit_forward_begin(srt_module_unit(module), stream));
 	check(srt_param_data(srt_module_param(module, "weight"), &mm.b));
 	check(srt_op_matmul(stream, &mm));
@@ -76,9 +65,10 @@ static void backward(srt_module_t *module, srt_view_t dx, srt_view_t dy, srt_vie
 		     int64_t in)
 {
 	srt_param_t *weight = srt_module_param(module, "weight");
-	srt_matmul_t dw = product(out, in, ROWS, 1, 0), mm = product(ROWS, in, out, 0, 0);
+	srt_matmul_t dw = SRT_MATMUL_INIT, mm = SRT_MATMUL_INIT;
 
-	dw.a = mm.a = dy, dw.b = x, mm.c = dx;
+	dw.m = out, dw.n = in, dw.k = ROWS, dw.trans_a = 1, dw.a = dy, dw.b = x;
+	mm.m = ROWS, mm.n = in, mm.k = out, mm.a = dy, mm.c = dx;
 	check(srt_unit_backward_begin(srt_module_unit(module), stream));
 	check(srt_param_data(weight, &mm.b));
 	check(srt_op_matmul(stream, &mm));
@@ -124,23 +114,20 @@ static float train(srt_engine_t *engine, srt_module_t *const *layers, int step)
 
 int main(void)
 {
-	const srt_precision_t bf16 = { .size = sizeof(bf16),
-				       .param = SRT_CAST_BF16,
-				       .reduce = SRT_CAST_F32 };
+	srt_precision_t bf16 = SRT_PRECISION_INIT;
 	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT; /* zero3 */
 	srt_optim_options_t adamw = SRT_OPTIM_OPTIONS_INIT;
 	const char *const kinds[] = { "Linear", "Mix", "Head", NULL };
-	const srt_wrap_policy_t policy = { .size = sizeof(policy),
-					   .rule = SRT_WRAP_KINDS,
-					   .kinds = kinds };
+	srt_wrap_policy_t policy = SRT_WRAP_POLICY_INIT;
 	const srt_init_t small = { .kind = SRT_INIT_UNIFORM, .low = -0.1, .high = 0.1 };
 	srt_module_t *root, *layers[3];
 	srt_engine_t *engine;
 
+	bf16.param = SRT_CAST_BF16, bf16.reduce = SRT_CAST_F32;
+	policy.rule = SRT_WRAP_KINDS, policy.kinds = kinds;
 	options.precision = &bf16;
 	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
-	options.optim = &adamw;
-	adamw.lr = 0.01f;
+	options.optim = &adamw, adamw.lr = 0.01f;
 	check(srt_context_create(NULL, &context));
 	check(srt_stream_create(srt_context_device(context), 0, "compute", &stream));
 	check(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, 12 * ROOM, "data",

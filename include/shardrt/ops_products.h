@@ -20,7 +20,7 @@ extern "C" {
 
 /**
  * C[b] (m,n) = op(A[b]) (m,k) * op(B[b]) (k,n), then * alpha, then + bias, then added onto C if
- * `accumulate`. Row-major; ld* is the distance between stored rows, in elements.
+ * `accumulate`. Row-major; ld* is the distance between stored rows in elements, 0 of dense ones.
  */
 typedef struct srt_matmul {
 	size_t size; /* set by SRT_MATMUL_INIT */

@@ -22,16 +22,19 @@ static int64_t compute_extent(int64_t rows, int64_t cols, int64_t ld, int64_t ba
 	return end;
 }
 
-static srt_status_t check_ld(const char *name, int64_t ld, int64_t rows, int64_t cols)
+/* *ld: the distance between `rows` stored rows of `cols` elements; 0 becomes that of dense rows. */
+static srt_status_t set_ld(const char *name, int64_t *ld, int64_t rows, int64_t cols)
 {
-	if (ld >= cols || rows <= 1)
+	if (*ld == 0)
+		*ld = cols;
+	if (*ld >= cols || rows <= 1)
 		return SRT_OK;
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 			"%s: ld%s is %lld, less than the %lld columns that are stored", op_name,
-			name, (long long)ld, (long long)cols);
+			name, (long long)*ld, (long long)cols);
 }
 
-/* *mm: a copy of a program's struct, checked. */
+/* *mm: a copy of a program's struct, checked, with the ld of dense rows in place of 0. */
 static srt_status_t read_shape(const srt_matmul_t *given, srt_matmul_t *mm)
 {
 	bool ta, tb;
@@ -49,9 +52,9 @@ static srt_status_t read_shape(const srt_matmul_t *given, srt_matmul_t *mm)
 	    mm->stride_c < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: a distance between rows or batch items is negative", op_name);
-	SRT_TRY(check_ld("a", mm->lda, ta ? mm->k : mm->m, ta ? mm->m : mm->k));
-	SRT_TRY(check_ld("b", mm->ldb, tb ? mm->n : mm->k, tb ? mm->k : mm->n));
-	return check_ld("c", mm->ldc, mm->m, mm->n);
+	SRT_TRY(set_ld("a", &mm->lda, ta ? mm->k : mm->m, ta ? mm->m : mm->k));
+	SRT_TRY(set_ld("b", &mm->ldb, tb ? mm->n : mm->k, tb ? mm->k : mm->n));
+	return set_ld("c", &mm->ldc, mm->m, mm->n);
 }
 
 /* Items of C must not share elements: one after the other, or in disjoint columns of the rows. */

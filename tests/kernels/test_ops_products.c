@@ -2,6 +2,23 @@
 /* Arguments of the matrix product and of attention, as in test_ops_args.c. */
 #include "tests/kernels/ops_check.h"
 
+/* Dense rows have a distance that need not be given. */
+static void test_dense(const srt_matmul_t *given)
+{
+	srt_matmul_t mm = *given;
+	float want[20], got[20];
+
+	CHECK_OK(srt_op_normal(s, at(a, 0), 1, "a", 0, 130, 0.0f, 1.0f));
+	CHECK_OK(srt_op_matmul(s, &mm));
+	test_get(s, want, b, 0, sizeof(want));
+	CHECK_OK(srt_op_fill(s, at(b, 0), 0.0f, 20));
+	mm.lda = mm.ldb = mm.ldc = 0;
+	CHECK_OK(srt_op_matmul(s, &mm));
+	test_get(s, got, b, 0, sizeof(got));
+	CHECK(want[19] != 0.0f);
+	CHECK_BITS(got, want, 20);
+}
+
 static void test_matmul(void)
 {
 	const srt_matmul_t good = { .size = sizeof(srt_matmul_t),
@@ -78,6 +95,7 @@ static void test_matmul(void)
 	test_get(s, got, b, 0, sizeof(got));
 	for (int i = 0; i < 20; i++)
 		CHECK(got[i] == 0.0f);
+	test_dense(&good);
 	mm.m = 0;
 	mm.c = absent;
 	CHECK_OK(srt_op_matmul(s, &mm));

@@ -114,6 +114,12 @@ static inline size_t srt_dtype_size(srt_dtype_t dtype)
 {
 	return srt_dtype_bits(dtype) / 8;
 }
+/* What an option that is a dtype means for a tensor of the dtype `as_it_is`. */
+static inline srt_dtype_t srt_dtype_or(srt_dtype_t dtype, srt_dtype_t as_it_is)
+{
+	return dtype == SRT_DTYPE_NONE ? as_it_is : dtype;
+}
+
 /* The dtypes of parameters and gradients. */
 static inline bool srt_dtype_is_float(srt_dtype_t dtype)
 {

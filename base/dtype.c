@@ -20,9 +20,9 @@ unsigned srt_dtype_bits(srt_dtype_t dtype)
 
 const char *srt_dtype_name(srt_dtype_t dtype)
 {
-	static const char *const name_of[SRT_DTYPE_COUNT] = {
+	static const char *const name_of[SRT_DTYPE_COUNT] = { [SRT_DTYPE_NONE] = "none",
 #define SRT_DTYPE_NAME(name, text, st, bits) [name] = text,
-		SRT_DTYPE_TABLE(SRT_DTYPE_NAME)
+							      SRT_DTYPE_TABLE(SRT_DTYPE_NAME)
 #undef SRT_DTYPE_NAME
 	};
 
@@ -36,8 +36,8 @@ srt_status_t srt_dtype_nbytes(srt_dtype_t dtype, size_t nelem, size_t *nbytes)
 
 	SRT_NOT_NULL(nbytes);
 	if (!bits)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no dtype number %d",
-				(int)dtype);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "elements of dtype %s (%d) have no size",
+				srt_dtype_name(dtype), (int)dtype);
 	/* 8 elements take `bits` bytes exactly; the last nelem % 8 are rounded up. */
 	rest = (nelem % 8 * bits + 7) / 8;
 	if (!srt_mul_size(nelem / 8, bits, &whole) || !srt_add_size(whole, rest, &whole))

@@ -275,16 +275,21 @@ static int bench_model(bench_t *b, const char *model, int64_t rows, int64_t d)
 		int64_t in = in_out[i][0], out = in_out[i][1];
 
 		failed |= bench_shape(b, model,
-				      (srt_cpu_matmul_t){ .alpha = 1.0f,
+				      (srt_cpu_matmul_t){ .dtype = SRT_F32,
+							  .alpha = 1.0f,
 							  .m = rows,
 							  .n = out,
 							  .k = in,
 							  .trans_b = 1 });
 		failed |= bench_shape(b, model,
-				      (srt_cpu_matmul_t){
-					      .m = rows, .n = in, .k = out, .alpha = 1.0f });
+				      (srt_cpu_matmul_t){ .dtype = SRT_F32,
+							  .m = rows,
+							  .n = in,
+							  .k = out,
+							  .alpha = 1.0f });
 		failed |= bench_shape(b, model,
-				      (srt_cpu_matmul_t){ .alpha = 1.0f,
+				      (srt_cpu_matmul_t){ .dtype = SRT_F32,
+							  .alpha = 1.0f,
 							  .m = out,
 							  .n = in,
 							  .k = rows,

@@ -216,7 +216,8 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 	if (!a->has_buffers)
 		return SRT_OK;
 	if (srt_dtype_bits(desc->dtype) == 0)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%d is not a dtype", (int)desc->dtype);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "dtype is %s (%d)",
+				srt_dtype_name(desc->dtype), (int)desc->dtype);
 	if (a->reduces && !srt_dtype_is_float(desc->dtype))
 		return srt_fail(SRT_ERR_UNSUPPORTED, "%s cannot be summed over ranks",
 				srt_dtype_name(desc->dtype));

@@ -163,8 +163,8 @@ srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *wh
 	if (!b)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s is absent", what);
 	if (!size)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s in buffer \"%s\": dtype %d unknown",
-				what, b->name, (int)view->dtype);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s in buffer \"%s\": dtype is %s (%d)",
+				what, b->name, srt_dtype_name(view->dtype), (int)view->dtype);
 	if (view->offset % size)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s in buffer \"%s\": offset %zu is not a multiple of %zu bytes, "

@@ -114,7 +114,7 @@ static float train(srt_engine_t *engine, srt_module_t *const *layers, int step)
 
 int main(void)
 {
-	srt_precision_t bf16 = SRT_PRECISION_INIT;
+	const srt_precision_t bf16 = { .size = sizeof(bf16), .param = SRT_BF16, .reduce = SRT_F32 };
 	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT; /* zero3 */
 	srt_optim_options_t adamw = SRT_OPTIM_OPTIONS_INIT;
 	const char *const kinds[] = { "Linear", "Mix", "Head", NULL };
@@ -123,7 +123,6 @@ int main(void)
 	srt_module_t *root, *layers[3];
 	srt_engine_t *engine;
 
-	bf16.param = SRT_CAST_BF16, bf16.reduce = SRT_CAST_F32;
 	policy.rule = SRT_WRAP_KINDS, policy.kinds = kinds;
 	options.precision = &bf16;
 	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };

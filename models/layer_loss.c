@@ -12,6 +12,12 @@
 #define ELEMENT_OFFSET ((size_t)256)
 #define SCALE_NBYTES (2 * ELEMENT_OFFSET)
 
+/* A loss whose dtype was not set is of SRT_F32. */
+static int rounds_loss(const srt_node_t *node)
+{
+	return node->args.loss_dtype == SRT_F16 || node->args.loss_dtype == SRT_BF16;
+}
+
 void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype)
 {
 	srt_node_t *node;
@@ -27,7 +33,7 @@ void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype
 			srt_dtype_name(dtype));
 		return;
 	}
-	if (dtype != SRT_F32 && node->args.loss_dtype == SRT_F32) {
+	if (dtype != SRT_F32 && !rounds_loss(node)) {
 		node->args.scale_offset = (node->backward_scratch + ELEMENT_OFFSET - 1) /
 					  ELEMENT_OFFSET * ELEMENT_OFFSET;
 		node->backward_scratch = node->args.scale_offset + SCALE_NBYTES;
@@ -50,7 +56,7 @@ srt_status_t srt_run_loss_scale(const srt_run_t *run, const srt_node_t *node, fl
 
 	*grad_scale = run->grad_scale;
 	*scale = run->scale;
-	if (dtype == SRT_F32)
+	if (!rounds_loss(node))
 		return SRT_OK;
 	x = srt_run_block(run, node->scratch_backward, SRT_F32);
 	x.offset += node->args.scale_offset;

@@ -97,8 +97,9 @@ srt_status_t srt_model_add_param(srt_module_t *root, const srt_model_param_spec_
 	if (spec->is_cut && srt_model_tensor_ranks(options) > 1)
 		po.placement =
 			(srt_placement_t){ SRT_MODEL_TENSOR_DIM, spec->tensor_dim, spec->nblocks };
-	SRT_TRY(srt_module_add_param(module, name, options ? options->dtype : SRT_F32, ndim, shape,
-				     &po));
+	SRT_TRY(srt_module_add_param(module, name,
+				     options && options->dtype ? options->dtype : SRT_F32, ndim,
+				     shape, &po));
 	return spec->init ? srt_module_record_init(module, name, spec->init) : SRT_OK;
 }
 

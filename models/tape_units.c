@@ -126,7 +126,7 @@ srt_dtype_t srt_tape_output_dtype(const srt_tape_t *tape, const srt_tensor_t *x)
 		return SRT_F32;
 	if (!unit || !srt_is_float(x->dtype))
 		return x->dtype;
-	return srt_cast_dtype(unit->types.output, x->dtype);
+	return unit->types.output != SRT_DTYPE_NONE ? unit->types.output : x->dtype;
 }
 
 srt_tensor_t *srt_tape_unit_output(srt_tape_t *tape, srt_tensor_t *x)

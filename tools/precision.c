@@ -35,10 +35,10 @@ int tool_precision(tool_dtype_t dtype, int pure, tool_reduce_t reduce, tool_prec
 {
 	static const struct {
 		srt_dtype_t dtype;
-		srt_cast_t cast;
-	} types[] = { [TOOL_FP32] = { SRT_F32, SRT_CAST_NONE },
-		      [TOOL_BF16] = { SRT_BF16, SRT_CAST_BF16 },
-		      [TOOL_FP16] = { SRT_F16, SRT_CAST_F16 } };
+		srt_dtype_t cast;
+	} types[] = { [TOOL_FP32] = { SRT_F32, SRT_DTYPE_NONE },
+		      [TOOL_BF16] = { SRT_BF16, SRT_BF16 },
+		      [TOOL_FP16] = { SRT_F16, SRT_F16 } };
 
 	if (pure && dtype == TOOL_FP32) {
 		snprintf(why, nwhy, "--pure needs --dtype bf16 or fp16");
@@ -49,7 +49,7 @@ int tool_precision(tool_dtype_t dtype, int pure, tool_reduce_t reduce, tool_prec
 	*p = (tool_precision_t){ .policy = SRT_PRECISION_INIT,
 				 .stored = pure ? types[dtype].dtype : SRT_F32 };
 	p->policy.param = types[dtype].cast;
-	p->policy.reduce = reduce == TOOL_REDUCE_FP32 ? SRT_CAST_F32 : SRT_CAST_NONE;
+	p->policy.reduce = reduce == TOOL_REDUCE_FP32 ? SRT_F32 : SRT_DTYPE_NONE;
 	return 0;
 }
 

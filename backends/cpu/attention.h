@@ -21,7 +21,7 @@ typedef struct srt_cpu_attention {
 	int64_t batch, queries, keys, heads, head_dim;
 	float scale;
 	int causal;
-	srt_dtype_t dtype; /* of the tensors but stats: SRT_F32 (0), SRT_F16, SRT_BF16 */
+	srt_dtype_t dtype; /* of the tensors but stats: SRT_F32, SRT_F16, SRT_BF16 */
 	const void *q, *k, *v;
 	int64_t ldq, ldk, ldv;
 	const int32_t *lengths;    /* (batch) keys of each item, or NULL */

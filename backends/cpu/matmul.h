@@ -26,7 +26,7 @@ typedef struct srt_cpu_matmul {
 	int64_t m, n, k;
 	int64_t batch;        /* 0 or 1 = one product */
 	int trans_a, trans_b; /* 1: A stored (k,m); B stored (n,k) */
-	srt_dtype_t dtype;    /* of all tensors: SRT_F32 (0), SRT_F16, SRT_BF16 */
+	srt_dtype_t dtype;    /* of all tensors: SRT_F32, SRT_F16, SRT_BF16 */
 	const void *a, *b;
 	void *c;
 	int64_t lda, ldb, ldc;

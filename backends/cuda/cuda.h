@@ -22,7 +22,7 @@
 #include "backends/common/selftest.h"
 #include "base/fpenv.h"
 
-#define SRT_CUDA_NDTYPES 3 /* SRT_F32, SRT_F16, SRT_BF16 */
+#define SRT_CUDA_NDTYPES (SRT_BF16 + 1) /* rows of tables of SRT_F32, SRT_F16, SRT_BF16 */
 
 typedef struct srt_cuda_fast srt_cuda_fast_t;
 

@@ -8,12 +8,10 @@
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/images.h"
 
-_Static_assert(SRT_F32 == 0 && SRT_F16 == 1 && SRT_BF16 == 2, "numbers of the images");
-
 static const unsigned char *const images[SRT_CUDA_NDTYPES] = {
-	srt_cuda_image_portable_f32,
-	srt_cuda_image_portable_f16,
-	srt_cuda_image_portable_bf16,
+	[SRT_F32] = srt_cuda_image_portable_f32,
+	[SRT_F16] = srt_cuda_image_portable_f16,
+	[SRT_BF16] = srt_cuda_image_portable_bf16,
 };
 
 srt_status_t srt_cuda_module_load(srt_cuda_device_t *device, const unsigned char *image,

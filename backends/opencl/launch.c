@@ -10,7 +10,6 @@
 #include "base/base.h"
 
 #define NPORTABLE (SRT_OCL_NDTYPES * SRT_K_COUNT)
-_Static_assert(SRT_F32 == 0 && SRT_F16 == 1 && SRT_BF16 == 2, "numbers of the slots");
 _Static_assert(NPORTABLE + SRT_OCL_NDTYPES * SRT_OCL_TUNED_COUNT <= SRT_OCL_MAX_KERNELS,
 	       "slots of a stream");
 

@@ -22,8 +22,8 @@
 #define SRT_OCL_NAME_NBYTES 128
 #define SRT_OCL_OPTIONS_NBYTES 256
 #define SRT_OCL_MAX_PROGRAMS 96
-#define SRT_OCL_NDTYPES 3                                        /* SRT_F32, SRT_F16, SRT_BF16 */
-#define SRT_OCL_MAX_KERNELS (SRT_OCL_NDTYPES * SRT_K_COUNT + 40) /* of all programs */
+#define SRT_OCL_NDTYPES (SRT_BF16 + 1) /* rows of tables of SRT_F32, SRT_F16, SRT_BF16 */
+#define SRT_OCL_MAX_KERNELS (SRT_OCL_NDTYPES * SRT_K_COUNT + 60) /* of all programs */
 
 typedef struct srt_ocl_program {
 	const srt_ocl_source_t *source;

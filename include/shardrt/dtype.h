@@ -22,24 +22,32 @@ extern "C" {
 	X(SRT_I64, "i64", "I64", 64)                                                               \
 	X(SRT_U8, "u8", "U8", 8)
 
-/** Element type of a tensor. */
+/**
+ * Element type of a tensor. SRT_DTYPE_NONE is of no tensor: a zero-initialised view has it, and an
+ * option that is a dtype has it for "as it is". A function that needs a dtype refuses it.
+ */
 typedef enum srt_dtype {
+	SRT_DTYPE_NONE = 0,
 #define SRT_DTYPE_ENUM(name, text, st, bits) name,
 	SRT_DTYPE_TABLE(SRT_DTYPE_ENUM)
 #undef SRT_DTYPE_ENUM
 		SRT_DTYPE_COUNT
 } srt_dtype_t;
 
-/** Bits of one element; 0 for a value outside the enum. Thread-safe. */
+/** Bits of one element; 0 for SRT_DTYPE_NONE and a value outside the enum. Thread-safe. */
 SRT_API unsigned srt_dtype_bits(srt_dtype_t dtype);
 
-/** Name of a dtype such as "f32"; "?" for a value outside the enum. Static string. Thread-safe. */
+/**
+ * Name of a dtype such as "f32"; "none" for SRT_DTYPE_NONE, "?" for a value outside the enum.
+ * Static string. Thread-safe.
+ */
 SRT_API const char *srt_dtype_name(srt_dtype_t dtype);
 
 /**
  * Bytes that nelem elements take, rounded up to whole bytes.
  * @param[out] nbytes set on success only.
- * @return SRT_ERR_INVALID_ARGUMENT for an unknown dtype or when the product overflows size_t.
+ * @return SRT_ERR_INVALID_ARGUMENT for SRT_DTYPE_NONE, a value outside the enum, or when the product
+ *         overflows size_t.
  * Thread-safe.
  */
 SRT_API srt_status_t srt_dtype_nbytes(srt_dtype_t dtype, size_t nelem, size_t *nbytes);

@@ -35,7 +35,7 @@ typedef struct srt_file_tensor {
 	size_t size;            /* set by SRT_FILE_TENSOR_INIT */
 	const char *name;       /* UTF-8; may have control characters */
 	const char *dtype_name; /* as in the file: "F32", "I16", ... */
-	srt_dtype_t dtype;      /* SRT_DTYPE_COUNT if the library has no such dtype */
+	srt_dtype_t dtype;      /* SRT_DTYPE_NONE if the library has no such dtype */
 	int ndim;
 	int64_t shape[SRT_FILE_MAX_DIMS];
 	size_t nelem, nbytes;

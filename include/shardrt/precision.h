@@ -20,27 +20,19 @@
 extern "C" {
 #endif
 
-/** A dtype to cast to, or none. (SRT_F32 is 0, and PyTorch tells None from float32.) */
-typedef enum srt_cast {
-	SRT_CAST_NONE,
-	SRT_CAST_F32,
-	SRT_CAST_F16,
-	SRT_CAST_BF16,
-} srt_cast_t;
-
 /** Whose rules complete a policy. */
 typedef enum srt_precision_rule {
 	SRT_PRECISION_FSDP2, /* fully_shard */
 	SRT_PRECISION_FSDP1, /* FullyShardedDataParallel */
 } srt_precision_rule_t;
 
-/** A mixed-precision policy. */
+/** A mixed-precision policy. SRT_DTYPE_NONE: no cast. */
 typedef struct srt_precision {
-	size_t size;       /* sizeof(srt_precision_t) */
-	srt_cast_t param;  /* unsharded parameters, their gradients, the unit's compute */
-	srt_cast_t reduce; /* the sum of gradients over ranks; NONE: the dtype of the gradients */
-	srt_cast_t buffer; /* float buffers; FSDP1 only, cast once */
-	srt_cast_t output; /* outputs of the unit */
+	size_t size;        /* sizeof(srt_precision_t) */
+	srt_dtype_t param;  /* unsharded parameters, their gradients, the unit's compute */
+	srt_dtype_t reduce; /* the sum of gradients over ranks; NONE: the dtype of the gradients */
+	srt_dtype_t buffer; /* float buffers; FSDP1 only, cast once */
+	srt_dtype_t output; /* outputs of the unit */
 	srt_precision_rule_t rule;
 	int keep_inputs; /* 1: the unit's float inputs are not cast to `param` */
 } srt_precision_t;
@@ -59,8 +51,8 @@ typedef struct srt_unit_types {
 	srt_dtype_t accumulate; /* unreduced gradients of several micro-batches are added in it */
 	srt_dtype_t reduce;     /* gradients are summed over ranks in it */
 	int casts_inputs;       /* 1: float inputs are cast to `compute` where the unit begins */
-	srt_cast_t output;      /* what its outputs are cast to */
-	srt_cast_t buffer;      /* what its float buffers are cast to */
+	srt_dtype_t output;     /* what its outputs are cast to; NONE: not cast */
+	srt_dtype_t buffer;     /* what its float buffers are cast to; NONE: not cast */
 } srt_unit_types_t;
 
 /** To be filled. */
@@ -68,9 +60,6 @@ typedef struct srt_unit_types {
 	{                                                                                          \
 		.size = sizeof(srt_unit_types_t)                                                   \
 	}
-
-/** The dtype that a cast gives; `otherwise` for SRT_CAST_NONE. Thread-safe. */
-SRT_API srt_dtype_t srt_cast_dtype(srt_cast_t cast, srt_dtype_t otherwise);
 
 /**
  * Resolves a policy.
@@ -82,8 +71,8 @@ SRT_API srt_dtype_t srt_cast_dtype(srt_cast_t cast, srt_dtype_t otherwise);
  * @param precision NULL: no casts.
  * @param stored SRT_F32, SRT_F16 or SRT_BF16.
  * @param[out] types its size by SRT_UNIT_TYPES_INIT; set on success only.
- * @return SRT_ERR_INVALID_ARGUMENT for another dtype, a value outside its enum, or a buffer dtype
- *         with the rule FSDP2.
+ * @return SRT_ERR_INVALID_ARGUMENT for another dtype of `stored` or of the policy, a rule outside
+ *         its enum, or a buffer dtype with the rule FSDP2.
  * Thread-safe.
  */
 SRT_API srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t stored,

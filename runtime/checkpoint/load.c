@@ -112,7 +112,7 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 		return SRT_OK;
 	format_shape(t->shape, srt_safetensors_nsizes(t), have, sizeof(have));
 	format_shape(shape, needed->ndim, need, sizeof(need));
-	if (strcmp(have, need) == 0 && t->dtype != SRT_DTYPE_COUNT && srt_dtype_is_float(t->dtype))
+	if (strcmp(have, need) == 0 && t->dtype != SRT_DTYPE_NONE && srt_dtype_is_float(t->dtype))
 		advice = ": convert the file to the model's dtype, in Python with tensor.to(), or "
 			 "give the model that of the file";
 	if (l->names.find != NULL)

@@ -383,8 +383,10 @@ srt_status_t srt_module_add_buffer(srt_module_t *module, const char *name, srt_d
 	SRT_TRY(check_shape(module, name, ndim, shape, &nelem));
 	if (srt_dtype_bits(dtype) < 8)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"buffer '%s' of module '%s' (%s) has the unknown dtype %d", name,
-				module->path, module->kind, (int)dtype);
+				"buffer '%s' of module '%s' (%s) has dtype %s (%d), must have that "
+				"of elements of whole bytes",
+				name, module->path, module->kind, srt_dtype_name(dtype),
+				(int)dtype);
 	grown = srt_grow(module->buffers, module->nbuffers + 1, &module->buffers_room,
 			 sizeof(*module->buffers), "list of buffers");
 	if (grown == NULL)

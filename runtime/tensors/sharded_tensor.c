@@ -158,8 +158,9 @@ static srt_status_t describe(srt_sharded_tensor_t *t, const char *name, srt_dtyp
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (srt_dtype_bits(dtype) == 0 || srt_dtype_bits(dtype) % 8 != 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"sharded tensor '%s': %d is not a dtype of whole bytes", name,
-				(int)dtype);
+				"sharded tensor '%s' has dtype %s (%d), must have that of elements "
+				"of whole bytes",
+				name, srt_dtype_name(dtype), (int)dtype);
 	SRT_TRY(srt_check_shape(name, ndim, shape, &t->nelem));
 	t->dtype = dtype;
 	t->ndim = ndim;
@@ -310,7 +311,7 @@ const char *srt_sharded_tensor_name(const srt_sharded_tensor_t *t)
 
 srt_dtype_t srt_sharded_tensor_dtype(const srt_sharded_tensor_t *t)
 {
-	return t != NULL ? t->dtype : SRT_F32;
+	return t != NULL ? t->dtype : SRT_DTYPE_NONE;
 }
 
 int srt_sharded_tensor_shape(const srt_sharded_tensor_t *t, int64_t *shape)

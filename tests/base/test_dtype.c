@@ -9,7 +9,7 @@ int main(void)
 {
 	size_t nbytes = 12345;
 
-	for (int d = 0; d < SRT_DTYPE_COUNT; d++) {
+	for (int d = SRT_DTYPE_NONE + 1; d < SRT_DTYPE_COUNT; d++) {
 		srt_dtype_t dtype = (srt_dtype_t)d;
 		size_t size = srt_dtype_bits(dtype) / 8;
 
@@ -34,6 +34,11 @@ int main(void)
 	}
 	CHECK_INT(srt_dtype_bits(SRT_F32), 32);
 	CHECK_STR(srt_dtype_name(SRT_BF16), "bf16");
+	CHECK_INT(SRT_DTYPE_NONE, 0);
+	CHECK_INT(srt_dtype_bits(SRT_DTYPE_NONE), 0);
+	CHECK_STR(srt_dtype_name(SRT_DTYPE_NONE), "none");
+	CHECK_STATUS(srt_dtype_nbytes(SRT_DTYPE_NONE, 1, &nbytes), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("none");
 	CHECK_INT(srt_dtype_bits(SRT_DTYPE_COUNT), 0);
 	CHECK_INT(srt_dtype_bits((srt_dtype_t)-1), 0);
 	CHECK_STR(srt_dtype_name((srt_dtype_t)-1), "?");

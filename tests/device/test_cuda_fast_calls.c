@@ -22,7 +22,8 @@ static void test_modes(void)
 	fast_open(SRT_NUMERICS_EXACT);
 	CHECK_INT(srt_context_numerics(fast_context), SRT_NUMERICS_EXACT);
 	CHECK(!strstr(fast_logged, "cuBLASLt"));
-	product_check(&(product_t){ .mm = product(8, 8, 8, 0, 0, SRT_F32).mm }, 0);
+	product_check(&(product_t){ .mm = product(8, 8, 8, 0, 0, SRT_F32).mm, .dtype = SRT_F32 },
+		      0);
 	fast_close();
 }
 

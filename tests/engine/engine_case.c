@@ -147,7 +147,7 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 	char name[32];
 
 	memset(c, 0, sizeof(*c));
-	c->stored = types->stored;
+	c->stored = types->stored != SRT_DTYPE_NONE ? types->stored : SRT_F32;
 	c->ngroups = types->ngroups;
 	c->cut_over = types->cut_over;
 	c->rank = srt_context_rank(context);

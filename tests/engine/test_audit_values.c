@@ -125,13 +125,13 @@ static void test_specials(void)
 						     SRT_STRATEGY_ZERO1 };
 	int turn = 0;
 
-	for (int param = SRT_CAST_F32; param <= SRT_CAST_BF16; param++) {
-		for (int reduce = SRT_CAST_F32; reduce <= SRT_CAST_BF16; reduce++) {
+	for (int param = SRT_F32; param <= SRT_BF16; param++) {
+		for (int reduce = SRT_F32; reduce <= SRT_BF16; reduce++) {
 			for (int average = SRT_AVERAGE_ONCE; average <= SRT_AVERAGE_SUM;
 			     average++, turn++) {
 				const srt_precision_t p = { .size = sizeof(p),
-							    .param = (srt_cast_t)param,
-							    .reduce = (srt_cast_t)reduce };
+							    .param = (srt_dtype_t)param,
+							    .reduce = (srt_dtype_t)reduce };
 				const int nmicro = 1 + turn % 2;
 				const srt_engine_options_t o = {
 					.size = sizeof(o),

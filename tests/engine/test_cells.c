@@ -375,8 +375,8 @@ static void test_refused(void)
 int main(void)
 {
 	static const srt_precision_t bf16 = { .size = sizeof(bf16),
-					      .param = SRT_CAST_BF16,
-					      .reduce = SRT_CAST_BF16 };
+					      .param = SRT_BF16,
+					      .reduce = SRT_BF16 };
 	int world;
 
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));

@@ -401,8 +401,8 @@ static void test_resume(const char *folder, const run_t *run, srt_strategy_t fro
 static void test_resumes(const char *folder)
 {
 	static const srt_precision_t bf16 = { .size = sizeof(bf16),
-					      .param = SRT_CAST_BF16,
-					      .reduce = SRT_CAST_F32 };
+					      .param = SRT_BF16,
+					      .reduce = SRT_F32 };
 	const int world = srt_context_world_size(context);
 	const run_t runs[] = {
 		{ "schedule, amsgrad, clipping",

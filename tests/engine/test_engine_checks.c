@@ -157,7 +157,7 @@ static srt_status_t fill(engine_case_t *c, srt_view_t view, int64_t nelem)
  * backward pass computed with them, without a word | `SHARDRT_CHECK=1` names parameter and rank at
  * the end of the unit, or at the next begin
  */
-static void test_gathered_writes(srt_strategy_t strategy, bool after_end, srt_cast_t cast)
+static void test_gathered_writes(srt_strategy_t strategy, bool after_end, srt_dtype_t cast)
 {
 	const srt_precision_t precision = { .size = sizeof(precision), .param = cast };
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
@@ -255,10 +255,10 @@ int main(void)
 	test_own_writes(SRT_STRATEGY_DDP);
 	test_own_writes(SRT_STRATEGY_ZERO3);
 	test_own_writes_in_pass();
-	test_gathered_writes(SRT_STRATEGY_ZERO2, false, SRT_CAST_NONE);
-	test_gathered_writes(SRT_STRATEGY_ZERO2, true, SRT_CAST_NONE);
-	test_gathered_writes(SRT_STRATEGY_ZERO3, false, SRT_CAST_BF16);
-	test_gathered_writes(SRT_STRATEGY_DDP, true, SRT_CAST_BF16);
+	test_gathered_writes(SRT_STRATEGY_ZERO2, false, SRT_DTYPE_NONE);
+	test_gathered_writes(SRT_STRATEGY_ZERO2, true, SRT_DTYPE_NONE);
+	test_gathered_writes(SRT_STRATEGY_ZERO3, false, SRT_BF16);
+	test_gathered_writes(SRT_STRATEGY_DDP, true, SRT_BF16);
 	test_views(SRT_STRATEGY_ZERO2);
 	test_views(SRT_STRATEGY_DDP);
 	test_get_in_pass();

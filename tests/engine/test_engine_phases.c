@@ -248,7 +248,7 @@ static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
 	return optim;
 }
 
-static void test_own_optimizer(srt_strategy_t strategy, srt_dtype_t stored, srt_cast_t param,
+static void test_own_optimizer(srt_strategy_t strategy, srt_dtype_t stored, srt_dtype_t param,
 			       srt_optimizer_t kind)
 {
 	const srt_precision_t precision = { .size = sizeof(precision), .param = param };
@@ -314,10 +314,10 @@ int main(void)
 			test_skip(s, stored[d], 0, 0);
 			test_skip(s, stored[d], 2, 1);
 			test_skip(s, stored[d], 2, 2);
-			test_own_optimizer(s, stored[d], SRT_CAST_NONE, SRT_OPTIMIZER_ADAMW);
-			test_own_optimizer(s, stored[d], SRT_CAST_NONE, SRT_OPTIMIZER_SGD);
+			test_own_optimizer(s, stored[d], SRT_DTYPE_NONE, SRT_OPTIMIZER_ADAMW);
+			test_own_optimizer(s, stored[d], SRT_DTYPE_NONE, SRT_OPTIMIZER_SGD);
 		}
-		test_own_optimizer(s, SRT_F32, SRT_CAST_BF16, SRT_OPTIMIZER_ADAM);
+		test_own_optimizer(s, SRT_F32, SRT_BF16, SRT_OPTIMIZER_ADAM);
 		test_nonfinite(s, i == 0 ? SRT_NORM_INF : 2);
 	}
 	srt_context_destroy(context);

@@ -328,12 +328,10 @@ static void test_print(void)
 int main(int argc, char **argv)
 {
 	static const srt_precision_t precisions[] = {
-		{ .size = sizeof(srt_precision_t), .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 },
-		{ .size = sizeof(srt_precision_t), .param = SRT_CAST_F16, .reduce = SRT_CAST_F16 },
-		{ .size = sizeof(srt_precision_t),
-		  .param = SRT_CAST_BF16,
-		  .rule = SRT_PRECISION_FSDP1 },
-		{ .size = sizeof(srt_precision_t), .reduce = SRT_CAST_BF16 },
+		{ .size = sizeof(srt_precision_t), .param = SRT_BF16, .reduce = SRT_F32 },
+		{ .size = sizeof(srt_precision_t), .param = SRT_F16, .reduce = SRT_F16 },
+		{ .size = sizeof(srt_precision_t), .param = SRT_BF16, .rule = SRT_PRECISION_FSDP1 },
+		{ .size = sizeof(srt_precision_t), .reduce = SRT_BF16 },
 	};
 	srt_optim_options_t adamw = SRT_OPTIM_OPTIONS_INIT, sgd = SRT_OPTIM_SGD_INIT;
 	srt_engine_options_t o = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP, .norm_p = 2,

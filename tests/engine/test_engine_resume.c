@@ -152,8 +152,8 @@ static void test_resume(const run_options_t *o, srt_strategy_t from, srt_strateg
 static void test_resumes(void)
 {
 	static const srt_precision_t bf16 = { .size = sizeof(bf16),
-					      .param = SRT_CAST_BF16,
-					      .reduce = SRT_CAST_F32 };
+					      .param = SRT_BF16,
+					      .reduce = SRT_F32 };
 	const run_options_t runs[] = {
 		{ { ENGINE_BASE, .norm_p = 2, .max_norm = 1.0f,
 		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.05f, .min_lr = 0.01f,

@@ -100,20 +100,20 @@ static void test_strategies(void)
 {
 	static const srt_dtype_t stored[] = { SRT_F32, SRT_F16, SRT_BF16 };
 	const srt_precision_t other = { .size = sizeof(other),
-					.param = SRT_CAST_BF16,
-					.reduce = SRT_CAST_F32 };
+					.param = SRT_BF16,
+					.reduce = SRT_F32 };
 	srt_precision_t p = SRT_PRECISION_INIT;
 	int n = 0;
 
 	for (size_t s = 0; s < SRT_ARRAY_LEN(stored); s++) {
-		for (int param = SRT_CAST_NONE; param <= SRT_CAST_BF16; param++) {
-			for (int reduce = SRT_CAST_NONE; reduce <= SRT_CAST_BF16; reduce++) {
+		for (int param = SRT_DTYPE_NONE; param <= SRT_BF16; param++) {
+			for (int reduce = SRT_DTYPE_NONE; reduce <= SRT_BF16; reduce++) {
 				/* The other options by turns. */
 				srt_engine_options_t o = case_adamw(SRT_STRATEGY_DDP);
 				case_types_t types = { .stored = stored[s] };
 
-				p.param = (srt_cast_t)param;
-				p.reduce = (srt_cast_t)reduce;
+				p.param = (srt_dtype_t)param;
+				p.reduce = (srt_dtype_t)reduce;
 				p.rule = n % 3 == 1 ? SRT_PRECISION_FSDP1 : SRT_PRECISION_FSDP2;
 				types.of_block1 = n % 5 == 2 ? &other : NULL;
 				o.precision = &p;
@@ -197,20 +197,20 @@ static void test_cast_points(void)
 {
 	static const float values[] = { 2048.0f, 0.75f, -2048.0f, 0.5f };
 	static const struct {
-		srt_cast_t param, reduce;
+		srt_dtype_t param, reduce;
 		srt_precision_rule_t rule;
 		srt_accumulation_t accumulation;
 		float sum;
 	} cases[] = {
 		/* In fp32: the shards' sums, or SUM_GRAD. */
-		{ SRT_CAST_F16, SRT_CAST_F16, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_EVERY, 1.25f },
-		{ SRT_CAST_F16, SRT_CAST_F32, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 1.25f },
-		{ SRT_CAST_BF16, SRT_CAST_F32, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 1.25f },
+		{ SRT_F16, SRT_F16, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_EVERY, 1.25f },
+		{ SRT_F16, SRT_F32, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 1.25f },
+		{ SRT_BF16, SRT_F32, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 1.25f },
 		/* In fp16: 2048.75 is 2048 and 0.75 is lost. */
-		{ SRT_CAST_F16, SRT_CAST_F16, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 0.5f },
-		{ SRT_CAST_F16, SRT_CAST_F32, SRT_PRECISION_FSDP1, SRT_ACCUMULATE_LAST, 0.5f },
-		{ SRT_CAST_NONE, SRT_CAST_F16, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 0.5f },
-		{ SRT_CAST_NONE, SRT_CAST_F16, SRT_PRECISION_FSDP1, SRT_ACCUMULATE_LAST, 1.25f },
+		{ SRT_F16, SRT_F16, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 0.5f },
+		{ SRT_F16, SRT_F32, SRT_PRECISION_FSDP1, SRT_ACCUMULATE_LAST, 0.5f },
+		{ SRT_DTYPE_NONE, SRT_F16, SRT_PRECISION_FSDP2, SRT_ACCUMULATE_LAST, 0.5f },
+		{ SRT_DTYPE_NONE, SRT_F16, SRT_PRECISION_FSDP1, SRT_ACCUMULATE_LAST, 1.25f },
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++) {
@@ -233,9 +233,7 @@ static void test_tree(void)
 {
 	enum { NLEAVES = 8 };
 	static const float values[NLEAVES] = { 0x1p24f, 1, 1, 1, -0x1p24f, 0.5f, 3, 1 };
-	const srt_precision_t p = { .size = sizeof(p),
-				    .param = SRT_CAST_BF16,
-				    .reduce = SRT_CAST_F32 };
+	const srt_precision_t p = { .size = sizeof(p), .param = SRT_BF16, .reduce = SRT_F32 };
 	int world = srt_context_world_size(context), size = 1;
 	float alone, in_order = 0;
 	const int all[] = { 0, 1, 2, 3 };
@@ -275,7 +273,7 @@ static void test_tree(void)
 /* What the tree cannot do is refused, in a sentence. */
 static void test_tree_refused(void)
 {
-	const srt_precision_t p = { .size = sizeof(p), .param = SRT_CAST_BF16 };
+	const srt_precision_t p = { .size = sizeof(p), .param = SRT_BF16 };
 	srt_engine_options_t options = { .size = sizeof(options),
 					 .prefetch = 1,
 					 .strategy = SRT_STRATEGY_DDP,
@@ -306,7 +304,7 @@ static void test_tree_refused(void)
 /* Values that the program writes to its shards are computed with, and steps go on from them. */
 static void test_own_values(srt_strategy_t strategy)
 {
-	const srt_precision_t p = { .size = sizeof(p), .param = SRT_CAST_BF16 };
+	const srt_precision_t p = { .size = sizeof(p), .param = SRT_BF16 };
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .precision = &p,
 					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
 	srt_view_t view;

@@ -126,8 +126,7 @@ typedef struct program {
 /* What only the variant "all" has. Its four ranks have two groups. */
 static srt_status_t add_all(program_t *p, srt_engine_options_t *options)
 {
-	static const srt_precision_t precision = { .size = sizeof(precision),
-						   .param = SRT_CAST_BF16 };
+	static const srt_precision_t precision = { .size = sizeof(precision), .param = SRT_BF16 };
 	static const char *const names[] = { "replicate", "shard" };
 	const int shape[] = { 1, srt_context_world_size(p->context) };
 

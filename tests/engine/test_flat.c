@@ -96,7 +96,7 @@ static void check_rank(const planned_t *p, int r, const int *table, int64_t n, i
 	}
 }
 
-static void test_layout(int nranks, srt_flat_t flat, srt_dtype_t stored, srt_cast_t compute,
+static void test_layout(int nranks, srt_flat_t flat, srt_dtype_t stored, srt_dtype_t compute,
 			int64_t align)
 {
 	const srt_precision_t precision = { .size = sizeof(precision), .param = compute };
@@ -468,11 +468,11 @@ int main(void)
 	world = srt_context_world_size(context);
 	for (srt_flat_t flat = SRT_FLAT_VIEWS; flat <= SRT_FLAT_PADDED; flat++) {
 		for (int nranks = 1; nranks <= 9; nranks++) {
-			test_layout(nranks, flat, SRT_F32, SRT_CAST_NONE, 4);
-			test_layout(nranks, flat, SRT_F32, SRT_CAST_BF16, 8);
-			test_layout(nranks, flat, SRT_F16, SRT_CAST_F32, 4);
+			test_layout(nranks, flat, SRT_F32, SRT_DTYPE_NONE, 4);
+			test_layout(nranks, flat, SRT_F32, SRT_BF16, 8);
+			test_layout(nranks, flat, SRT_F16, SRT_F32, 4);
 		}
-		test_layout(100, flat, SRT_F32, SRT_CAST_NONE, 4);
+		test_layout(100, flat, SRT_F32, SRT_DTYPE_NONE, 4);
 		test_local(SRT_STRATEGY_DDP, flat);
 		test_local(SRT_STRATEGY_ZERO1, flat);
 		test_local(SRT_STRATEGY_ZERO3, flat);

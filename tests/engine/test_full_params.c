@@ -19,23 +19,23 @@ static int rank, world;
 typedef struct setup {
 	srt_strategy_t strategy;
 	srt_dtype_t stored;
-	srt_cast_t compute;
+	srt_dtype_t compute;
 	int offload;
 	int first, second; /* sizes of the mesh, 0: none */
 	const char *dims[2];
 } setup_t;
 
 static const setup_t setups[] = {
-	{ SRT_STRATEGY_DDP, SRT_F32, SRT_CAST_NONE, 0, 0, 0, { 0 } },
-	{ SRT_STRATEGY_ZERO1, SRT_F32, SRT_CAST_BF16, 0, 0, 0, { 0 } },
-	{ SRT_STRATEGY_ZERO2, SRT_F16, SRT_CAST_NONE, 0, 0, 0, { 0 } },
-	{ SRT_STRATEGY_ZERO3, SRT_F32, SRT_CAST_NONE, 0, 0, 0, { 0 } },
-	{ SRT_STRATEGY_ZERO3, SRT_F32, SRT_CAST_BF16, 0, 0, 0, { 0 } },
-	{ SRT_STRATEGY_ZERO3, SRT_BF16, SRT_CAST_NONE, 1, 0, 0, { 0 } },
-	{ SRT_STRATEGY_DDP, SRT_F32, SRT_CAST_BF16, 1, 0, 0, { 0 } },
-	{ SRT_STRATEGY_ZERO3, SRT_F32, SRT_CAST_BF16, 0, 1, 2, { "dp", "tp" } },
-	{ SRT_STRATEGY_ZERO1, SRT_F32, SRT_CAST_NONE, 0, 2, 2, { "dp", "tp" } },
-	{ SRT_STRATEGY_HYBRID, SRT_F32, SRT_CAST_NONE, 1, 2, 2, { "replicate", "shard" } },
+	{ SRT_STRATEGY_DDP, SRT_F32, SRT_DTYPE_NONE, 0, 0, 0, { 0 } },
+	{ SRT_STRATEGY_ZERO1, SRT_F32, SRT_BF16, 0, 0, 0, { 0 } },
+	{ SRT_STRATEGY_ZERO2, SRT_F16, SRT_DTYPE_NONE, 0, 0, 0, { 0 } },
+	{ SRT_STRATEGY_ZERO3, SRT_F32, SRT_DTYPE_NONE, 0, 0, 0, { 0 } },
+	{ SRT_STRATEGY_ZERO3, SRT_F32, SRT_BF16, 0, 0, 0, { 0 } },
+	{ SRT_STRATEGY_ZERO3, SRT_BF16, SRT_DTYPE_NONE, 1, 0, 0, { 0 } },
+	{ SRT_STRATEGY_DDP, SRT_F32, SRT_BF16, 1, 0, 0, { 0 } },
+	{ SRT_STRATEGY_ZERO3, SRT_F32, SRT_BF16, 0, 1, 2, { "dp", "tp" } },
+	{ SRT_STRATEGY_ZERO1, SRT_F32, SRT_DTYPE_NONE, 0, 2, 2, { "dp", "tp" } },
+	{ SRT_STRATEGY_HYBRID, SRT_F32, SRT_DTYPE_NONE, 1, 2, 2, { "replicate", "shard" } },
 };
 
 static const char *describe(const setup_t *s)

@@ -219,8 +219,8 @@ static srt_scaler_t *create_in_fp16(void)
 	srt_scaler_options_t scaling = SRT_SCALER_OPTIONS_INIT;
 	srt_scaler_t *scaler;
 
-	precision.param = SRT_CAST_F16;
-	precision.reduce = SRT_CAST_F32;
+	precision.param = SRT_F16;
+	precision.reduce = SRT_F32;
 	options.precision = &precision;
 	scaling.growth_interval = 2;
 	check(srt_scaler_create(context, &scaling, &scaler));

@@ -43,7 +43,9 @@ static const struct draw {
 };
 
 /* FNV-1a 64 of all values, the same for all ranks, backends and shardings. */
-static const uint64_t digests[] = { 0xfa18730ae6ed8364u, 0x6bcb45f39a81a647u, 0xb19b413a4fb44215u };
+static const uint64_t digests[] = { [SRT_F32] = 0xfa18730ae6ed8364u,
+				    [SRT_F16] = 0x6bcb45f39a81a647u,
+				    [SRT_BF16] = 0xb19b413a4fb44215u };
 
 /* The unsharded tensor, made on this rank alone. */
 static void draw_alone(const struct draw *d, srt_dtype_t dtype, void *values)

@@ -32,7 +32,7 @@ typedef struct program {
 static const int64_t shapes[NPARAMS][2] = { { 1, MOST }, { 5, 3 }, { 7, 2 }, { 3, 4 } };
 
 /* solo: the root's parameter of one row only, which the first rank owns. */
-static void declare(program_t *p, srt_cast_t cast, bool solo)
+static void declare(program_t *p, srt_dtype_t cast, bool solo)
 {
 	static const char *const names[NPARAMS] = { "one", "w", "x", "frozen" };
 	const srt_precision_t precision = { .size = sizeof(precision), .param = cast };
@@ -216,7 +216,7 @@ static void check_get(const program_t *p, float expected, float frozen, const ch
  * Reliability: shards written without `srt_engine_write_begin()`, after a pass | units gathered
  * before keep the old values | gathered again
  */
-static void test_values(srt_cast_t cast)
+static void test_values(srt_dtype_t cast)
 {
 	program_t p;
 
@@ -252,7 +252,7 @@ static void test_values(srt_cast_t cast)
  * Reliability: shards written without `srt_engine_write_begin()`, on a stream | gathers overtook
  * the writes | gathers wait for the stream of the pass
  */
-static void test_order(srt_cast_t cast)
+static void test_order(srt_dtype_t cast)
 {
 	srt_stream_t *writer, *other;
 	srt_event_t *written;
@@ -290,7 +290,7 @@ static void test_order(srt_cast_t cast)
 /* The parameter that the first rank owns alone, after a step: 0.5. */
 static void declare_solo(program_t *p)
 {
-	declare(p, SRT_CAST_NONE, true);
+	declare(p, SRT_DTYPE_NONE, true);
 	forward(p); /* in the first step each pass waits for all ranks */
 	backward(p);
 	CHECK_OK(srt_engine_step(p->engine, p->stream));
@@ -352,7 +352,7 @@ static void test_get_in_pair(void)
 	destroy(&p);
 }
 
-static void test_saved(srt_cast_t cast)
+static void test_saved(srt_dtype_t cast)
 {
 	static const char path[] = "tests/engine/test_local_writes.tmp";
 	unsigned char before[16] = { 0 }, hash[16] = { 0 }, expected[16] = { 0 };
@@ -383,7 +383,7 @@ static void test_saved(srt_cast_t cast)
 }
 
 /* Views that are taken between srt_engine_write_begin() and _end() cost nothing afterwards. */
-static void test_pair(srt_cast_t cast)
+static void test_pair(srt_dtype_t cast)
 {
 	program_t p;
 
@@ -413,7 +413,7 @@ static void test_pair(srt_cast_t cast)
  * Reliability: the reduced gradient between a backward pass and the step | values of the last step
  * | refused by name, or right after `srt_engine_finish_backward()`
  */
-static void test_gradients(srt_cast_t cast)
+static void test_gradients(srt_dtype_t cast)
 {
 	float got[MOST];
 	program_t p;
@@ -454,7 +454,7 @@ static void test_gradients(srt_cast_t cast)
 
 static void run(const srt_engine_options_t *options, int groups)
 {
-	static const srt_cast_t casts[] = { SRT_CAST_NONE, SRT_CAST_BF16 };
+	static const srt_dtype_t casts[] = { SRT_DTYPE_NONE, SRT_BF16 };
 
 	form = options;
 	reshard = groups;

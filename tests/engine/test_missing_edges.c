@@ -383,8 +383,8 @@ static void check_kinds(void)
 int main(int argc, char **argv)
 {
 	const srt_precision_t mixed = { .size = sizeof(mixed),
-					.param = SRT_CAST_BF16,
-					.reduce = SRT_CAST_F32 };
+					.param = SRT_BF16,
+					.reduce = SRT_F32 };
 	srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
 
 	tests_all = argc > 1 && strcmp(argv[1], "all") == 0;

@@ -216,7 +216,7 @@ static void test_policies(void)
 /* A mark has its options with each policy, and where the policy does not look. */
 static void test_marks(void)
 {
-	const srt_precision_t half = { .size = sizeof(half), .param = SRT_CAST_F16 };
+	const srt_precision_t half = { .size = sizeof(half), .param = SRT_F16 };
 	const srt_unit_options_t marked = { .size = sizeof(marked),
 					    .precision = &half,
 					    .reshard = SRT_RESHARD_NEVER };

@@ -39,7 +39,7 @@ typedef struct variant {
 static const variant_t variants[] = {
 	{ .name = "fp32", .nmicro = 1, .prefetch = 1 },
 	{ .name = "bf16, reduced in f32, 3 micro-batches, no prefetch",
-	  .precision = PRECISION(.param = SRT_CAST_BF16, .reduce = SRT_CAST_F32),
+	  .precision = PRECISION(.param = SRT_BF16, .reduce = SRT_F32),
 	  .types = { .flat = SRT_FLAT_VIEWS },
 	  .nmicro = 3,
 	  .unused = 2 },

@@ -96,7 +96,7 @@ static void test_writer_refuses(void)
 		{ { "x", SRT_F32, 2, { INT64_MAX, 3 } }, { "y", SRT_F32, 1, { 1 } } },
 		{ { "x", SRT_F64, 1, { INT64_MAX / 4 } }, { "y", SRT_F32, 1, { 1 } } },
 		{ { "x", SRT_U8, 1, { INT64_MAX } }, { "y", SRT_U8, 1, { INT64_MAX } } },
-		{ { "x", SRT_DTYPE_COUNT, 1, { 1 } }, { "y", SRT_F32, 1, { 1 } } },
+		{ { "x", SRT_DTYPE_NONE, 1, { 1 } }, { "y", SRT_F32, 1, { 1 } } },
 		{ { "x", SRT_F32, SRT_MAX_DIMS + 1, { 1 } }, { "y", SRT_F32, 1, { 1 } } },
 	};
 	static const srt_file_metadata_t twice[] = { { "k", "1" }, { "k", "2" } };

@@ -47,7 +47,7 @@ static void test_declaring(void)
 {
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
 	const srt_precision_t p = { .size = sizeof(p),
-				    .buffer = SRT_CAST_F16,
+				    .buffer = SRT_F16,
 				    .rule = SRT_PRECISION_FSDP1 };
 	const srt_unit_options_t half = { .size = sizeof(half), .precision = &p };
 	const int64_t shape[] = { 2, -1 };

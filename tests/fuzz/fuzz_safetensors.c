@@ -21,7 +21,7 @@ static void check_tables(const srt_safetensors_header_t *h, size_t data_nbytes)
 		FUZZ_CHECK(t->nelem == nelem || t->ndim > SRT_SAFETENSORS_MAX_DIMS);
 		nelem = t->nelem;
 		FUZZ_CHECK(t->nbytes >= nelem / 2 && t->nbytes <= 8 * nelem);
-		FUZZ_CHECK(t->dtype == SRT_DTYPE_COUNT ||
+		FUZZ_CHECK(t->dtype == SRT_DTYPE_NONE ||
 			   t->nbytes == nelem * srt_dtype_size(t->dtype));
 		FUZZ_CHECK(t->offset <= data_nbytes && t->nbytes <= data_nbytes - t->offset);
 		total += t->nbytes;

@@ -26,10 +26,8 @@ static srt_status_t find_dtype(const replay_t *r, const json_t *spec, srt_dtype_
 	if (!golden_dtype(text, dtype))
 		return srt_fail(SRT_ERR_FORMAT, "a buffer is neither of floats nor i64");
 	SRT_TRY(srt_precision_resolve(&r->root_precision, *dtype, &types));
-	if (types.buffer != SRT_CAST_NONE)
-		*dtype = types.buffer == SRT_CAST_F16  ? SRT_F16 :
-			 types.buffer == SRT_CAST_BF16 ? SRT_BF16 :
-							 SRT_F32;
+	if (types.buffer != SRT_DTYPE_NONE)
+		*dtype = types.buffer;
 	return SRT_OK;
 }
 

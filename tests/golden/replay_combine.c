@@ -139,7 +139,7 @@ static srt_status_t clip_engine(net_t *net, srt_engine_t *engine, double *norm)
 {
 	net_job_t *job = net->job;
 	const int p = net->recipe->norm_p;
-	const double most = 0.125, tolerance = net->recipe->stored == SRT_F32 ? 1e-5 : 1e-2;
+	const double most = 0.125, tolerance = net_stored(net->recipe) == SRT_F32 ? 1e-5 : 1e-2;
 	double *all = job->all[0], clipped;
 	srt_step_state_t state;
 
@@ -177,7 +177,7 @@ static srt_status_t clip_net(net_job_t *job, const net_recipe_t *recipe, double 
 /* The norm, also on a mesh: that of the same layers on all ranks without one. */
 srt_status_t combine_clip(net_job_t *job, const net_recipe_t *recipe, net_fact_t *ours)
 {
-	const double tolerance = recipe->stored == SRT_F32 ? 1e-5 : 1e-2;
+	const double tolerance = net_stored(recipe) == SRT_F32 ? 1e-5 : 1e-2;
 	net_recipe_t flat = *recipe;
 	double norm, want;
 

@@ -31,13 +31,12 @@ typedef struct row {
 /* ---- the table -------------------------------------------------------------------------- */
 
 static const srt_precision_t fsdp1_f16 = { .size = sizeof(fsdp1_f16),
-					   .param = SRT_CAST_F16,
-					   .reduce = SRT_CAST_F16,
-					   .buffer = SRT_CAST_F16,
+					   .param = SRT_F16,
+					   .reduce = SRT_F16,
+					   .buffer = SRT_F16,
 					   .rule = SRT_PRECISION_FSDP1 },
-			     fsdp2_f16 = { .size = sizeof(srt_precision_t), .param = SRT_CAST_F16 },
-			     fsdp2_bf16 = { .size = sizeof(srt_precision_t),
-					    .param = SRT_CAST_BF16 },
+			     fsdp2_f16 = { .size = sizeof(srt_precision_t), .param = SRT_F16 },
+			     fsdp2_bf16 = { .size = sizeof(srt_precision_t), .param = SRT_BF16 },
 			     fsdp1 = { .size = sizeof(srt_precision_t),
 				       .rule = SRT_PRECISION_FSDP1 };
 

@@ -139,7 +139,7 @@ static srt_status_t declare_param(net_t *net, int k, const char *what, int ndim,
 	options.frozen = recipe->frozen && !strcmp(recipe->frozen, name);
 	if (recipe->ignoring && !strcmp(name, "0.bias"))
 		unit = net->ignored_unit;
-	return srt_param_create(unit, name, is_other ? SRT_F16 : recipe->stored, ndim, shape,
+	return srt_param_create(unit, name, is_other ? SRT_F16 : net_stored(recipe), ndim, shape,
 				&options, &p);
 }
 
@@ -379,7 +379,7 @@ srt_param_t *net_find(const net_t *net, const char *name)
 srt_status_t net_get(net_t *net, srt_param_t *p, srt_param_what_t what, float **x)
 {
 	const size_t n = (size_t)srt_param_nelem(p);
-	const srt_dtype_t dtype = net->recipe->stored;
+	const srt_dtype_t dtype = net_stored(net->recipe);
 	void *stored = srt_calloc(n + 1, sizeof(**x), "values");
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 

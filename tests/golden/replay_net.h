@@ -46,6 +46,12 @@ typedef struct net_recipe {
 	const char *words; /* of the error; or why the outcome is another one */
 } net_recipe_t;
 
+/* The dtype of a recipe's parameters. */
+static inline srt_dtype_t net_stored(const net_recipe_t *recipe)
+{
+	return recipe->stored != SRT_DTYPE_NONE ? recipe->stored : SRT_F32;
+}
+
 /* What all rows share. */
 typedef struct net_job {
 	srt_context_t *context;

@@ -9,20 +9,14 @@
 #include "tests/golden/replay.h"
 
 /* The cast to a dtype, or none for null. */
-static srt_status_t read_cast(const json_t *object, const char *key, srt_cast_t *cast)
+static srt_status_t read_cast(const json_t *object, const char *key, srt_dtype_t *cast)
 {
-	static const srt_cast_t casts[] = {
-		[SRT_F32] = SRT_CAST_F32, [SRT_F16] = SRT_CAST_F16, [SRT_BF16] = SRT_CAST_BF16
-	};
-	srt_dtype_t dtype;
-
-	*cast = SRT_CAST_NONE;
+	*cast = SRT_DTYPE_NONE;
 	if (!golden_is_set(object, key))
 		return SRT_OK;
-	if (!golden_dtype(golden_text(object, key), &dtype))
-		return srt_fail(SRT_ERR_FORMAT, "%s is no float dtype", key);
-	*cast = casts[dtype];
-	return SRT_OK;
+	return golden_dtype(golden_text(object, key), cast) ?
+		       SRT_OK :
+		       srt_fail(SRT_ERR_FORMAT, "%s is no float dtype", key);
 }
 
 srt_status_t replay_policy(const json_t *policy, srt_precision_rule_t rule,
@@ -66,16 +60,7 @@ static bool is_only(const json_t *row, const char *key, srt_dtype_t dtype)
 
 srt_dtype_t replay_output_dtype(const srt_unit_types_t *types)
 {
-	switch (types->output) {
-	case SRT_CAST_F32:
-		return SRT_F32;
-	case SRT_CAST_F16:
-		return SRT_F16;
-	case SRT_CAST_BF16:
-		return SRT_BF16;
-	default:
-		return types->compute;
-	}
+	return types->output != SRT_DTYPE_NONE ? types->output : types->compute;
 }
 
 /* FSDP1: the module becomes fp16 before or after it is wrapped. */

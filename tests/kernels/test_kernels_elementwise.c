@@ -131,8 +131,9 @@ static uint16_t *halves(srt_dtype_t dtype, const float *x, int64_t n)
 /* All values of the type, or ties and hard floats, to each type. */
 static void test_casts(srt_dtype_t from)
 {
-	static const srt_kernel_id_t casts[] = { SRT_K_CAST_FROM_F32, SRT_K_CAST_FROM_F16,
-						 SRT_K_CAST_FROM_BF16 };
+	static const srt_kernel_id_t casts[] = { [SRT_F32] = SRT_K_CAST_FROM_F32,
+						 [SRT_F16] = SRT_K_CAST_FROM_F16,
+						 [SRT_BF16] = SRT_K_CAST_FROM_BF16 };
 	enum { N = 1 << 16 };
 	srt_k_elem_t args = { .nelem = N };
 	float *x = kc_floats(N, kc_hard);
@@ -164,8 +165,9 @@ static void test_casts(srt_dtype_t from)
 /* Onto hard values: the bits of a cast and an add. */
 static void test_accumulate(srt_dtype_t from, srt_dtype_t to, int64_t n)
 {
-	static const srt_kernel_id_t sums[] = { SRT_K_ACCUMULATE_F32, SRT_K_ACCUMULATE_F16,
-						SRT_K_ACCUMULATE_BF16 };
+	static const srt_kernel_id_t sums[] = { [SRT_F32] = SRT_K_ACCUMULATE_F32,
+						[SRT_F16] = SRT_K_ACCUMULATE_F16,
+						[SRT_BF16] = SRT_K_ACCUMULATE_BF16 };
 	srt_k_elem_t args = { .nelem = n };
 	float *x = kc_floats(n, kc_hard), *y = kc_floats(n, kc_hard), *want = kc_floats(n, NULL);
 	uint16_t *h;
@@ -403,7 +405,8 @@ int main(void)
 		test_casts((srt_dtype_t)from);
 	for (int from = SRT_F32; from <= SRT_BF16; from++)
 		for (size_t s = 0; s < 3 * NSIZES; s++)
-			test_accumulate((srt_dtype_t)from, (srt_dtype_t)(s % 3), sizes[s / 3]);
+			test_accumulate((srt_dtype_t)from, (srt_dtype_t)(SRT_F32 + s % 3),
+					sizes[s / 3]);
 	test_gelu_accuracy();
 	test_philox_vectors();
 	test_normal_moments();

@@ -47,8 +47,8 @@ void tape_declare(tape_run_t *r)
 		const char name[2] = { (char)('a' + k), 0 };
 		int ndim = r->c->shape[k][1] ? 2 : 1;
 
-		CHECK_OK_OR_DIE(srt_param_create(r->root, name, r->c->dtype, ndim, r->c->shape[k],
-						 NULL, &r->param[k]));
+		CHECK_OK_OR_DIE(srt_param_create(r->root, name, tape_dtype(r->c), ndim,
+						 r->c->shape[k], NULL, &r->param[k]));
 		r->nparams++;
 	}
 	CHECK_OK_OR_DIE(srt_engine_build(r->engine));
@@ -58,7 +58,7 @@ void tape_declare(tape_run_t *r)
 		r->values[k] = tape_zeros(nelem);
 		r->grads[k] = tape_zeros(nelem);
 		for (size_t i = 0; i < nelem; i++)
-			r->values[k][i] = half_round(r->c->dtype, random_float());
+			r->values[k][i] = half_round(tape_dtype(r->c), random_float());
 	}
 }
 
@@ -68,7 +68,7 @@ void tape_record(tape_run_t *r)
 	srt_tensor_t *y;
 
 	CHECK_OK_OR_DIE(srt_tape_create(tape_device, SRT_TAPE_TRAINING, &r->tape));
-	r->x = srt_tape_input(r->tape, c->ids ? SRT_I32 : c->dtype, c->rows, c->n);
+	r->x = srt_tape_input(r->tape, c->ids ? SRT_I32 : tape_dtype(c), c->rows, c->n);
 	if (!c->ids)
 		srt_tensor_require_grad(r->x);
 	if (c->targets)
@@ -93,7 +93,7 @@ void tape_record(tape_run_t *r)
 srt_tensor_t *tape_extra(tape_run_t *r, srt_dtype_t dtype, int64_t rows, int64_t n)
 {
 	const int is_float = dtype == SRT_F32;
-	srt_tensor_t *x = srt_tape_input(r->tape, is_float ? r->c->dtype : dtype, rows, n);
+	srt_tensor_t *x = srt_tape_input(r->tape, is_float ? tape_dtype(r->c) : dtype, rows, n);
 
 	CHECK_OR_DIE(x != NULL && r->nextra < MAX_EXTRA);
 	if (is_float)
@@ -121,7 +121,7 @@ static void fill_extra(tape_run_t *r)
 				((unsigned char *)r->extra_values[k])[i] = i % 3 != 1;
 			else
 				((float *)r->extra_values[k])[i] =
-					half_round(r->c->dtype, random_float());
+					half_round(tape_dtype(r->c), random_float());
 		}
 	}
 }
@@ -140,7 +140,7 @@ static void fill(tape_run_t *r)
 			((int32_t *)(void *)r->xvalues)[i] =
 				(int32_t)((int64_t)(random_float() * 1e6f + 1e6f) % r->c->ids);
 		else
-			r->xvalues[i] = half_round(r->c->dtype, random_float());
+			r->xvalues[i] = half_round(tape_dtype(r->c), random_float());
 	}
 	for (size_t i = 0; i < ntarget; i++) {
 		if (r->c->targets)
@@ -215,7 +215,7 @@ static void set_param(const tape_run_t *r, int k)
 	void *values = tape_zeros(nelem);
 
 	for (size_t i = 0; i < nelem; i++)
-		half_put(r->c->dtype, values, i, r->values[k][i]);
+		half_put(tape_dtype(r->c), values, i, r->values[k][i]);
 	CHECK_OK(srt_param_set(r->param[k], values, tape_stream));
 	free(values);
 }
@@ -223,8 +223,8 @@ static void set_param(const tape_run_t *r, int k)
 static void get_param_grad(tape_run_t *r, int k)
 {
 	CHECK_OK(srt_param_get(r->param[k], SRT_PARAM_GRAD, r->grads[k], tape_stream));
-	for (int64_t i = srt_param_nelem(r->param[k]); i-- > 0 && is_half(r->c->dtype);)
-		r->grads[k][i] = half_get(r->c->dtype, r->grads[k], (size_t)i);
+	for (int64_t i = srt_param_nelem(r->param[k]); i-- > 0 && is_half(tape_dtype(r->c));)
+		r->grads[k][i] = half_get(tape_dtype(r->c), r->grads[k], (size_t)i);
 }
 
 double tape_pass(tape_run_t *r)

@@ -68,6 +68,12 @@ void tape_close(tape_run_t *r);
 /* Records the case's tape with its arena; part of tape_open(). */
 void tape_record(tape_run_t *r);
 
+/* The dtype of a case, SRT_F32 if it names none. */
+static inline srt_dtype_t tape_dtype(const tape_case_t *c)
+{
+	return c->dtype != SRT_DTYPE_NONE ? c->dtype : SRT_F32;
+}
+
 /* For a case's layers: a further input. Floats (f32: of the case's dtype) take a gradient; i32
  * are lengths, u8 masks. */
 srt_tensor_t *tape_extra(tape_run_t *r, srt_dtype_t dtype, int64_t rows, int64_t n);

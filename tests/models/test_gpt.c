@@ -166,8 +166,8 @@ static void train(const plan_t *plan, unsigned char hash[16])
 
 static int computes_in_f32(const plan_t *plan)
 {
-	return plan->dtype == SRT_F32 &&
-	       (plan->precision.param == SRT_CAST_NONE || plan->precision.param == SRT_CAST_F32);
+	return plan->dtype == SRT_DTYPE_NONE &&
+	       (plan->precision.param == SRT_DTYPE_NONE || plan->precision.param == SRT_F32);
 }
 
 static void test_strategies(void)
@@ -179,10 +179,9 @@ static void test_strategies(void)
 		{ .accumulate = 1, .tied = 0, .attn_bias = 1 },
 		{ .accumulate = 2,
 		  .tied = 1,
-		  .precision = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 } },
-		{ .accumulate = 1, .precision = { .param = SRT_CAST_F16 } },
-		{ .accumulate = 1,
-		  .precision = { .param = SRT_CAST_F32, .output = SRT_CAST_BF16 } },
+		  .precision = { .param = SRT_BF16, .reduce = SRT_F32 } },
+		{ .accumulate = 1, .precision = { .param = SRT_F16 } },
+		{ .accumulate = 1, .precision = { .param = SRT_F32, .output = SRT_BF16 } },
 		{ .accumulate = 1, .tied = 1, .dtype = SRT_BF16 },
 	};
 	unsigned char ddp[16], zero3[16], again[16], moved[16];
@@ -218,7 +217,7 @@ static void test_arenas(void)
 
 	for (int i = 0; i < 4; i++) {
 		plan.recompute = i & 1;
-		plan.precision.param = i & 2 ? SRT_CAST_BF16 : SRT_CAST_NONE;
+		plan.precision.param = i & 2 ? SRT_BF16 : SRT_DTYPE_NONE;
 		open_model(&m, &plan);
 		nbytes[i] = srt_tape_nbytes(m.tape);
 		close_model(&m);
@@ -423,7 +422,7 @@ int main(void)
 	test_learning(&(plan_t){ .strategy = SRT_STRATEGY_ZERO3,
 				 .accumulate = 1,
 				 .tied = 1,
-				 .precision = { .param = SRT_CAST_BF16, .reduce = SRT_CAST_F32 } });
+				 .precision = { .param = SRT_BF16, .reduce = SRT_F32 } });
 	test_generate();
 	test_memory(NULL);
 	if (world == 2)

@@ -69,8 +69,8 @@ static srt_strategy_t choose_strategy(const char *name)
 static void open_model(model_t *m, const char *size, const char *strategy)
 {
 	const srt_precision_t precision = { .size = sizeof(precision),
-					    .param = SRT_CAST_F16,
-					    .reduce = SRT_CAST_F32 };
+					    .param = SRT_F16,
+					    .reduce = SRT_F32 };
 	const srt_engine_options_t options = { ENGINE_BASE,
 					       .strategy = choose_strategy(strategy),
 					       .precision = &precision,

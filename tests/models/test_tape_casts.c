@@ -82,16 +82,14 @@ static void check_same(const srt_precision_t *p, srt_tensor_t *(*build)(tape_run
 }
 
 /* Masters in fp32, compute in 16 bits. x is cast once for three uses, the output for the mse. */
-static void test_unit(srt_cast_t cast, srt_dtype_t dtype)
+static void test_unit(srt_dtype_t cast, srt_dtype_t dtype)
 {
 	const srt_precision_t policies[] = {
 		{ .size = sizeof(srt_precision_t), .param = cast, .rule = SRT_PRECISION_FSDP2 },
 		{ .size = sizeof(srt_precision_t), .param = cast, .rule = SRT_PRECISION_FSDP1 }
 	};
 	const srt_precision_t keeps = { .size = sizeof(keeps), .param = cast, .keep_inputs = 1 };
-	const srt_precision_t leaves = { .size = sizeof(leaves),
-					 .param = cast,
-					 .output = SRT_CAST_F32 };
+	const srt_precision_t leaves = { .size = sizeof(leaves), .param = cast, .output = SRT_F32 };
 
 	compute = dtype;
 	for (int i = 0; i < 2; i++)
@@ -101,7 +99,7 @@ static void test_unit(srt_cast_t cast, srt_dtype_t dtype)
 }
 
 /* The gradient of an fp32 input is that of the 16-bit tensor, widened; parameters' are rounded. */
-static void test_gradient_values(srt_cast_t cast, srt_dtype_t dtype)
+static void test_gradient_values(srt_dtype_t cast, srt_dtype_t dtype)
 {
 	const srt_precision_t p = { .size = sizeof(p), .param = cast };
 	const tape_case_t c = { .name = "gradient values",
@@ -136,12 +134,8 @@ typedef struct nested {
 
 static void declare_nested(nested_t *t, srt_precision_rule_t rule)
 {
-	const srt_precision_t outer = { .size = sizeof(outer),
-					.param = SRT_CAST_BF16,
-					.rule = rule };
-	const srt_precision_t inner = { .size = sizeof(inner),
-					.param = SRT_CAST_F16,
-					.rule = rule };
+	const srt_precision_t outer = { .size = sizeof(outer), .param = SRT_BF16, .rule = rule };
+	const srt_precision_t inner = { .size = sizeof(inner), .param = SRT_F16, .rule = rule };
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
 					       .precision = &outer,
 					       .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
@@ -329,10 +323,10 @@ static void test_mistakes(void)
 int main(void)
 {
 	tape_begin();
-	test_unit(SRT_CAST_F16, SRT_F16);
-	test_unit(SRT_CAST_BF16, SRT_BF16);
-	test_gradient_values(SRT_CAST_F16, SRT_F16);
-	test_gradient_values(SRT_CAST_BF16, SRT_BF16);
+	test_unit(SRT_F16, SRT_F16);
+	test_unit(SRT_BF16, SRT_BF16);
+	test_gradient_values(SRT_F16, SRT_F16);
+	test_gradient_values(SRT_BF16, SRT_BF16);
 	test_nested();
 	test_nested_fsdp1();
 	test_contributions();

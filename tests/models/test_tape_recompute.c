@@ -33,7 +33,7 @@ typedef struct result {
 
 static const srt_dropout_at_t at = { .seed = 3, .step = 1 };
 
-static void declare(model_t *m, srt_strategy_t strategy, srt_cast_t cast)
+static void declare(model_t *m, srt_strategy_t strategy, srt_dtype_t cast)
 {
 	const srt_precision_t precision = { .size = sizeof(precision), .param = cast };
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
@@ -164,7 +164,7 @@ static void run(model_t *m, result_t *r)
 	r->nbytes = srt_tape_nbytes(m->tape);
 }
 
-static void pass(srt_strategy_t strategy, srt_cast_t cast, enum form form, result_t *result)
+static void pass(srt_strategy_t strategy, srt_dtype_t cast, enum form form, result_t *result)
 {
 	model_t m = { 0 };
 
@@ -175,7 +175,7 @@ static void pass(srt_strategy_t strategy, srt_cast_t cast, enum form form, resul
 	close_model(&m);
 }
 
-static void test_bits(srt_strategy_t strategy, srt_cast_t cast)
+static void test_bits(srt_strategy_t strategy, srt_dtype_t cast)
 {
 	static result_t want, got;
 
@@ -203,7 +203,7 @@ static void test_what_runs_again(void)
 	int again = 0, layers = 0;
 	model_t m = { 0 };
 
-	declare(&m, SRT_STRATEGY_DDP, SRT_CAST_NONE);
+	declare(&m, SRT_STRATEGY_DDP, SRT_DTYPE_NONE);
 	record(&m, INSIDE);
 	for (int i = 0; i < m.tape->nnodes; i++) {
 		const srt_node_t *node = &m.tape->nodes[i];
@@ -258,7 +258,7 @@ static void test_mistakes(void)
 	};
 	model_t m = { 0 };
 
-	declare(&m, SRT_STRATEGY_DDP, SRT_CAST_NONE);
+	declare(&m, SRT_STRATEGY_DDP, SRT_DTYPE_NONE);
 	for (enum mistake i = NESTED; i < MISTAKES; i++)
 		test_mistake(&m, i, why[i]);
 	m.tape = NULL;
@@ -269,9 +269,9 @@ int main(void)
 {
 	tape_begin();
 	for (srt_strategy_t s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3; s++)
-		test_bits(s, SRT_CAST_NONE);
-	test_bits(SRT_STRATEGY_ZERO3, SRT_CAST_F16);
-	test_bits(SRT_STRATEGY_ZERO3, SRT_CAST_BF16);
+		test_bits(s, SRT_DTYPE_NONE);
+	test_bits(SRT_STRATEGY_ZERO3, SRT_F16);
+	test_bits(SRT_STRATEGY_ZERO3, SRT_BF16);
 	test_what_runs_again();
 	test_mistakes();
 	return tape_end();

@@ -197,14 +197,14 @@ static void run_blocks(const model_t *m, result_t *r)
 static void test_blocks(void)
 {
 	static result_t want, got;
-	model_t whole = { .whole = 1 };
+	model_t whole = { .dtype = SRT_F32, .whole = 1 };
 
 	open_blocks(&whole);
 	run_blocks(&whole, &want);
 	close_model(&whole);
 	CHECK(want.y[0] > 0.0f && want.grads[0][FC][0] != 0.0f);
 	for (int recompute = 0; recompute < 2; recompute++) {
-		model_t cut = { .recompute = recompute };
+		model_t cut = { .dtype = SRT_F32, .recompute = recompute };
 
 		open_blocks(&cut);
 		run_blocks(&cut, &got);
@@ -238,7 +238,7 @@ static void open_attention(model_t *m)
 
 static void test_attention(void)
 {
-	model_t whole = { .whole = 1 }, cut = { 0 };
+	model_t whole = { .dtype = SRT_F32, .whole = 1 }, cut = { .dtype = SRT_F32 };
 	const size_t width = (size_t)world * HEAD_DIM;
 	float *want = tape_zeros(ROWS * width), got[ROWS * HEAD_DIM];
 
@@ -300,7 +300,7 @@ static void start_mistake(model_t *m)
 
 static void test_mistake(int64_t rows, int nsums, const char *words)
 {
-	model_t m = { 0 };
+	model_t m = { .dtype = SRT_F32 };
 
 	start_mistake(&m);
 	srt_tape_set_mesh(m.tape, mesh, "tp");
@@ -319,7 +319,7 @@ static void test_mistake(int64_t rows, int nsums, const char *words)
 
 static void test_late_mesh(void)
 {
-	model_t m = { 0 };
+	model_t m = { .dtype = SRT_F32 };
 
 	start_mistake(&m);
 	srt_tape_unit_begin(m.tape, m.root);
@@ -334,7 +334,7 @@ static void test_plan_mesh(void)
 	const char *const names[] = { "dp", "tp" };
 	const int shape[] = { 1, 2 };
 	srt_mesh_t *plan;
-	model_t m = { 0 };
+	model_t m = { .dtype = SRT_F32 };
 
 	CHECK_OK_OR_DIE(srt_mesh_create(NULL, 2, shape, names, &plan));
 	start_mistake(&m);

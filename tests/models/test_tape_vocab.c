@@ -280,7 +280,7 @@ static void test_model(srt_dtype_t dtype)
 /* The rows of the table as columns: the logits of a row of 1, 0, 0, ... are its first column. */
 static void test_columns(void)
 {
-	model_t m = { .mode = SRT_TAPE_FORWARD };
+	model_t m = { .mode = SRT_TAPE_FORWARD, .dtype = SRT_F32 };
 	float one[WIDTH] = { 1.0f }, got[VOCAB], table[VOCAB * WIDTH];
 	srt_tensor_t *x, *y;
 
@@ -316,7 +316,7 @@ static void test_mistake(enum mistake mistake)
 		[UNALIKE] = ("sum 0 is the statistics (512,3) f32 of head_loss_colwise table on "
 			     "rank 0 and the statistics (1024,3)"),
 	};
-	model_t m = { .mode = SRT_TAPE_FORWARD };
+	model_t m = { .mode = SRT_TAPE_FORWARD, .dtype = SRT_F32 };
 	srt_tensor_t *x;
 
 	declare(&m);

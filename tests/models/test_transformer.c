@@ -66,7 +66,7 @@ static void open_model(model_t *m, const options_t *o)
 	mean = srt_view(m->stats, 0, SRT_F32);
 	var = srt_view(m->stats, BATCH * sizeof(float), SRT_F32);
 	CHECK_OK(srt_copy_from_host(stream, m->stats, 0, stats, sizeof(stats)));
-	if (o->precision.buffer == SRT_CAST_F16) {
+	if (o->precision.buffer == SRT_F16) {
 		const srt_view_t half_mean = srt_view(m->stats, 256, SRT_F16);
 		const srt_view_t half_var = srt_view(m->stats, 264, SRT_F16);
 
@@ -186,16 +186,14 @@ static void test_dtypes(void)
 	} cases[] = {
 		{ "f32", { .dtype = SRT_F32 }, SRT_F32, 0.0, 0x40ab5fa38e72a899u },
 		{ "FSDP1 f16",
-		  { .precision = { .param = SRT_CAST_F16,
-				   .buffer = SRT_CAST_F16,
+		  { .precision = { .param = SRT_F16,
+				   .buffer = SRT_F16,
 				   .rule = SRT_PRECISION_FSDP1 } },
 		  SRT_F16,
 		  0x1p-11,
 		  0x84e76a88d5a0fa24u },
 		{ "FSDP2 bf16",
-		  { .precision = { .param = SRT_CAST_BF16,
-				   .reduce = SRT_CAST_F32,
-				   .output = SRT_CAST_F32 } },
+		  { .precision = { .param = SRT_BF16, .reduce = SRT_F32, .output = SRT_F32 } },
 		  SRT_F32,
 		  0x1p-8,
 		  0x49e7e58790c7f244u },

@@ -42,15 +42,15 @@ static const struct layout {
 static const struct dtypes {
 	const char *name; /* in the table; NULL: is not there */
 	srt_dtype_t stored;
-	srt_cast_t compute, sum;
+	srt_dtype_t compute, sum;
 	int64_t s, c, r;
 } dtypes[] = {
-	{ "fp32", SRT_F32, SRT_CAST_NONE, SRT_CAST_F32, 4, 4, 4 },
-	{ "bf16", SRT_F32, SRT_CAST_BF16, SRT_CAST_F32, 4, 2, 4 },
-	{ NULL, SRT_F32, SRT_CAST_BF16, SRT_CAST_NONE, 4, 2, 2 },
-	{ NULL, SRT_F32, SRT_CAST_NONE, SRT_CAST_BF16, 4, 4, 2 },
-	{ "pure bf16", SRT_BF16, SRT_CAST_NONE, SRT_CAST_NONE, 2, 2, 2 },
-	{ NULL, SRT_BF16, SRT_CAST_NONE, SRT_CAST_F32, 2, 2, 4 },
+	{ "fp32", SRT_F32, SRT_DTYPE_NONE, SRT_F32, 4, 4, 4 },
+	{ "bf16", SRT_F32, SRT_BF16, SRT_F32, 4, 2, 4 },
+	{ NULL, SRT_F32, SRT_BF16, SRT_DTYPE_NONE, 4, 2, 2 },
+	{ NULL, SRT_F32, SRT_DTYPE_NONE, SRT_BF16, 4, 4, 2 },
+	{ "pure bf16", SRT_BF16, SRT_DTYPE_NONE, SRT_DTYPE_NONE, 2, 2, 2 },
+	{ NULL, SRT_BF16, SRT_DTYPE_NONE, SRT_F32, 2, 2, 4 },
 };
 
 /* What is in host memory. */

@@ -89,7 +89,7 @@ static int add_target(conversion_t *c, const srt_file_tensor_t *t)
 			   c->request->path[0]);
 		return CKPT_TROUBLE;
 	}
-	if (t->dtype == SRT_DTYPE_COUNT || t->ndim > 2 || (target->transposed && t->ndim != 2)) {
+	if (t->dtype == SRT_DTYPE_NONE || t->ndim > 2 || (target->transposed && t->ndim != 2)) {
 		tool_error("tensor '%s' of %s has dtype %s and %d dimensions, which a GPT does not "
 			   "have",
 			   t->name, c->request->path[0], t->dtype_name, t->ndim);

@@ -106,7 +106,7 @@ static int compare_values(srt_file_t *const file[2], const srt_file_tensor_t *t,
 	else
 		printf("%s: %zu of %zu elements differ", ckpt_name(t->name).text, d.nelem,
 		       t->nelem);
-	if (t->dtype != SRT_DTYPE_COUNT)
+	if (t->dtype != SRT_DTYPE_NONE)
 		printf(", by %.9g at most%s", d.most, d.has_nan ? ", some are NaN" : "");
 	putchar('\n');
 	return CKPT_DIFFERS;

@@ -18,7 +18,7 @@ static int list_entries(const srt_file_t *file, const char *path, srt_file_entry
 	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 
 	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++) {
-		if (t.dtype == SRT_DTYPE_COUNT || t.ndim > SRT_MAX_DIMS) {
+		if (t.dtype == SRT_DTYPE_NONE || t.ndim > SRT_MAX_DIMS) {
 			tool_error("tensor '%s' of %s has dtype %s and %d dimensions, which this "
 				   "program cannot write",
 				   ckpt_name(t.name).text, path, t.dtype_name, t.ndim);

@@ -259,7 +259,7 @@ static srt_status_t read_types(reader_t *r, srt_manifest_tensor_t *t)
 	for (t->kind = 0; t->kind < SRT_MANIFEST_NKINDS; t->kind++)
 		if (strcmp(kind, srt_manifest_kinds[t->kind]) == 0)
 			break;
-	for (t->dtype = 0; t->dtype < SRT_DTYPE_COUNT; t->dtype++)
+	for (t->dtype = SRT_DTYPE_NONE + 1; t->dtype < SRT_DTYPE_COUNT; t->dtype++)
 		if (strcmp(dtype, srt_dtype_name(t->dtype)) == 0)
 			break;
 	if (t->kind == SRT_MANIFEST_NKINDS)

@@ -37,7 +37,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "big-endian hosts need
 typedef struct srt_safetensors_tensor {
 	const char *name;
 	const char *dtype_name; /* as in the file: "F32", "I16", ... */
-	srt_dtype_t dtype;      /* SRT_DTYPE_COUNT where the library has no such dtype */
+	srt_dtype_t dtype;      /* SRT_DTYPE_NONE where the library has no such dtype */
 	int ndim;               /* may be more than are stored */
 	int64_t shape[SRT_SAFETENSORS_MAX_DIMS];
 	size_t nelem;

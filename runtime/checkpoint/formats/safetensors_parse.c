@@ -90,9 +90,9 @@ static srt_status_t set_dtype(srt_safetensors_tensor_t *t, const char *name, uns
 			continue;
 		t->dtype_name = st_dtypes[i].name;
 		*bits = st_dtypes[i].bits;
-		for (t->dtype = 0; t->dtype < SRT_DTYPE_COUNT; t->dtype++)
-			if (!strcmp(name, srt_dtype_st_names[t->dtype]))
-				break;
+		for (int d = SRT_DTYPE_NONE + 1; d < SRT_DTYPE_COUNT; d++)
+			if (!strcmp(name, srt_dtype_st_names[d]))
+				t->dtype = (srt_dtype_t)d;
 		return SRT_OK;
 	}
 	return srt_fail(SRT_ERR_FORMAT, "unknown dtype '%s'", srt_printable(name).text);

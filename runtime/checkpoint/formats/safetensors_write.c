@@ -120,10 +120,10 @@ static srt_status_t set_place(place_t *p, size_t i, const srt_safetensors_entry_
 	if (!strcmp(e->name, "__metadata__"))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"a tensor cannot be called __metadata__ in a safetensors file");
-	if (e->ndim < 0 || e->ndim > SRT_MAX_DIMS || (unsigned)e->dtype >= SRT_DTYPE_COUNT)
+	if (e->ndim < 0 || e->ndim > SRT_MAX_DIMS || srt_dtype_bits(e->dtype) == 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"tensor '%s' has an unknown dtype or %d dimensions", e->name,
-				e->ndim);
+				"tensor '%s' has dtype %s (%d) and %d dimensions", e->name,
+				srt_dtype_name(e->dtype), (int)e->dtype, e->ndim);
 	*p = (place_t){ .entry = i, .name = e->name, .ndim = e->ndim };
 	p->dtype_name = srt_safetensors_dtype_name(e->dtype);
 	p->item_nbytes = srt_dtype_bits(e->dtype) / 8;

@@ -277,7 +277,7 @@ static srt_status_t check_tree(const srt_engine_t *engine)
 			return srt_fail(SRT_ERR_UNSUPPORTED,
 					"SRT_ACCUMULATE_TREE needs gradients that are reduced in "
 					"f32, those of unit '%s' are reduced in %s: set the "
-					"precision's reduce to SRT_CAST_F32",
+					"precision's reduce to SRT_F32",
 					unit->name, srt_dtype_name(unit->types.reduce));
 	}
 	return SRT_OK;
@@ -329,7 +329,7 @@ static void prepare_kernels(const srt_engine_t *engine)
 
 		needed[t->stored] = needed[t->compute] = needed[t->reduce] = true;
 	}
-	for (int dtype = 0; dtype < SRT_DTYPE_COUNT; dtype++) {
+	for (int dtype = SRT_DTYPE_NONE + 1; dtype < SRT_DTYPE_COUNT; dtype++) {
 		if (needed[dtype])
 			srt_device_prepare(engine->device, (srt_dtype_t)dtype);
 	}

@@ -37,8 +37,10 @@ static srt_status_t check_buffer(const srt_unit_t *unit, const char *name, srt_d
 				"must be unique in an engine",
 				name);
 	if (srt_dtype_bits(dtype) < 8)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "buffer '%s' has the unknown dtype %d",
-				name, (int)dtype);
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"buffer '%s' has dtype %s (%d), must have that of elements of "
+				"whole bytes",
+				name, srt_dtype_name(dtype), (int)dtype);
 	if (ndim < 0 || ndim > SRT_MAX_DIMS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"buffer '%s' has %d dimensions, must have 0 to %d", name, ndim,
@@ -106,8 +108,7 @@ srt_status_t srt_unit_buffer_create(srt_unit_t *unit, const char *name, srt_dtyp
 		return SRT_ERR_OUT_OF_MEMORY;
 	buffer->unit = unit;
 	buffer->ndim = ndim;
-	buffer->dtype =
-		srt_dtype_is_float(dtype) ? srt_cast_dtype(unit->types.buffer, dtype) : dtype;
+	buffer->dtype = srt_dtype_is_float(dtype) ? srt_dtype_or(unit->types.buffer, dtype) : dtype;
 	buffer->name = srt_strdup(name);
 	status = buffer->name == NULL ? SRT_ERR_OUT_OF_MEMORY : place_buffer(buffer, shape);
 	if (status != SRT_OK) {

@@ -5,29 +5,26 @@
  */
 #include "runtime/engine/declare/declare.h"
 
-srt_dtype_t srt_cast_dtype(srt_cast_t cast, srt_dtype_t otherwise)
+static srt_status_t check_cast(const char *name, srt_dtype_t dtype)
 {
-	static const srt_dtype_t dtypes[] = {
-		[SRT_CAST_F32] = SRT_F32,
-		[SRT_CAST_F16] = SRT_F16,
-		[SRT_CAST_BF16] = SRT_BF16,
-	};
-
-	return cast == SRT_CAST_NONE ? otherwise : dtypes[cast];
+	if (dtype == SRT_DTYPE_NONE || srt_dtype_is_float(dtype))
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"%s of a precision is %s (%d), must be f32, f16, bf16 or none", name,
+			srt_dtype_name(dtype), (int)dtype);
 }
 
 static srt_status_t check_precision(const srt_precision_t *p)
 {
-	if ((unsigned)p->param > SRT_CAST_BF16 || (unsigned)p->reduce > SRT_CAST_BF16 ||
-	    (unsigned)p->buffer > SRT_CAST_BF16 || (unsigned)p->output > SRT_CAST_BF16 ||
-	    (unsigned)p->rule > SRT_PRECISION_FSDP1)
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"one of param (%d), reduce (%d), buffer (%d), output (%d), rule (%d) "
-			"of a precision is not a value of its enum",
-			(int)p->param, (int)p->reduce, (int)p->buffer, (int)p->output,
-			(int)p->rule);
-	if (p->buffer != SRT_CAST_NONE && p->rule != SRT_PRECISION_FSDP1)
+	SRT_TRY(check_cast("param", p->param));
+	SRT_TRY(check_cast("reduce", p->reduce));
+	SRT_TRY(check_cast("buffer", p->buffer));
+	SRT_TRY(check_cast("output", p->output));
+	if ((unsigned)p->rule > SRT_PRECISION_FSDP1)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"rule (%d) of a precision is not a value of its enum",
+				(int)p->rule);
+	if (p->buffer != SRT_DTYPE_NONE && p->rule != SRT_PRECISION_FSDP1)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"a precision casts buffers, which only the rule "
 				"SRT_PRECISION_FSDP1 does");
@@ -48,15 +45,15 @@ srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t
 				srt_dtype_name(stored));
 	SRT_TRY(srt_struct_read(&p, sizeof(p), precision, "srt_precision_t"));
 	SRT_TRY(check_precision(&p));
-	compute = srt_cast_dtype(p.param, stored);
-	reduce = srt_cast_dtype(p.reduce, compute);
+	compute = srt_dtype_or(p.param, stored);
+	reduce = srt_dtype_or(p.reduce, compute);
 	resolved = (srt_unit_types_t){
 		.size = sizeof(resolved),
 		.stored = stored,
 		.compute = compute,
 		.accumulate = p.rule == SRT_PRECISION_FSDP1 ? compute : reduce,
 		.reduce = reduce,
-		.casts_inputs = p.param != SRT_CAST_NONE && !p.keep_inputs,
+		.casts_inputs = p.param != SRT_DTYPE_NONE && !p.keep_inputs,
 		.output = p.output,
 		.buffer = p.buffer,
 	};

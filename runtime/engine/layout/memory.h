@@ -66,6 +66,17 @@ typedef struct srt_role {
 /* Parts of an arena, by stored and compute dtype: 3 float dtypes. */
 #define SRT_NPARTS 9
 
+/* The stored and the compute dtype of a part; srt_shard_part() numbers the parts. */
+static inline srt_dtype_t srt_part_stored(int part)
+{
+	return (srt_dtype_t)(SRT_F32 + part / 3);
+}
+
+static inline srt_dtype_t srt_part_compute(int part)
+{
+	return (srt_dtype_t)(SRT_F32 + part % 3);
+}
+
 /* Where the parts of a rank's arenas are. A pure function of the declaration. */
 typedef struct srt_layout {
 	/* Elements of a part: up to the last cut trainable shard, trainable one, shard. */

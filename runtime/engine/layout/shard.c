@@ -148,8 +148,8 @@ int64_t srt_shard_range(const srt_param_t *param, int rank, int world, int64_t *
 
 int srt_shard_part(const srt_unit_t *unit)
 {
-	/* the float dtypes are the first three of their enum */
-	return (int)unit->types.stored * 3 + (int)unit->types.compute;
+	/* the float dtypes follow each other in their enum */
+	return ((int)unit->types.stored - SRT_F32) * 3 + ((int)unit->types.compute - SRT_F32);
 }
 
 /* The shards in a part of an arena, in their order there. */
@@ -261,7 +261,7 @@ static void layout_arena(srt_layout_t *layout, int arena, int part, srt_dtype_t 
 
 static void layout_part(const srt_engine_t *engine, int part, srt_layout_t *layout)
 {
-	const srt_dtype_t stored = (srt_dtype_t)(part / 3), compute = (srt_dtype_t)(part % 3);
+	const srt_dtype_t stored = srt_part_stored(part), compute = srt_part_compute(part);
 
 	layout_arena(layout, SRT_ROLE_MASTER, part, stored, layout->all[part]);
 	if (compute != stored)

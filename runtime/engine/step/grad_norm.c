@@ -13,9 +13,8 @@ srt_view_t srt_part_grads(const srt_engine_t *engine, int part)
 {
 	const srt_role_kind_t role = srt_role_stepped(engine);
 
-	/* stored dtypes: shard.c */
 	return srt_view(engine->storage.arena[role], engine->memory.layout.offset[role][part],
-			(srt_dtype_t)(part / 3));
+			srt_part_stored(part));
 }
 
 /* Of a part, the elements from `begin` up to `end`. */

@@ -76,7 +76,7 @@ static srt_status_t digest_arena(srt_engine_t *engine, int arena, srt_stream_t *
 		if (arena_nelem(engine, arena)[part] > 0)
 			terms[n++] = (srt_terms_t){
 				srt_view(engine->storage.arena[arena], layout->offset[arena][part],
-					 (srt_dtype_t)(part / 3)), /* stored dtypes: shard.c */
+					 srt_part_stored(part)),
 				(int64_t)arena_nelem(engine, arena)[part],
 			};
 	}

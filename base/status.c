@@ -20,7 +20,7 @@ static _Thread_local char last_error[SRT_ERROR_NBYTES];
 const char *srt_status_string(srt_status_t status)
 {
 	static const char *const text[SRT_STATUS_COUNT] = {
-#define SRT_STATUS_TEXT(name, words) [name] = words,
+#define SRT_STATUS_TEXT(name, value, words) [name] = words,
 		SRT_STATUS_TABLE(SRT_STATUS_TEXT)
 #undef SRT_STATUS_TEXT
 	};

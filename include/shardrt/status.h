@@ -19,26 +19,27 @@
 extern "C" {
 #endif
 
-/* X(enumerator, text): the one table that the enum and srt_status_string() are made from. */
+/* X(enumerator, value, text): the enum and srt_status_string() are made from this table. A value
+ * never changes. */
 #define SRT_STATUS_TABLE(X)                                                                        \
-	X(SRT_OK, "success")                                                                       \
-	X(SRT_ERR_INVALID_ARGUMENT, "invalid argument")                                            \
-	X(SRT_ERR_OUT_OF_MEMORY, "out of memory")                                                  \
-	X(SRT_ERR_UNSUPPORTED, "not supported")                                                    \
-	X(SRT_ERR_STATE, "call not allowed in this state")                                         \
-	X(SRT_ERR_NOT_FOUND, "not found")                                                          \
-	X(SRT_ERR_MISMATCH, "ranks disagree")                                                      \
-	X(SRT_ERR_PEER_DEAD, "a peer rank is gone")                                                \
-	X(SRT_ERR_TIMEOUT, "deadline passed")                                                      \
-	X(SRT_ERR_ABORTED, "aborted")                                                              \
-	X(SRT_ERR_IO, "input/output error")                                                        \
-	X(SRT_ERR_FORMAT, "malformed data")                                                        \
-	X(SRT_ERR_DEVICE, "device error")                                                          \
-	X(SRT_ERR_SYSTEM, "operating system error")
+	X(SRT_OK, 0, "success")                                                                    \
+	X(SRT_ERR_INVALID_ARGUMENT, 1, "invalid argument")                                         \
+	X(SRT_ERR_OUT_OF_MEMORY, 2, "out of memory")                                               \
+	X(SRT_ERR_UNSUPPORTED, 3, "not supported")                                                 \
+	X(SRT_ERR_STATE, 4, "call not allowed in this state")                                      \
+	X(SRT_ERR_NOT_FOUND, 5, "not found")                                                       \
+	X(SRT_ERR_MISMATCH, 6, "ranks disagree")                                                   \
+	X(SRT_ERR_PEER_DEAD, 7, "a peer rank is gone")                                             \
+	X(SRT_ERR_TIMEOUT, 8, "deadline passed")                                                   \
+	X(SRT_ERR_ABORTED, 9, "aborted")                                                           \
+	X(SRT_ERR_IO, 10, "input/output error")                                                    \
+	X(SRT_ERR_FORMAT, 11, "malformed data")                                                    \
+	X(SRT_ERR_DEVICE, 12, "device error")                                                      \
+	X(SRT_ERR_SYSTEM, 13, "operating system error")
 
 /** Result of a call. SRT_OK is 0. */
 typedef enum srt_status {
-#define SRT_STATUS_ENUM(name, text) name,
+#define SRT_STATUS_ENUM(name, value, text) name = value,
 	SRT_STATUS_TABLE(SRT_STATUS_ENUM)
 #undef SRT_STATUS_ENUM
 		SRT_STATUS_COUNT

@@ -114,11 +114,12 @@ static void check_bits(bench_t *b, srt_coll_t *coll, const side_t *from, const s
 		host[i] = value_of(b->rank, from->first + i);
 	check_status(
 		srt_op_fill(b->stream, srt_view(to->buffer, 0, SRT_F32), 0.5f, (int64_t)to->nelem));
-	check_status(
-		srt_copy_from_host(b->stream, from->buffer, 0, host, from->nelem * sizeof(float)));
+	check_status(srt_buffer_copy_from_host(from->buffer, 0, host, from->nelem * sizeof(float),
+					       b->stream));
 	check_status(srt_coll_start(coll, NULL, b->stream));
 	check_status(srt_coll_wait_readers(coll, b->stream));
-	check_status(srt_copy_to_host(b->stream, host, to->buffer, 0, to->nelem * sizeof(float)));
+	check_status(
+		srt_buffer_copy_to_host(host, to->buffer, 0, to->nelem * sizeof(float), b->stream));
 	check_status(srt_stream_sync(b->stream));
 	if (expected->nelem > 0 && !is_result(expected, b->rank, host))
 		exit(1);
@@ -186,7 +187,7 @@ static void bench_kind(bench_t *b, const srt_coll_desc_t *desc, const side_t *fr
 	srt_coll_t *coll;
 
 	/* A sum in place grows with each start unless it is of zeros. */
-	check_status(srt_zero(b->stream, from->buffer, 0, from->nelem * sizeof(float)));
+	check_status(srt_buffer_zero(from->buffer, 0, from->nelem * sizeof(float), b->stream));
 	check_status(srt_coll_create(b->world, desc, &coll));
 	double t = time_coll(b, coll, starts_of(nbytes), true), alg = (double)nbytes / t * 1e-9;
 	check_bits(b, coll, from, to, expected);

@@ -177,8 +177,8 @@ static double time_copies(const bench_t *b, int n)
 
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < b->nstreams; i++)
-			check_status(srt_copy(b->streams[i], b->copy[1], (size_t)i * part,
-					      b->copy[0], (size_t)i * part, part));
+			check_status(srt_buffer_copy(b->copy[1], (size_t)i * part, b->copy[0],
+						     (size_t)i * part, part, b->streams[i]));
 	sync_all(b);
 	return (srt_now_s() - start) / n * (double)b->copy_nbytes / ((double)part * b->nstreams);
 }
@@ -311,8 +311,8 @@ static void row_begin(const bench_t *b, row_t *row, const srt_kernel_case_t *c, 
 		check_status(srt_buffer_create(b->device, SRT_MEM_DEVICE, nbytes, "place",
 					       &row->views[i].buffer));
 		row->views[i].dtype = SRT_U8;
-		check_status(
-			srt_copy_from_host(b->streams[0], row->views[i].buffer, 0, bytes, nbytes));
+		check_status(srt_buffer_copy_from_host(row->views[i].buffer, 0, bytes, nbytes,
+						       b->streams[0]));
 		row->nbytes += (double)nbytes * (strchr("Xx", info->access[i]) ? 2.0 : 1.0);
 		free(next);
 		next = bytes;
@@ -423,8 +423,8 @@ static void open_device(bench_t *b)
 	for (int i = 0; i < 2; i++) {
 		check_status(srt_buffer_create(b->device, SRT_MEM_DEVICE, b->copy_nbytes, "copy",
 					       &b->copy[i]));
-		check_status(
-			srt_copy_from_host(b->streams[0], b->copy[i], 0, bytes, b->copy_nbytes));
+		check_status(srt_buffer_copy_from_host(b->copy[i], 0, bytes, b->copy_nbytes,
+						       b->streams[0]));
 	}
 	free(bytes);
 }

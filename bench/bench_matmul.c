@@ -142,7 +142,8 @@ static int put_on_device(bench_t *b, const srt_cpu_matmul_t *mm)
 
 		if (srt_buffer_create(b->device, SRT_MEM_DEVICE, nbytes, "operand",
 				      &b->buffers[i]) != SRT_OK ||
-		    srt_copy_from_host(b->stream, b->buffers[i], 0, host[i], nbytes) != SRT_OK)
+		    srt_buffer_copy_from_host(b->buffers[i], 0, host[i], nbytes, b->stream) !=
+			    SRT_OK)
 			return 1;
 	}
 	return 0;

@@ -80,7 +80,7 @@ static void upload_bytes(bench_t *b)
 {
 	float x[16] = { 0 };
 
-	check_status(srt_copy_from_host(b->stream, b->buffer, 0, x, sizeof(x)));
+	check_status(srt_buffer_copy_from_host(b->buffer, 0, x, sizeof(x), b->stream));
 }
 
 static void measure_call(bench_t *b, const char *what, void (*one)(bench_t *b))

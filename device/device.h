@@ -282,7 +282,7 @@ srt_status_t srt_buffer_peer_begin(srt_buffer_t *buffer, size_t offset, size_t n
 				   srt_stream_t *stream);
 
 /* Existing host memory (page-aligned, nbytes > 0) as a buffer of kind SRT_MEM_PINNED that
- * srt_copy() reads and writes. `own`: this rank owns the memory, so the device counts it as
+ * srt_buffer_copy() reads and writes. `own`: this rank owns the memory, so the device counts it as
  * allocated. The memory must outlive the buffer, which does not free it. */
 srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbytes, bool own,
 				  const char *name, srt_buffer_t **buffer);

@@ -44,21 +44,22 @@ static srt_status_t submit_copy(srt_stream_t *stream, srt_buffer_t *dst, srt_buf
 				     });
 }
 
-srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, srt_buffer_t *src,
-		      size_t src_offset, size_t nbytes)
+srt_status_t srt_buffer_copy(srt_buffer_t *dst, size_t dst_offset, srt_buffer_t *src,
+			     size_t src_offset, size_t nbytes, srt_stream_t *stream)
 {
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(dst);
 	SRT_NOT_NULL(src);
-	SRT_TRY(srt_check_range("srt_copy to", stream, dst, dst_offset, nbytes));
-	SRT_TRY(srt_check_range("srt_copy from", stream, src, src_offset, nbytes));
+	SRT_TRY(srt_check_range("srt_buffer_copy to", stream, dst, dst_offset, nbytes));
+	SRT_TRY(srt_check_range("srt_buffer_copy from", stream, src, src_offset, nbytes));
 	if (!nbytes)
 		return SRT_OK;
 	if (dst == src && dst_offset < src_offset + nbytes && src_offset < dst_offset + nbytes)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_copy: %zu bytes from byte %zu and from byte %zu of buffer "
-				"\"%s\" overlap",
-				nbytes, src_offset, dst_offset, dst->name);
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"srt_buffer_copy: %zu bytes from byte %zu and from byte %zu of buffer "
+			"\"%s\" overlap",
+			nbytes, src_offset, dst_offset, dst->name);
 	return submit_copy(stream, dst, src,
 			   &(srt_copy_rows_t){ dst_offset, src_offset, nbytes, nbytes, nbytes, 1 });
 }
@@ -90,8 +91,9 @@ srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t
 	if (dst->kind != SRT_MEM_PINNED && src->kind != SRT_MEM_PINNED)
 		return submit_copy(stream, dst, src, rows);
 	for (size_t i = 0; i < rows->nrows; i++)
-		SRT_TRY(srt_copy(stream, dst, rows->dst_offset + i * rows->dst_pitch, src,
-				 rows->src_offset + i * rows->src_pitch, rows->width));
+		SRT_TRY(srt_buffer_copy(dst, rows->dst_offset + i * rows->dst_pitch, src,
+					rows->src_offset + i * rows->src_pitch, rows->width,
+					stream));
 	return SRT_OK;
 }
 
@@ -107,11 +109,12 @@ static srt_status_t submit_bytes(srt_stream_t *stream, srt_command_kind_t kind,
 				     });
 }
 
-srt_status_t srt_zero(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset, size_t nbytes)
+srt_status_t srt_buffer_zero(srt_buffer_t *dst, size_t dst_offset, size_t nbytes,
+			     srt_stream_t *stream)
 {
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(dst);
-	SRT_TRY(srt_check_range("srt_zero", stream, dst, dst_offset, nbytes));
+	SRT_TRY(srt_check_range("srt_buffer_zero", stream, dst, dst_offset, nbytes));
 	return nbytes ? submit_bytes(stream, SRT_COMMAND_ZERO, dst, dst_offset, nbytes) : SRT_OK;
 }
 

@@ -77,8 +77,8 @@ static srt_status_t queue_upload(srt_stream_t *stream, srt_buffer_t *dst, size_t
 				     });
 }
 
-srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
-				const void *src, size_t nbytes)
+srt_status_t srt_buffer_copy_from_host(srt_buffer_t *dst, size_t dst_offset, const void *src,
+				       size_t nbytes, srt_stream_t *stream)
 {
 	const unsigned char *from = src;
 
@@ -86,7 +86,7 @@ srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t 
 	SRT_NOT_NULL(dst);
 	if (nbytes > 0)
 		SRT_NOT_NULL(src);
-	SRT_TRY(srt_check_range("srt_copy_from_host", stream, dst, dst_offset, nbytes));
+	SRT_TRY(srt_check_range("srt_buffer_copy_from_host", stream, dst, dst_offset, nbytes));
 	if (!nbytes)
 		return SRT_OK;
 	if (stream->mode == SRT_STREAM_INLINE && !stream->ring)
@@ -104,8 +104,8 @@ srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t 
 	return SRT_OK;
 }
 
-srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src, size_t src_offset,
-			      size_t nbytes)
+srt_status_t srt_buffer_copy_to_host(void *dst, srt_buffer_t *src, size_t src_offset, size_t nbytes,
+				     srt_stream_t *stream)
 {
 	const srt_backend_t *backend;
 	const unsigned char *host;
@@ -116,7 +116,7 @@ srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src
 	if (nbytes > 0)
 		SRT_NOT_NULL(dst);
 	SRT_NOT_NULL(src);
-	SRT_TRY(srt_check_range("srt_copy_to_host", stream, src, src_offset, nbytes));
+	SRT_TRY(srt_check_range("srt_buffer_copy_to_host", stream, src, src_offset, nbytes));
 	SRT_TRY(srt_stream_sync(stream));
 	if (!nbytes)
 		return SRT_OK;

@@ -116,8 +116,8 @@ static void train(srt_context_t *context, srt_stream_t *stream, srt_enqueue_fn *
 		step(unit, w1, w2, stream, fn);
 		check(srt_engine_step(engine, stream)); /* gradients averaged over the ranks */
 	}
-	check(srt_copy_to_host(stream, losses, tensor[LOSS].buffer, tensor[LOSS].offset,
-			       ROWS * sizeof(float)));
+	check(srt_buffer_copy_to_host(losses, tensor[LOSS].buffer, tensor[LOSS].offset,
+				      ROWS * sizeof(float), stream));
 	srt_engine_destroy(engine);
 }
 

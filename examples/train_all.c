@@ -79,7 +79,7 @@ static void report(int step)
 	float row[3];
 
 	forward(0, 0.0f);
-	check(srt_copy_to_host(stream, row, loss[0].buffer, loss[0].offset, sizeof(row)));
+	check(srt_buffer_copy_to_host(row, loss[0].buffer, loss[0].offset, sizeof(row), stream));
 	if (srt_context_rank(context) == 0)
 		printf("step %3d  loss %.5f\n", step, (double)(row[0] + row[1] + row[2]));
 }

@@ -108,7 +108,7 @@ static float train(srt_engine_t *engine, srt_module_t *const *layers, int step)
 		backward(layers[i], dx[i], dx[i + 1], x[i], sizes[i + 1], sizes[i]);
 	check(srt_unit_backward_end(root, stream));
 	check(srt_engine_step(engine, stream));
-	check(srt_copy_to_host(stream, &value, loss.buffer, loss.offset, sizeof(value)));
+	check(srt_buffer_copy_to_host(&value, loss.buffer, loss.offset, sizeof(value), stream));
 	return value;
 }
 

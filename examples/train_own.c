@@ -34,7 +34,8 @@ static void get_unsharded(srt_param_t *param, float *to)
 	srt_view_t view;
 
 	check(srt_param_data(param, &view));
-	check(srt_copy_to_host(stream, to, view.buffer, view.offset, HIDDEN * sizeof(float)));
+	check(srt_buffer_copy_to_host(to, view.buffer, view.offset, HIDDEN * sizeof(float),
+				      stream));
 }
 
 static void put_gradient(srt_param_t *param, const float *gradient)
@@ -43,8 +44,8 @@ static void put_gradient(srt_param_t *param, const float *gradient)
 	int accumulate; /* 1 only with several uses or micro-batches: not in this model */
 
 	check(srt_param_grad(param, &view, &accumulate));
-	check(srt_copy_from_host(stream, view.buffer, view.offset, gradient,
-				 HIDDEN * sizeof(float)));
+	check(srt_buffer_copy_from_host(view.buffer, view.offset, gradient, HIDDEN * sizeof(float),
+					stream));
 	check(srt_param_grad_ready(param));
 }
 

@@ -90,15 +90,15 @@ static srt_status_t compute_row(srt_generator_t *g, const unsigned char *text, s
 	for (size_t t = 0; t < seen; t++)
 		g->ids[t] = text[n - seen + t];
 	g->row = (int64_t)seen - 1;
-	SRT_TRY(srt_copy_from_host(stream, ids.buffer, ids.offset, g->ids,
-				   (size_t)g->context * sizeof(*g->ids)));
+	SRT_TRY(srt_buffer_copy_from_host(ids.buffer, ids.offset, g->ids,
+					  (size_t)g->context * sizeof(*g->ids), stream));
 	SRT_TRY(srt_tape_forward(g->tape, stream));
 	if (temperature > 0.0f) {
 		SRT_TRY(srt_op_divide(stream, logits, logits, temperature, nbyte));
 		SRT_TRY(srt_op_softmax(stream, logits, logits, 1, nbyte));
 	}
-	return srt_copy_to_host(stream, row, logits.buffer, logits.offset,
-				(size_t)nbyte * sizeof(*row));
+	return srt_buffer_copy_to_host(row, logits.buffer, logits.offset,
+				       (size_t)nbyte * sizeof(*row), stream);
 }
 
 static unsigned char find_likeliest(const float *row, int64_t n)

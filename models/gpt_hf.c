@@ -141,7 +141,10 @@ int srt_gpt_hf_recognise(const srt_file_t *file, const char **prefix)
 
 static int find_name(const char *name, srt_file_source_t *source, void *prefix)
 {
-	return srt_gpt_to_hf(name, prefix, source->name, sizeof(source->name), &source->transposed);
+	static _Thread_local char text[256];
+
+	source->name = text;
+	return srt_gpt_to_hf(name, prefix, text, sizeof(text), &source->transposed);
 }
 
 static int ignore_name(const char *file_name, void *prefix)
@@ -282,7 +285,7 @@ static srt_status_t check_layers(const srt_file_t *file, const char *path, const
 	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 	long block;
 
-	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++)
+	for (size_t i = 0; srt_file_at(file, i, &t) == SRT_OK; i++)
 		if (strncmp(t.name, prefix, n) == 0 && skip_block(t.name + n, "h.", &block) &&
 		    block >= layers)
 			return srt_model_fail(

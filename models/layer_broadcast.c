@@ -27,8 +27,9 @@ static srt_status_t pass_gradient(const srt_run_t *run, const srt_node_t *node)
 
 	if (!srt_run_grad_in(run, node, 0, &dx, &accumulate) || node->to[0].how == SRT_TO_SHARE)
 		return SRT_OK;
-	return srt_copy(run->stream, dx.buffer, dx.offset, dy.buffer, dy.offset,
-			(size_t)(y->rows * y->n) * (srt_dtype_bits(dy.dtype) / 8));
+	return srt_buffer_copy(dx.buffer, dx.offset, dy.buffer, dy.offset,
+			       (size_t)(y->rows * y->n) * (srt_dtype_bits(dy.dtype) / 8),
+			       run->stream);
 }
 
 /* ---- a tensor --------------------------------------------------------------------------- */

@@ -27,8 +27,10 @@ static srt_status_t backward_add(const srt_run_t *run, const srt_node_t *node)
 		if (!srt_run_grad_in(run, node, j, &dx, &accumulate) ||
 		    node->to[j].how == SRT_TO_SHARE)
 			continue;
-		SRT_TRY(srt_copy(run->stream, dx.buffer, dx.offset, dy.buffer, dy.offset,
-				 (size_t)count_elements(node) * (srt_dtype_bits(dy.dtype) / 8)));
+		SRT_TRY(srt_buffer_copy(dx.buffer, dx.offset, dy.buffer, dy.offset,
+					(size_t)count_elements(node) *
+						(srt_dtype_bits(dy.dtype) / 8),
+					run->stream));
 	}
 	return SRT_OK;
 }

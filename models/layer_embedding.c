@@ -14,7 +14,7 @@ static int64_t count_param_rows(const srt_param_t *param)
 {
 	int64_t shape[SRT_MAX_DIMS];
 
-	srt_param_cell(param, shape);
+	srt_param_partition(param, shape);
 	return shape[0];
 }
 
@@ -52,8 +52,9 @@ static srt_status_t zero_unused_positions(const srt_run_t *run, const srt_node_t
 
 	if (unused == 0)
 		return SRT_OK;
-	return srt_zero(run->stream, dposition.buffer,
-			dposition.offset + (size_t)node->args.context * row, (size_t)unused * row);
+	return srt_buffer_zero(dposition.buffer,
+			       dposition.offset + (size_t)node->args.context * row,
+			       (size_t)unused * row, run->stream);
 }
 
 static srt_status_t backward_embedding(const srt_run_t *run, const srt_node_t *node)
@@ -102,7 +103,7 @@ static srt_tensor_t *record_embedding(srt_tape_t *tape, const srt_layer_t *layer
 				 .args = { .context = context, .padding = padding, .part = part } };
 	int64_t shape[SRT_MAX_DIMS];
 
-	srt_param_cell(table, shape);
+	srt_param_partition(table, shape);
 	if (position && !srt_tape_param_is(tape, "embedding", position, 2, -1, shape[1]))
 		return NULL;
 	if (ids->dtype != SRT_I32 || ids->n != 1 || context < 1 || ids->rows % context != 0 ||
@@ -168,8 +169,8 @@ static srt_status_t forward_row(const srt_run_t *run, const srt_node_t *node)
 		return srt_tape_fail(run->tape, SRT_ERR_INVALID_ARGUMENT,
 				     "row %lld of a matrix of %lld rows does not exist",
 				     (long long)row, (long long)node->in[0]->rows);
-	return srt_copy(run->stream, y.buffer, y.offset, x.buffer, x.offset + (size_t)row * nbytes,
-			nbytes);
+	return srt_buffer_copy(y.buffer, y.offset, x.buffer, x.offset + (size_t)row * nbytes,
+			       nbytes, run->stream);
 }
 
 static const srt_layer_t row_layer = {

@@ -13,8 +13,8 @@ static srt_status_t forward_gather(const srt_run_t *run, const srt_node_t *node)
 	const srt_view_t from = srt_run_value(run, x), y = srt_run_value(run, node->out);
 
 	SRT_TRY(srt_op_fill(run->stream, y, -0.0f, node->out->n));
-	return srt_copy(run->stream, y.buffer, y.offset + (size_t)node->args.part.first * size,
-			from.buffer, from.offset, (size_t)x->n * size);
+	return srt_buffer_copy(y.buffer, y.offset + (size_t)node->args.part.first * size,
+			       from.buffer, from.offset, (size_t)x->n * size, run->stream);
 }
 
 static const srt_layer_t gather_layer = {

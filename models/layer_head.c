@@ -144,7 +144,7 @@ static void describe_head(const srt_node_t *node, chunk_t *c)
 {
 	int64_t shape[SRT_MAX_DIMS];
 
-	srt_param_cell(node->param[0], shape);
+	srt_param_partition(node->param[0], shape);
 	c->n = node->in[0]->n;
 	c->vocab = shape[0];
 	c->ld = pitch_of(c->vocab);
@@ -282,7 +282,7 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 	    (layer->gathers &&
 	     !srt_tape_param_part(tape, layer->name, weight, x->n, &desc.args.part)))
 		return NULL;
-	srt_param_cell(weight, shape);
+	srt_param_partition(weight, shape);
 	ld = pitch_of(shape[0]);
 	row_nbytes = (size_t)ld * (srt_dtype_bits(x->dtype) / 8);
 	status = srt_device_get_info(tape->device, &info);

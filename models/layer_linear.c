@@ -84,7 +84,7 @@ static srt_view_t get_rows(const srt_node_t *node, srt_view_t view, int64_t widt
 static int64_t count_elements(const srt_param_t *param)
 {
 	int64_t shape[SRT_MAX_DIMS], nelem = param ? 1 : 0;
-	const int ndim = param ? srt_param_cell(param, shape) : 0;
+	const int ndim = param ? srt_param_partition(param, shape) : 0;
 
 	for (int i = 0; i < ndim; i++)
 		nelem *= shape[i];
@@ -105,8 +105,9 @@ static srt_status_t get_grad_rows(const srt_run_t *run, const srt_node_t *node, 
 	*rows = get_rows(node, view, width);
 	if (!view.buffer || *accumulate || node->out->n * width == total)
 		return SRT_OK;
-	SRT_TRY(srt_zero(run->stream, view.buffer, view.offset, first));
-	return srt_zero(run->stream, view.buffer, view.offset + end, (size_t)total * size - end);
+	SRT_TRY(srt_buffer_zero(view.buffer, view.offset, first, run->stream));
+	return srt_buffer_zero(view.buffer, view.offset + end, (size_t)total * size - end,
+			       run->stream);
 }
 
 static srt_status_t forward_linear(const srt_run_t *run, const srt_node_t *node)
@@ -190,7 +191,7 @@ static srt_tensor_t *record_rows(srt_tape_t *tape, const srt_layer_t *layer, srt
 	desc.in[0] = x = srt_tape_enter(tape, layer->name, x);
 	if (!x || !srt_tape_param_is(tape, layer->name, weight, 2, -1, x->n))
 		return NULL;
-	srt_param_cell(weight, shape);
+	srt_param_partition(weight, shape);
 	if (bias && !srt_tape_param_is(tape, layer->name, bias, 1, shape[0], 0))
 		return NULL;
 	if (first < 0 || nrows < 1 || first > shape[0] || nrows > shape[0] - first) {
@@ -220,7 +221,7 @@ static srt_tensor_t *record_linear(srt_tape_t *tape, const srt_layer_t *layer, s
 
 	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, layer->name, weight, 2, -1, x->n))
 		return NULL;
-	srt_param_cell(weight, shape);
+	srt_param_partition(weight, shape);
 	if (shape[0] < 1) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 			      "%s: parameter %s has no rows for tensor-parallel rank %d of %d",

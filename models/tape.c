@@ -201,7 +201,7 @@ int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 {
 	int64_t shape[SRT_MAX_DIMS] = { 0 };
 
-	if (param && srt_param_cell(param, shape) == ndim && (d0 < 0 || shape[0] == d0) &&
+	if (param && srt_param_partition(param, shape) == ndim && (d0 < 0 || shape[0] == d0) &&
 	    (ndim < 2 || d1 < 0 || shape[1] == d1))
 		return 1;
 	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
@@ -230,7 +230,7 @@ int srt_tape_param_part(srt_tape_t *tape, const char *layer, const srt_param_t *
 	if (!srt_tape_param_is(tape, layer, param, 2, -1, n))
 		return 0;
 	srt_param_shape(param, shape);
-	srt_param_cell(param, cell);
+	srt_param_partition(param, cell);
 	*part = srt_tape_vocab_part(tape, shape[0]);
 	if (cell[0] == part->n && cell[0] > 0)
 		return 1;

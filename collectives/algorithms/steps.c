@@ -101,8 +101,8 @@ srt_status_t srt_step_copy_end(srt_coll_start_t *start, srt_step_copies_t *copie
 	if (nbytes == 0)
 		return SRT_OK;
 	SRT_TRY(srt_host_step_submit(start, stream));
-	return srt_copy(stream, copies->dst.buffer, copies->dst.offset, copies->src.buffer,
-			copies->src.offset, nbytes);
+	return srt_buffer_copy(copies->dst.buffer, copies->dst.offset, copies->src.buffer,
+			       copies->src.offset, nbytes, stream);
 }
 
 srt_status_t srt_step_copy(srt_coll_start_t *start, srt_step_copies_t *copies, srt_view_t dst,

@@ -63,21 +63,46 @@ SRT_API srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
  */
 SRT_API srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt_stream_t *stream);
 
-/**
- * Reads one metadata entry of a safetensors file. Local. Thread-safe.
- * @param[out] value nvalue bytes for the value and its terminating zero; set on success only.
- * @return SRT_ERR_NOT_FOUND without a file or entry, SRT_ERR_INVALID_ARGUMENT if the value does not
- *         fit nvalue bytes, SRT_ERR_FORMAT for a malformed file, SRT_ERR_IO if it cannot be read.
- */
-SRT_API srt_status_t srt_file_get_metadata(const char *path, const char *key, char *value,
-					   size_t nvalue);
+/* ---- an engine from a file with other names --------------------------------------------- */
+
+/** Where a parameter or buffer of an engine is in a file. The library makes it, and
+ * srt_file_names_t.find sets its fields. */
+typedef struct srt_file_source {
+	size_t size; /* set by the library; a field beyond it is not to be written */
+	/* Of the tensor in the file. Borrowed: it stays until `find` is called again, or until
+	 * srt_engine_load_named() returns. */
+	const char *name;
+	int transposed; /* 1: a matrix, whose two dimensions are in the other order in the file */
+} srt_file_source_t;
+
+/** The names of a file. */
+typedef struct srt_file_names {
+	size_t size; /* set by SRT_FILE_NAMES_INIT */
+	/* Sets *source, which is zero but for its size, for a name of the engine. @return 1, or 0
+	 * if the file has nothing for this name. A tied parameter is asked for by all its names. */
+	int (*find)(const char *name, srt_file_source_t *source, void *arg);
+	/* Whether a tensor of the file is not needed: the others that the engine does not have are
+	 * logged. NULL: none is known. */
+	int (*ignores)(const char *file_name, void *arg);
+	void *arg;
+} srt_file_names_t;
+
+/** Sets srt_file_names_t.size. */
+#define SRT_FILE_NAMES_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_file_names_t)                                                   \
+	}
 
 /**
- * Counts the tensors of a safetensors file. Local. Thread-safe.
- * @param[out] ntensors set on success only.
- * @return as srt_file_get_metadata().
+ * As srt_engine_load(), from a file with other names. Each rank reads the rows that it owns; of a
+ * transposed matrix it reads these rows' part of each row of the file, in blocks of 4 MiB.
+ * Collective, blocking.
+ * @param names borrowed for the call; its functions are called on all ranks and must agree there.
+ * @return as srt_engine_load(); SRT_ERR_INVALID_ARGUMENT too for a transposed tensor that is not a
+ *         matrix.
  */
-SRT_API srt_status_t srt_file_count_tensors(const char *path, size_t *ntensors);
+SRT_API srt_status_t srt_engine_load_named(srt_engine_t *engine, const char *path,
+					   const srt_file_names_t *names, srt_stream_t *stream);
 
 /* ---- a folder of sharded tensors -------------------------------------------------------- */
 

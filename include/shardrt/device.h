@@ -196,17 +196,18 @@ SRT_API srt_status_t srt_event_query(srt_event_t *event, int *done);
 /**
  * Copies nbytes; source and destination must not overlap. Asynchronous in the stream's order.
  */
-SRT_API srt_status_t srt_copy(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
-			      srt_buffer_t *src, size_t src_offset, size_t nbytes);
+SRT_API srt_status_t srt_buffer_copy(srt_buffer_t *dst, size_t dst_offset, srt_buffer_t *src,
+				     size_t src_offset, size_t nbytes, srt_stream_t *stream);
 /** Copies from host memory, which may be reused when the call returns. */
-SRT_API srt_status_t srt_copy_from_host(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
-					const void *src, size_t nbytes);
+SRT_API srt_status_t srt_buffer_copy_from_host(srt_buffer_t *dst, size_t dst_offset,
+					       const void *src, size_t nbytes,
+					       srt_stream_t *stream);
 /** Copies to host memory; waits for the stream, so the bytes are valid when the call returns. */
-SRT_API srt_status_t srt_copy_to_host(srt_stream_t *stream, void *dst, srt_buffer_t *src,
-				      size_t src_offset, size_t nbytes);
+SRT_API srt_status_t srt_buffer_copy_to_host(void *dst, srt_buffer_t *src, size_t src_offset,
+					     size_t nbytes, srt_stream_t *stream);
 /** Sets nbytes to zero. Asynchronous in the stream's order. */
-SRT_API srt_status_t srt_zero(srt_stream_t *stream, srt_buffer_t *dst, size_t dst_offset,
-			      size_t nbytes);
+SRT_API srt_status_t srt_buffer_zero(srt_buffer_t *dst, size_t dst_offset, size_t nbytes,
+				     srt_stream_t *stream);
 
 #ifdef __cplusplus
 }

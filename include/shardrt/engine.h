@@ -462,9 +462,10 @@ SRT_API const char *srt_param_name(const srt_param_t *param);
 /** Shape of the unsharded tensor. Local. @param[out] shape SRT_MAX_DIMS elements, of which the
  * first ones are set. @return the number of dimensions. */
 SRT_API int srt_param_shape(const srt_param_t *param, int64_t *shape);
-/** The same of what this rank computes with, srt_param_data() and srt_param_grad(): the unsharded
- * tensor or, with an srt_placement_t, this rank's part of it. */
-SRT_API int srt_param_cell(const srt_param_t *param, int64_t *shape);
+/** Shape of what this rank computes with, srt_param_data() and srt_param_grad(): the unsharded
+ * tensor or, with an srt_placement_t, this rank's partition of it. Local. @param[out] shape as for
+ * srt_param_shape(). @return the number of dimensions. */
+SRT_API int srt_param_partition(const srt_param_t *param, int64_t *shape);
 /** Number of elements of the unsharded tensor. Local. */
 SRT_API int64_t srt_param_nelem(const srt_param_t *param);
 /** 1 unless the parameter is frozen. Local. */

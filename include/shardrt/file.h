@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Safetensors files and sharded checkpoints without an engine: their tensors listed, read, hashed
- * and written. And loading an engine from a file that has other names, or matrices that are
- * transposed (<shardrt/checkpoint.h> has the calls for files of the engine's own names;
- * <shardrt/checkpoint_file.h> what a sharded checkpoint has apart from tensors).
+ * and written. <shardrt/checkpoint.h> has the calls that save and load an engine,
+ * <shardrt/checkpoint_file.h> what a sharded checkpoint has apart from tensors.
  */
 #ifndef SHARDRT_FILE_H
 #define SHARDRT_FILE_H
@@ -29,7 +28,7 @@ extern "C" {
 /** An open file or sharded checkpoint, checked. Opaque. Used by one thread at a time. */
 typedef struct srt_file srt_file_t;
 
-/** A tensor of a file, filled by srt_file_get() and srt_file_find(). Strings are the file's: they
+/** A tensor of a file, filled by srt_file_at() and srt_file_find(). Strings are the file's: they
  * live until it is closed. */
 typedef struct srt_file_tensor {
 	size_t size;            /* set by SRT_FILE_TENSOR_INIT */
@@ -74,7 +73,7 @@ SRT_API size_t srt_file_count(const srt_file_t *file);
  * @param[out] tensor its size is set; filled on success only.
  * @return SRT_ERR_NOT_FOUND past the end.
  */
-SRT_API srt_status_t srt_file_get(const srt_file_t *file, size_t i, srt_file_tensor_t *tensor);
+SRT_API srt_status_t srt_file_at(const srt_file_t *file, size_t i, srt_file_tensor_t *tensor);
 
 /**
  * The tensor of this name. Local.
@@ -176,45 +175,6 @@ SRT_API srt_status_t srt_file_writer_commit(srt_file_writer_t *writer);
 
 /** Frees it; without a commit the temporary file is removed. NULL is allowed. */
 SRT_API void srt_file_writer_destroy(srt_file_writer_t *writer);
-
-/* ---- an engine from a file with other names --------------------------------------------- */
-
-/** Where a parameter or buffer of an engine is in a file. The library makes it, and
- * srt_file_names_t.find sets its fields. */
-typedef struct srt_file_source {
-	size_t size;    /* set by the library; a field beyond it is not to be written */
-	char name[256]; /* of the tensor in the file */
-	int transposed; /* 1: a matrix, whose two dimensions are in the other order in the file */
-} srt_file_source_t;
-
-/** The names of a file. */
-typedef struct srt_file_names {
-	size_t size; /* set by SRT_FILE_NAMES_INIT */
-	/* Sets *source, which is zero but for its size, for a name of the engine. @return 1, or 0
-	 * if the file has nothing for this name. A tied parameter is asked for by all its names. */
-	int (*find)(const char *name, srt_file_source_t *source, void *arg);
-	/* Whether a tensor of the file is not needed: the others that the engine does not have are
-	 * logged. NULL: none is known. */
-	int (*ignores)(const char *file_name, void *arg);
-	void *arg;
-} srt_file_names_t;
-
-/** Sets srt_file_names_t.size. */
-#define SRT_FILE_NAMES_INIT                                                                        \
-	{                                                                                          \
-		.size = sizeof(srt_file_names_t)                                                   \
-	}
-
-/**
- * As srt_engine_load(), from a file with other names. Each rank reads the rows that it owns; of a
- * transposed matrix it reads these rows' part of each row of the file, in blocks of 4 MiB.
- * Collective, blocking.
- * @param names borrowed for the call; its functions are called on all ranks and must agree there.
- * @return as srt_engine_load(); SRT_ERR_INVALID_ARGUMENT too for a transposed tensor that is not a
- *         matrix.
- */
-SRT_API srt_status_t srt_engine_load_named(srt_engine_t *engine, const char *path,
-					   const srt_file_names_t *names, srt_stream_t *stream);
 
 #ifdef __cplusplus
 }

@@ -135,8 +135,8 @@ SRT_API srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_at
  * (batch,queries,3*heads*head_dim). The other members are left alone; dqkv may be absent. A
  * convenience, always succeeds.
  */
-SRT_API void srt_attention_packed(srt_attention_t *shape, srt_attention_views_t *views,
-				  srt_view_t qkv, srt_view_t dqkv);
+SRT_API void srt_attention_set_packed(srt_attention_t *shape, srt_attention_views_t *views,
+				      srt_view_t qkv, srt_view_t dqkv);
 
 #ifdef __cplusplus
 }

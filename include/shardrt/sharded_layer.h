@@ -42,7 +42,7 @@ typedef struct srt_shard_plan {
 	size_t size;       /* sizeof(srt_shard_plan_t) */
 	const char *param; /* its path from the module on, e.g. "linear1.weight" */
 	const srt_sharding_t *sharding;
-	srt_view_t whole; /* its values, on the root; as for srt_shard_parameter() */
+	srt_view_t whole; /* its values, on the root; as for srt_sharded_tensor_create_from() */
 } srt_shard_plan_t;
 
 /** A row without a parameter. */
@@ -62,12 +62,12 @@ typedef struct srt_shard_plan {
  *        success only.
  * @return on all ranks: SRT_ERR_NOT_FOUND for a parameter that the module does not have,
  *         SRT_ERR_INVALID_ARGUMENT for values of another dtype on the root, SRT_ERR_MISMATCH for
- *         different plans, else as srt_shard_parameter().
+ *         different plans, else as srt_sharded_tensor_create_from().
  */
-SRT_API srt_status_t srt_shard_module(srt_context_t *context, srt_comm_t *comm,
-				      srt_module_t *module, const srt_shard_plan_t *plan,
-				      size_t nplan, int root, srt_stream_t *stream,
-				      srt_sharded_tensor_t **tensors);
+SRT_API srt_status_t srt_shard_plan_apply(srt_context_t *context, srt_comm_t *comm,
+					  srt_module_t *module, const srt_shard_plan_t *plan,
+					  size_t nplan, int root, srt_stream_t *stream,
+					  srt_sharded_tensor_t **tensors);
 
 /** A layer with a sharded weight, for a number of rows. Opaque. */
 typedef struct srt_sharded_layer srt_sharded_layer_t;

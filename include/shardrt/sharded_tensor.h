@@ -242,10 +242,12 @@ SRT_API srt_status_t srt_sharded_tensor_reshard(const srt_sharded_tensor_t *tens
  * @param[out] tensor owned by the caller, set on success only.
  * @return on all ranks: as the two calls.
  */
-SRT_API srt_status_t srt_shard_parameter(srt_context_t *context, srt_comm_t *comm, const char *name,
-					 int ndim, const int64_t *shape,
-					 const srt_sharding_t *sharding, int root, srt_view_t whole,
-					 srt_stream_t *stream, srt_sharded_tensor_t **tensor);
+SRT_API srt_status_t srt_sharded_tensor_create_from(srt_context_t *context, srt_comm_t *comm,
+						    const char *name, int ndim,
+						    const int64_t *shape,
+						    const srt_sharding_t *sharding, int root,
+						    srt_view_t whole, srt_stream_t *stream,
+						    srt_sharded_tensor_t **tensor);
 
 /* ---- files; collective, blocking ------------------------------------------------------- */
 

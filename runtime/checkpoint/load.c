@@ -6,7 +6,7 @@
  * shards. A tied parameter is found under any of its names. A file with other names has functions
  * that know them.
  */
-#include <shardrt/file.h>
+#include <shardrt/checkpoint.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +47,8 @@ static source_t find_name(const loading_t *l, const char *name)
 		s.tensor = srt_safetensors_find(l->file, name);
 		return s;
 	}
-	if (l->names.find(name, &s.in_file, l->names.arg)) {
-		s.in_file.name[sizeof(s.in_file.name) - 1] = '\0';
+	if (l->names.find(name, &s.in_file, l->names.arg) && s.in_file.name != NULL)
 		s.tensor = srt_safetensors_find(l->file, s.in_file.name);
-	}
 	return s;
 }
 
@@ -96,7 +94,7 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 	if (t == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s has no tensor '%s', which the model needs", l->path,
-				s->in_file.name[0] ? s->in_file.name : needed->name);
+				s->in_file.name != NULL ? s->in_file.name : needed->name);
 	if (transposed && (needed->ndim != 2 || needed->is_buffer))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"'%s' is not a parameter of two dimensions and cannot be "

@@ -40,10 +40,11 @@ static srt_status_t copy_bytes(const srt_write_item_t *item, size_t elem, int64_
 		int64_t in_box, in_cell;
 
 		srt_walk_run(&item->walk, *run, &in_box, &in_cell);
-		SRT_TRY(srt_copy_to_host(item->stream, to, item->view.buffer,
-					 item->view.offset +
-						 (size_t)(in_cell - item->first + *done) * elem,
-					 n));
+		SRT_TRY(srt_buffer_copy_to_host(to, item->view.buffer,
+						item->view.offset +
+							(size_t)(in_cell - item->first + *done) *
+								elem,
+						n, item->stream));
 		to += n;
 		nbytes -= n;
 		*done += (int64_t)(n / elem);

@@ -215,11 +215,11 @@ static srt_status_t cast_shard(loader_t *l, srt_dtype_t from, srt_dtype_t to, in
 		status = srt_buffer_create(l->engine->home.device, SRT_MEM_DEVICE, to_nbytes,
 					   "a rounded shard", &y);
 	if (status == SRT_OK)
-		status = srt_copy_from_host(home, x, 0, shard, from_nbytes);
+		status = srt_buffer_copy_from_host(x, 0, shard, from_nbytes, home);
 	if (status == SRT_OK)
 		status = srt_op_cast(home, srt_view(y, 0, to), srt_view(x, 0, from), nelem);
 	if (status == SRT_OK)
-		status = srt_copy_to_host(home, shard, y, 0, to_nbytes);
+		status = srt_buffer_copy_to_host(shard, y, 0, to_nbytes, home);
 	srt_buffer_destroy(x);
 	srt_buffer_destroy(y);
 	return status;

@@ -208,8 +208,8 @@ static srt_view_t view_third(srt_view_t packed, int64_t width, size_t which)
 	return packed;
 }
 
-void srt_attention_packed(srt_attention_t *shape, srt_attention_views_t *views, srt_view_t qkv,
-			  srt_view_t dqkv)
+void srt_attention_set_packed(srt_attention_t *shape, srt_attention_views_t *views, srt_view_t qkv,
+			      srt_view_t dqkv)
 {
 	int64_t width, ld;
 

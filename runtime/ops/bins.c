@@ -24,7 +24,7 @@ static srt_status_t launch_onto(const srt_op_call_t *call, const srt_op_tensor_t
 
 	SRT_TRY(srt_op_check(call, tensors, &dtype));
 	if (!accumulate)
-		SRT_TRY(srt_zero(call->stream, result.buffer, result.offset, result_nbytes));
+		SRT_TRY(srt_buffer_zero(result.buffer, result.offset, result_nbytes, call->stream));
 	return srt_op_put(call, SRT_COMMAND_KERNEL, tensors, srt_kernel_info(call->kernel)->nplaces,
 			  dtype);
 }

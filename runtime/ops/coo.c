@@ -149,7 +149,7 @@ srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_coo_t *coo, srt
 	SRT_TRY(srt_op_check(&(srt_op_call_t){ name, stream, SRT_K_COO_SUM, false, &args }, sums,
 			     &dtype));
 	if (coo->nnz == 0)
-		return srt_zero(stream, count.buffer, count.offset, sizeof(int32_t));
+		return srt_buffer_zero(count.buffer, count.offset, sizeof(int32_t), stream);
 	starts = view_part(scratch, at.starts);
 	counts = view_part(scratch, at.counts);
 	SRT_TRY(sort_keys(stream, &args, indices, scratch, &keys, &order));

@@ -264,8 +264,8 @@ srt_status_t srt_optim_upload_tables(srt_optim_t *optim, srt_stream_t *stream)
 	};
 	fill_states(optim, &tables);
 	fill_segments(optim, &tables);
-	status = srt_copy_from_host(stream, optim->tables.buffer, optim->tables.offset, host,
-				    layout->total);
+	status = srt_buffer_copy_from_host(optim->tables.buffer, optim->tables.offset, host,
+					   layout->total, stream);
 	free(host);
 	return status;
 }

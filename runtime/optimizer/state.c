@@ -46,9 +46,9 @@ srt_status_t srt_optim_set_lr(srt_optim_t *optim, size_t group, float lr, srt_st
 	SRT_TRY(srt_optim_check_amount("srt_optim_set_lr: lr", (double)lr));
 	view = srt_optim_step_state(optim, group);
 	optim->has_lr[group] = true;
-	return srt_copy_from_host(stream, view.buffer, view.offset + first,
-				  (const char *)&state + first,
-				  offsetof(srt_step_state_t, skipped) - first);
+	return srt_buffer_copy_from_host(view.buffer, view.offset + first,
+					 (const char *)&state + first,
+					 offsetof(srt_step_state_t, skipped) - first, stream);
 }
 
 srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t group, srt_stream_t *stream,
@@ -61,7 +61,7 @@ srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t group, srt_str
 	SRT_NOT_NULL(state);
 	SRT_TRY(check_group(optim, "srt_optim_get_state", group));
 	view = srt_optim_step_state(optim, group);
-	return srt_copy_to_host(stream, state, view.buffer, view.offset, sizeof(*state));
+	return srt_buffer_copy_to_host(state, view.buffer, view.offset, sizeof(*state), stream);
 }
 
 srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t group, const srt_step_state_t *state,
@@ -85,7 +85,7 @@ srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t group, const srt_ste
 	set = *state;
 	set.found_inf = 0.0f;
 	optim->has_lr[group] = true;
-	return srt_copy_from_host(stream, view.buffer, view.offset, &set, sizeof(set));
+	return srt_buffer_copy_from_host(view.buffer, view.offset, &set, sizeof(set), stream);
 }
 
 /* Offset of a field of the parameter's state, in the buffer of the tables. */
@@ -102,9 +102,9 @@ srt_status_t srt_optim_set_used(srt_optim_t *optim, size_t i, int used, srt_stre
 	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(check_param(optim, "srt_optim_set_used", i));
-	return srt_copy_from_host(stream, optim->tables.buffer,
-				  field_offset(optim, i, offsetof(srt_param_state_t, used)), &flag,
-				  sizeof(flag));
+	return srt_buffer_copy_from_host(optim->tables.buffer,
+					 field_offset(optim, i, offsetof(srt_param_state_t, used)),
+					 &flag, sizeof(flag), stream);
 }
 
 srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, srt_stream_t *stream,
@@ -114,9 +114,9 @@ srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, srt_stream_
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(steps);
 	SRT_TRY(check_param(optim, "srt_optim_get_steps", i));
-	return srt_copy_to_host(stream, steps, optim->tables.buffer,
-				field_offset(optim, i, offsetof(srt_param_state_t, step)),
-				sizeof(*steps));
+	return srt_buffer_copy_to_host(steps, optim->tables.buffer,
+				       field_offset(optim, i, offsetof(srt_param_state_t, step)),
+				       sizeof(*steps), stream);
 }
 
 srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t steps, srt_stream_t *stream)
@@ -128,9 +128,9 @@ srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t steps, sr
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_optim_set_steps of '%s': steps is %d, must be at least 0",
 				optim->entries[i].name, (int)steps);
-	return srt_copy_from_host(stream, optim->tables.buffer,
-				  field_offset(optim, i, offsetof(srt_param_state_t, step)), &steps,
-				  sizeof(steps));
+	return srt_buffer_copy_from_host(optim->tables.buffer,
+					 field_offset(optim, i, offsetof(srt_param_state_t, step)),
+					 &steps, sizeof(steps), stream);
 }
 
 int srt_optim_count_states(const srt_optim_t *optim)

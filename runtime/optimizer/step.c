@@ -12,8 +12,8 @@ static srt_status_t copy_found_inf(const srt_optim_t *optim, size_t group, srt_s
 	const srt_view_t from = srt_optim_step_state(optim, 0);
 	const srt_view_t to = srt_optim_step_state(optim, group);
 
-	return srt_copy(stream, to.buffer, to.offset + at, from.buffer, from.offset + at,
-			sizeof(float));
+	return srt_buffer_copy(to.buffer, to.offset + at, from.buffer, from.offset + at,
+			       sizeof(float), stream);
 }
 
 srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_norm,

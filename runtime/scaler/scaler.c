@@ -73,7 +73,8 @@ static srt_status_t upload_scale(srt_scaler_t *scaler, float scale, srt_stream_t
 {
 	const float pair[] = { scale, inverse_of(scale) };
 
-	return srt_copy_from_host(stream, scaler->buffer, scaler->scale.offset, pair, sizeof(pair));
+	return srt_buffer_copy_from_host(scaler->buffer, scaler->scale.offset, pair, sizeof(pair),
+					 stream);
 }
 
 /* The buffer is zero but for the scale. */
@@ -196,8 +197,8 @@ static srt_status_t pass_through(const srt_scaler_output_t *output, srt_stream_t
 
 	if (x.buffer == y.buffer && x.offset == y.offset)
 		return SRT_OK;
-	return srt_copy(stream, y.buffer, y.offset, x.buffer, x.offset,
-			(size_t)output->nelem * srt_dtype_size(x.dtype));
+	return srt_buffer_copy(y.buffer, y.offset, x.buffer, x.offset,
+			       (size_t)output->nelem * srt_dtype_size(x.dtype), stream);
 }
 
 srt_status_t srt_scaler_scale(srt_scaler_t *scaler, const srt_scaler_output_t *outputs,
@@ -249,7 +250,7 @@ srt_status_t srt_scaler_set_scale(srt_scaler_t *scaler, float scale, srt_stream_
 		return SRT_OK;
 	SRT_TRY(srt_scaler_begin(scaler, stream));
 	SRT_TRY(upload_scale(scaler, scale, stream));
-	SRT_TRY(srt_zero(stream, scaler->buffer, scaler->found_inf.offset, sizeof(float)));
+	SRT_TRY(srt_buffer_zero(scaler->buffer, scaler->found_inf.offset, sizeof(float), stream));
 	scaler->nusers = 0;
 	return srt_scaler_end(scaler, stream);
 }
@@ -257,8 +258,8 @@ srt_status_t srt_scaler_set_scale(srt_scaler_t *scaler, float scale, srt_stream_
 static srt_status_t read_block(srt_scaler_t *scaler, srt_stream_t *stream, srt_step_state_t *block)
 {
 	SRT_TRY(srt_scaler_begin(scaler, stream));
-	return srt_copy_to_host(stream, block, scaler->buffer, scaler->state.offset,
-				sizeof(*block));
+	return srt_buffer_copy_to_host(block, scaler->buffer, scaler->state.offset, sizeof(*block),
+				       stream);
 }
 
 srt_status_t srt_scaler_get_state(srt_scaler_t *scaler, srt_stream_t *stream,
@@ -308,10 +309,11 @@ srt_status_t srt_scaler_set_state(srt_scaler_t *scaler, const srt_scaler_state_t
 	SRT_TRY(check_state(state));
 	SRT_TRY(srt_scaler_begin(scaler, stream));
 	SRT_TRY(upload_scale(scaler, state->scale, stream));
-	SRT_TRY(srt_copy_from_host(stream, scaler->buffer,
-				   scaler->state.offset +
-					   offsetof(srt_step_state_t, growth_tracker),
-				   &state->growth_tracker, sizeof(state->growth_tracker)));
+	SRT_TRY(srt_buffer_copy_from_host(scaler->buffer,
+					  scaler->state.offset +
+						  offsetof(srt_step_state_t, growth_tracker),
+					  &state->growth_tracker, sizeof(state->growth_tracker),
+					  stream));
 	scaler->options.growth_interval = state->growth_interval;
 	scaler->options.growth_factor = state->growth_factor;
 	scaler->options.backoff_factor = state->backoff_factor;

@@ -282,7 +282,7 @@ srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t state,
 	SRT_TRY(srt_scaler_begin(scaler, stream));
 	if (scaler->gather) /* Edge: peers' reading of the last finding -> the new one. */
 		SRT_TRY(srt_coll_wait_readers(scaler->gather, stream));
-	SRT_TRY(srt_zero(stream, local.buffer, local.offset, sizeof(float)));
+	SRT_TRY(srt_buffer_zero(local.buffer, local.offset, sizeof(float), stream));
 	for (size_t i = 0; i < ngrads; i++) {
 		SRT_TRY(read_grad(grads, i, &grad, &sparse));
 		SRT_TRY(unscale_grad(scaler, &grad, stream));

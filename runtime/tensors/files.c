@@ -75,7 +75,7 @@ static srt_status_t write_whole(srt_safetensors_writer_t *writer, size_t i, srt_
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
 	if (host != NULL)
-		status = srt_copy_to_host(stream, host, whole, 0, whole->nbytes);
+		status = srt_buffer_copy_to_host(host, whole, 0, whole->nbytes, stream);
 	if (status == SRT_OK)
 		status = srt_safetensors_writer_put(writer, i, host);
 	free(host);

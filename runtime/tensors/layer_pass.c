@@ -68,7 +68,7 @@ static srt_status_t end_sum(const srt_sharded_layer_t *layer, srt_view_t to, srt
 	SRT_TRY(srt_coll_start(layer->sum, NULL, stream));
 	if (nbytes == 0)
 		return SRT_OK;
-	return srt_copy(stream, to.buffer, to.offset, layer->summed, 0, nbytes);
+	return srt_buffer_copy(to.buffer, to.offset, layer->summed, 0, nbytes, stream);
 }
 
 /* y = y + bias in each row; the bias is repeated in `summed`, whose values y has. */

@@ -117,8 +117,8 @@ static srt_status_t copy_local(srt_sharded_tensor_t *to, const srt_sharded_tenso
 		if (from->buffers[home] == NULL || from->buffers[home]->nbytes == 0)
 			continue;
 		SRT_TRY(srt_host_side_enter(&from->host, from->buffers[home]->device, stream, &at));
-		SRT_TRY(srt_copy(at, to->buffers[home], 0, from->buffers[home], 0,
-				 from->buffers[home]->nbytes));
+		SRT_TRY(srt_buffer_copy(to->buffers[home], 0, from->buffers[home], 0,
+					from->buffers[home]->nbytes, at));
 		SRT_TRY(srt_host_side_leave(&from->host, at, stream));
 	}
 	return srt_stream_sync(stream);
@@ -162,10 +162,11 @@ srt_status_t srt_sharded_tensor_reshard(const srt_sharded_tensor_t *t,
 	return SRT_OK;
 }
 
-srt_status_t srt_shard_parameter(srt_context_t *context, srt_comm_t *comm, const char *name,
-				 int ndim, const int64_t *shape, const srt_sharding_t *sharding,
-				 int root, srt_view_t whole, srt_stream_t *stream,
-				 srt_sharded_tensor_t **tensor)
+srt_status_t srt_sharded_tensor_create_from(srt_context_t *context, srt_comm_t *comm,
+					    const char *name, int ndim, const int64_t *shape,
+					    const srt_sharding_t *sharding, int root,
+					    srt_view_t whole, srt_stream_t *stream,
+					    srt_sharded_tensor_t **tensor)
 {
 	srt_sharded_tensor_t *made;
 	srt_status_t status;

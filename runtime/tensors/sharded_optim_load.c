@@ -78,7 +78,8 @@ static srt_status_t load_local(srt_sharded_optim_t *optim, size_t i,
 		const srt_view_t y = srt_sharded_optim_plain_state(optim, i, k);
 
 		if (x.buffer != NULL && y.buffer != NULL)
-			SRT_TRY(srt_copy(stream, y.buffer, y.offset, x.buffer, x.offset, nbytes));
+			SRT_TRY(srt_buffer_copy(y.buffer, y.offset, x.buffer, x.offset, nbytes,
+						stream));
 	}
 	return SRT_OK;
 }

@@ -402,8 +402,8 @@ srt_status_t srt_sharded_tensor_get(const srt_sharded_tensor_t *t, size_t i, voi
 	if (is_empty(t, i))
 		return srt_stream_sync(stream);
 	SRT_TRY(srt_host_side_enter(&t->host, t->views[i].buffer->device, stream, &home));
-	return srt_copy_to_host(home, host, t->views[i].buffer, t->views[i].offset,
-				local_nbytes(t, i));
+	return srt_buffer_copy_to_host(host, t->views[i].buffer, t->views[i].offset,
+				       local_nbytes(t, i), home);
 }
 
 srt_status_t srt_sharded_tensor_set(srt_sharded_tensor_t *t, size_t i, const void *host,
@@ -419,7 +419,7 @@ srt_status_t srt_sharded_tensor_set(srt_sharded_tensor_t *t, size_t i, const voi
 	if (is_empty(t, i))
 		return SRT_OK;
 	SRT_TRY(srt_host_side_enter(&t->host, t->views[i].buffer->device, stream, &home));
-	SRT_TRY(srt_copy_from_host(home, t->views[i].buffer, t->views[i].offset, host,
-				   local_nbytes(t, i)));
+	SRT_TRY(srt_buffer_copy_from_host(t->views[i].buffer, t->views[i].offset, host,
+					  local_nbytes(t, i), home));
 	return srt_host_side_leave(&t->host, home, stream);
 }

@@ -310,9 +310,9 @@ static srt_status_t copy_messages(const srt_transfer_t *t, const messages_t *m, 
 		if (n == 0)
 			n = 1;
 		else if (unpack)
-			SRT_TRY(srt_copy(stream, m->alias, at, m->buffer, at, nbytes));
+			SRT_TRY(srt_buffer_copy(m->alias, at, m->buffer, at, nbytes, stream));
 		else
-			SRT_TRY(srt_copy(stream, m->buffer, at, m->alias, at, nbytes));
+			SRT_TRY(srt_buffer_copy(m->buffer, at, m->alias, at, nbytes, stream));
 	}
 	return SRT_OK;
 }

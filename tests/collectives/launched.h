@@ -44,7 +44,7 @@ static void sum_ranks(srt_context_t *context, int size)
 			       "sums", &buffer));
 	values[rank] = 1.0f + (float)rank;
 	values[size + local] = 1.0f;
-	MUST(srt_copy_from_host(stream, buffer, 0, values, nbytes));
+	MUST(srt_buffer_copy_from_host(buffer, 0, values, nbytes, stream));
 	const srt_coll_desc_t desc = {
 		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_REDUCE,
@@ -55,7 +55,7 @@ static void sum_ranks(srt_context_t *context, int size)
 	};
 	MUST(srt_coll_create(world, &desc, &coll));
 	MUST(srt_coll_start(coll, NULL, stream));
-	MUST(srt_copy_to_host(stream, values, buffer, 0, nbytes));
+	MUST(srt_buffer_copy_to_host(values, buffer, 0, nbytes, stream));
 	MUST(srt_stream_sync(stream));
 	for (int r = 0; r < size; r++)
 		MUST_BE(values[r] == 1.0f + (float)r && values[size + r] == 1.0f);

@@ -111,8 +111,8 @@ static void check_order(job_t *job, late_t late)
 	CHECK_OK_OR_DIE(srt_stream_create(job->device, 0, "order", &stream));
 	CHECK_OK(srt_coll_start(a.coll, NULL, stream));
 	CHECK_OK(srt_coll_start(b.coll, NULL, stream));
-	CHECK_OK(srt_copy_to_host(stream, b.full, b.full_buffer, 0,
-				  srt_buffer_nbytes(b.full_buffer)));
+	CHECK_OK(srt_buffer_copy_to_host(b.full, b.full_buffer, 0, srt_buffer_nbytes(b.full_buffer),
+					 stream));
 	for (int r = 0; r < job->size; r++)
 		CHECK(b.full[(size_t)r * N + 7] == value(r, 7));
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
@@ -134,7 +134,8 @@ static void check_order(job_t *job, late_t late)
 	CHECK_ERROR_HAS(words);
 	/* Copies to the host also fail. */
 	if (started)
-		CHECK_STATUS(srt_copy_to_host(stream, a.full, a.full_buffer, 0, sizeof(float)),
+		CHECK_STATUS(srt_buffer_copy_to_host(a.full, a.full_buffer, 0, sizeof(float),
+						     stream),
 			     SRT_ERR_MISMATCH);
 	CHECK_STATUS(srt_coll_start(a.coll, NULL, stream), SRT_ERR_MISMATCH);
 	drop_gather(&b);
@@ -221,8 +222,8 @@ static void check_abort(job_t *job)
 		check_aborted(srt_event_query(event, &done));
 		check_aborted(srt_stream_sync(other));
 		check_aborted(srt_stream_sync(job->stream));
-		check_aborted(
-			srt_copy_to_host(job->stream, g.full, g.full_buffer, 0, sizeof(float)));
+		check_aborted(srt_buffer_copy_to_host(g.full, g.full_buffer, 0, sizeof(float),
+						      job->stream));
 		/* The device has failed, with all its streams. */
 		check_aborted(srt_stream_sync(fresh));
 	}

@@ -102,8 +102,8 @@ void product_upload(const product_t *p)
 			values[t][i] = half_round(p->dtype, random_float());
 			half_put(p->dtype, bytes, (size_t)(p->first + i), values[t][i]);
 		}
-		CHECK_OK_OR_DIE(
-			srt_copy_from_host(fast_stream, buffers[t], 0, bytes, sizeof(bytes)));
+		CHECK_OK_OR_DIE(srt_buffer_copy_from_host(buffers[t], 0, bytes, sizeof(bytes),
+							  fast_stream));
 	}
 }
 
@@ -111,7 +111,7 @@ void product_download(const product_t *p, float *c)
 {
 	static unsigned char bytes[PADDED * sizeof(float)];
 
-	CHECK_OK(srt_copy_to_host(fast_stream, bytes, buffers[C], 0, sizeof(bytes)));
+	CHECK_OK(srt_buffer_copy_to_host(bytes, buffers[C], 0, sizeof(bytes), fast_stream));
 	for (int i = 0; i < MOST; i++)
 		c[i] = half_get(p->dtype, bytes, (size_t)(p->first + i));
 }

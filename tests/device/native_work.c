@@ -195,10 +195,10 @@ void native_work_add(native_work_t *work, srt_stream_t *stream, srt_buffer_t *x,
 	add.x = srt_view(x, offset, SRT_F32);
 	if (work->pinned) {
 		add.x = srt_view(work->pinned, 0, SRT_F32);
-		CHECK_OK(srt_copy(stream, work->pinned, 0, x, offset, nbytes));
+		CHECK_OK(srt_buffer_copy(work->pinned, 0, x, offset, nbytes, stream));
 	}
 	CHECK_OK(srt_stream_enqueue(stream, find_function(work), &add, sizeof(add), NULL));
 	memset(&add, 0xff, sizeof(add)); /* the call copied it */
 	if (work->pinned)
-		CHECK_OK(srt_copy(stream, x, offset, work->pinned, 0, nbytes));
+		CHECK_OK(srt_buffer_copy(x, offset, work->pinned, 0, nbytes, stream));
 }

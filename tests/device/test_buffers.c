@@ -107,29 +107,29 @@ static void test_copies(srt_device_t *device)
 
 	for (size_t i = 0; i < sizeof(in); i++)
 		in[i] = (unsigned char)(i + 1);
-	CHECK_OK(srt_copy_from_host(stream, a, 0, in, 100));
-	CHECK_OK(srt_copy(stream, b, 10, a, 20, 80));
-	CHECK_OK(srt_copy(stream, b, 0, b, 50, 50)); /* neighbours do not overlap */
-	CHECK_OK(srt_zero(stream, b, 5, 5));
-	CHECK_OK(srt_copy(stream, b, 100, a, 100, 0));
-	CHECK_OK(srt_copy_to_host(stream, out, b, 0, 100));
+	CHECK_OK(srt_buffer_copy_from_host(a, 0, in, 100, stream));
+	CHECK_OK(srt_buffer_copy(b, 10, a, 20, 80, stream));
+	CHECK_OK(srt_buffer_copy(b, 0, b, 50, 50, stream)); /* neighbours do not overlap */
+	CHECK_OK(srt_buffer_zero(b, 5, 5, stream));
+	CHECK_OK(srt_buffer_copy(b, 100, a, 100, 0, stream));
+	CHECK_OK(srt_buffer_copy_to_host(out, b, 0, 100, stream));
 	for (size_t i = 0; i < 40; i++)
 		CHECK_INT(out[i], i >= 5 && i < 10 ? 0 : in[60 + i]);
 	for (size_t i = 50; i < 90; i++)
 		CHECK_INT(out[i], in[10 + i]);
 
-	CHECK_STATUS(srt_copy(stream, b, 0, b, 49, 50), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_copy(b, 0, b, 49, 50, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("overlap");
-	CHECK_STATUS(srt_copy(stream, b, 21, a, 0, 80), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_copy(b, 21, a, 0, 80, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("buffer \"b\"");
-	CHECK_STATUS(srt_copy(stream, b, 0, a, SIZE_MAX, 2), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_copy_from_host(stream, b, 0, NULL, 1), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_copy_from_host(stream, b, 0, in, 101), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_copy_to_host(stream, out, b, 99, 2), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_copy_to_host(stream, NULL, b, 0, 2), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_zero(stream, b, 101, 0), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_zero(NULL, b, 0, 1), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_zero(stream, NULL, 0, 1), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_copy(b, 0, a, SIZE_MAX, 2, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_copy_from_host(b, 0, NULL, 1, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_copy_from_host(b, 0, in, 101, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_copy_to_host(out, b, 99, 2, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_copy_to_host(NULL, b, 0, 2, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_zero(b, 101, 0, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_zero(b, 0, 1, NULL), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_zero(NULL, 0, 1, stream), SRT_ERR_INVALID_ARGUMENT);
 	/* Refused calls leave the stream alone. */
 	CHECK_OK(srt_stream_sync(stream));
 	srt_stream_destroy(stream);
@@ -151,10 +151,10 @@ static void test_pinned(srt_device_t *device, srt_stream_t *stream)
 	q = srt_buffer_host(to);
 	for (size_t i = 0; i < N; i++)
 		p[i] = (unsigned char)(i * 13 + 5);
-	CHECK_OK(srt_copy(stream, b, 3, from, 1, N - 3));
-	CHECK_OK(srt_copy(stream, b, 0, from, 0, 3));
-	CHECK_OK(srt_copy(stream, to, 0, b, 0, N - 1));
-	CHECK_OK(srt_copy(stream, to, N - 1, from, 7, 1));
+	CHECK_OK(srt_buffer_copy(b, 3, from, 1, N - 3, stream));
+	CHECK_OK(srt_buffer_copy(b, 0, from, 0, 3, stream));
+	CHECK_OK(srt_buffer_copy(to, 0, b, 0, N - 1, stream));
+	CHECK_OK(srt_buffer_copy(to, N - 1, from, 7, 1, stream));
 	CHECK_OK_OR_DIE(srt_stream_sync(stream));
 	for (size_t i = 0; i < N; i++)
 		wrong += q[i] != p[i < 3 ? i : i == N - 1 ? 7 : i - 2];
@@ -172,7 +172,7 @@ static void test_two_devices(srt_device_t *device)
 	srt_event_t *event;
 
 	CHECK_OK_OR_DIE(srt_event_create(other, &event));
-	CHECK_STATUS(srt_zero(stream, b, 0, 8), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_zero(b, 0, 8, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("different devices");
 	CHECK_STATUS(srt_event_record(event, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("different devices");
@@ -234,8 +234,8 @@ static void test_destroy_in_flight(void)
 	} else {
 		CHECK_OK(srt_stream_host_fn(other, await_gate, &other_gate));
 		CHECK_OK(srt_stream_host_fn(stream, await_gate, &gate));
-		CHECK_OK(srt_zero(stream, from, 0, 1 << 20));
-		CHECK_OK(srt_copy(stream, used, 0, from, 0, 1 << 20));
+		CHECK_OK(srt_buffer_zero(from, 0, 1 << 20, stream));
+		CHECK_OK(srt_buffer_copy(used, 0, from, 0, 1 << 20, stream));
 		CHECK_OK(srt_stream_host_fn(stream, set_passed, &passed));
 		CHECK_INT(pthread_create(&thread, NULL, open_later, &gate), 0);
 		srt_buffer_destroy(used);
@@ -266,16 +266,16 @@ static void test_close_first(void)
 	int nwarnings = 0;
 
 	CHECK_OK_OR_DIE(srt_event_create(device, &event));
-	CHECK_OK(srt_zero(stream, b, 0, 4096));
+	CHECK_OK(srt_buffer_zero(b, 0, 4096, stream));
 	CHECK_OK(srt_event_record(event, stream));
 	CHECK_OK(srt_stream_wait_event(waiting, event));
-	CHECK_OK(srt_zero(waiting, b, 0, 4096));
+	CHECK_OK(srt_buffer_zero(b, 0, 4096, waiting));
 	srt_log_set(count_warnings, SRT_LOG_WARN, &nwarnings);
 	srt_device_close(device);
 	srt_log_set(NULL, SRT_LOG_WARN, NULL);
 	CHECK_INT(nwarnings, 1);
 	srt_event_destroy(event);
-	CHECK_OK(srt_copy(waiting, b, 0, b, 2048, 2048));
+	CHECK_OK(srt_buffer_copy(b, 0, b, 2048, 2048, waiting));
 	CHECK_OK(srt_stream_sync(stream));
 	srt_stream_destroy(stream);
 	srt_buffer_destroy(b);

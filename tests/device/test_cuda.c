@@ -241,11 +241,11 @@ static void wrap_and_copy(srt_device_t *device, bool locked)
 	mem = wrapped->impl;
 	CHECK_INT(mem->address != 0, locked);
 	memset(bytes, 7, sizeof(bytes));
-	CHECK_OK(srt_copy_from_host(s, b, 0, bytes, NBYTES));
+	CHECK_OK(srt_buffer_copy_from_host(b, 0, bytes, NBYTES, s));
 	for (int i = 0; i < 3; i++) {
-		CHECK_OK(srt_copy(s, wrapped, 0, b, 0, NBYTES));
+		CHECK_OK(srt_buffer_copy(wrapped, 0, b, 0, NBYTES, s));
 		CHECK_OK(srt_stream_host_fn(s, add_one, host));
-		CHECK_OK(srt_copy(s, b, 0, wrapped, 0, NBYTES));
+		CHECK_OK(srt_buffer_copy(b, 0, wrapped, 0, NBYTES, s));
 		CHECK_OK(srt_stream_host_fn(s, add_one, host)); /* of a copy that is done */
 	}
 	test_get(s, bytes, b, 0, NBYTES);
@@ -270,7 +270,7 @@ static void test_uploads(srt_device_t *device)
 	f->reset();
 	for (int i = 0; i < 200; i++) {
 		memset(bytes, i, 1000);
-		CHECK_OK(srt_copy_from_host(s, b, (size_t)i * 1000, bytes, 1000));
+		CHECK_OK(srt_buffer_copy_from_host(b, (size_t)i * 1000, bytes, 1000, s));
 	}
 	CHECK_INT(f->host_syncs(), 0);
 	test_get(s, back, b, 0, 200000);
@@ -278,7 +278,7 @@ static void test_uploads(srt_device_t *device)
 		wrong += back[i] != (unsigned char)(i / 1000);
 	for (size_t i = 0; i < large; i++)
 		bytes[i] = (unsigned char)(i * 2654435761u >> 13);
-	CHECK_OK(srt_copy_from_host(s, b, 0, bytes, large));
+	CHECK_OK(srt_buffer_copy_from_host(b, 0, bytes, large, s));
 	memcpy(back, bytes, large);
 	memset(bytes, 0, large);
 	test_get(s, bytes, b, 0, large);
@@ -334,7 +334,7 @@ static srt_status_t work_through(srt_device_t *device, srt_stream_t *s, srt_stre
 
 	for (int i = 0; i < N; i++)
 		ones[i] = 1;
-	status = srt_copy_from_host(s, x, 0, ones, NBYTES);
+	status = srt_buffer_copy_from_host(x, 0, ones, NBYTES, s);
 	if (status == SRT_OK)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, NBYTES, "more", &more);
 	if (status == SRT_OK)
@@ -346,11 +346,11 @@ static srt_status_t work_through(srt_device_t *device, srt_stream_t *s, srt_stre
 	if (status == SRT_OK)
 		status = srt_stream_wait_event(t, event); /* the axpy before the copy */
 	if (status == SRT_OK)
-		status = srt_copy(t, more, 0, y, 0, NBYTES);
+		status = srt_buffer_copy(more, 0, y, 0, NBYTES, t);
 	if (status == SRT_OK)
-		status = srt_zero(t, y, 0, NBYTES);
+		status = srt_buffer_zero(y, 0, NBYTES, t);
 	if (status == SRT_OK)
-		status = srt_copy_to_host(t, out, more, 0, NBYTES);
+		status = srt_buffer_copy_to_host(out, more, 0, NBYTES, t);
 	if (status == SRT_OK)
 		status = srt_stream_sync(s);
 	for (int i = 0; i < N && status == SRT_OK; i++)

@@ -51,17 +51,17 @@ static srt_status_t work(job_t *j, float *out)
 
 	for (int i = 0; i < N; i++)
 		in[i] = (float)i;
-	SRT_TRY(srt_copy_from_host(a, j->x, 0, in, sizeof(in)));
-	SRT_TRY(srt_zero(a, j->y, 0, sizeof(in)));
+	SRT_TRY(srt_buffer_copy_from_host(j->x, 0, in, sizeof(in), a));
+	SRT_TRY(srt_buffer_zero(j->y, 0, sizeof(in), a));
 	SRT_TRY(srt_event_record(j->event, a));
 	SRT_TRY(srt_stream_wait_event(b, j->event));
 	SRT_TRY(put(b, SRT_K_SCALE, j->y, j->x, 2.0f));
 	for (int i = 0; i < 2; i++)
 		SRT_TRY(put(b, SRT_K_AXPY, j->y, j->x, 1.0f));
-	SRT_TRY(srt_copy(b, j->pinned, 0, j->y, 0, sizeof(in)));
+	SRT_TRY(srt_buffer_copy(j->pinned, 0, j->y, 0, sizeof(in), b));
 	SRT_TRY(srt_event_record(j->event, b));
 	SRT_TRY(srt_event_sync(j->event));
-	return srt_copy_to_host(b, out, j->y, 0, sizeof(in));
+	return srt_buffer_copy_to_host(out, j->y, 0, sizeof(in), b);
 }
 
 static srt_status_t run(float *out)
@@ -174,13 +174,13 @@ static void test_edge(void)
 
 	CHECK_OK_OR_DIE(make(&j));
 	f->reset();
-	CHECK_OK(srt_zero(j.streams[0], j.x, 0, N * sizeof(float)));
+	CHECK_OK(srt_buffer_zero(j.x, 0, N * sizeof(float), j.streams[0]));
 	CHECK_OK(srt_event_record(j.event, j.streams[0]));
 	CHECK_OK(srt_stream_wait_event(j.streams[1], j.event));
 	CHECK_OK(put(j.streams[1], SRT_K_SCALE, j.y, j.x, 2.0f));
 	syncs = f->host_syncs();
 	CHECK_INT(syncs, 0);
-	CHECK_OK(srt_copy_to_host(j.streams[1], out, j.y, 0, sizeof(out)));
+	CHECK_OK(srt_buffer_copy_to_host(out, j.y, 0, sizeof(out), j.streams[1]));
 	CHECK(f->host_syncs() > 0);
 	launch = last_call("cuLaunchKernel", f->count(NULL));
 	CHECK_OR_DIE(launch >= 0);
@@ -211,7 +211,7 @@ static void test_missing_edge(void)
 	CHECK_OK_OR_DIE(make(&j));
 	f->reset();
 	f->collect(1);
-	CHECK_OK(srt_zero(j.streams[0], j.x, 0, N * sizeof(float)));
+	CHECK_OK(srt_buffer_zero(j.x, 0, N * sizeof(float), j.streams[0]));
 	CHECK_OK(put(j.streams[1], SRT_K_SCALE, j.y, j.x, 2.0f));
 	for (int i = 0; i < 2; i++)
 		CHECK_OK(srt_stream_sync(j.streams[i]));

@@ -175,7 +175,8 @@ static void copy(const test_case_t *c, srt_buffer_t *const *buffers, int tensor,
 	srt_buffer_t *buffer = buffers[buffer_of(c, tensor)];
 	const int64_t width = c->shape.heads * c->shape.head_dim, rows = rows_of(&c->shape, tensor);
 
-	CHECK_OK_OR_DIE(srt_copy_to_host(stream, bytes, buffer, 0, srt_buffer_nbytes(buffer)));
+	CHECK_OK_OR_DIE(
+		srt_buffer_copy_to_host(bytes, buffer, 0, srt_buffer_nbytes(buffer), stream));
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t e = 0; e < width; e++) {
 			const size_t i = (size_t)(at(c, tensor, r) + e);
@@ -187,8 +188,8 @@ static void copy(const test_case_t *c, srt_buffer_t *const *buffers, int tensor,
 				*value = half_get(c->dtype, bytes, i);
 		}
 	if (up)
-		CHECK_OK_OR_DIE(
-			srt_copy_from_host(stream, buffer, 0, bytes, srt_buffer_nbytes(buffer)));
+		CHECK_OK_OR_DIE(srt_buffer_copy_from_host(buffer, 0, bytes,
+							  srt_buffer_nbytes(buffer), stream));
 }
 
 static void compare(const test_case_t *c, int tensor)
@@ -214,7 +215,7 @@ static void compare_stats(const test_case_t *c, srt_buffer_t *stats)
 	const int64_t n = c->shape.batch * c->shape.heads * c->shape.queries;
 	double worst[2] = { 0, 0 };
 
-	CHECK_OK_OR_DIE(srt_copy_to_host(stream, got, stats, 0, (size_t)n * sizeof(got[0])));
+	CHECK_OK_OR_DIE(srt_buffer_copy_to_host(got, stats, 0, (size_t)n * sizeof(got[0]), stream));
 	for (int64_t i = 0; i < n; i++)
 		for (int k = 0; k < 2; k++) {
 			const double error = fabs((double)got[i][k] - wanted_stats[i][k]) /
@@ -255,7 +256,7 @@ static void set_up(test_case_t *c, setting_t *s)
 		*of[t] = srt_view(s->buffers[t], 0, c->dtype);
 	}
 	if (c->packed)
-		srt_attention_packed(&c->shape, v, v->q, v->dq);
+		srt_attention_set_packed(&c->shape, v, v->q, v->dq);
 	for (int t = Q; t <= DOUT; t++)
 		copy(c, s->buffers, t, 1);
 	CHECK_OK_OR_DIE(srt_op_attention_scratch(device, &c->shape, &nbytes));
@@ -263,7 +264,7 @@ static void set_up(test_case_t *c, setting_t *s)
 	nbytes = (size_t)(c->shape.batch * c->shape.heads * c->shape.queries) * 2 * sizeof(float);
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "stats", &s->stats));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nkeys, "mask", &s->mask));
-	CHECK_OK_OR_DIE(srt_copy_from_host(stream, s->mask, 0, ones, nkeys));
+	CHECK_OK_OR_DIE(srt_buffer_copy_from_host(s->mask, 0, ones, nkeys, stream));
 	v->stats = srt_view(s->stats, 0, SRT_F32);
 	v->scratch = srt_view(s->scratch, 0, SRT_F32);
 	if (c->masked)

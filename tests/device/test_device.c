@@ -149,7 +149,7 @@ static void test_host_addresses(srt_device_t *device)
 		CHECK(srt_view_host(srt_view(b, 4096, SRT_U8)) == p + 4096);
 		CHECK(srt_view_host(srt_view(b, 4098, SRT_U8)) == NULL);
 		p[4096] = 0xa5;
-		CHECK_OK(srt_copy_to_host(stream, &byte, b, 4096, 1));
+		CHECK_OK(srt_buffer_copy_to_host(&byte, b, 4096, 1, stream));
 		CHECK_INT(byte, 0xa5);
 		srt_buffer_destroy(b);
 	}

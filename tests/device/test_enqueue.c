@@ -42,7 +42,7 @@ static void test_order(srt_device_t *device)
 	native_work_t *work = native_work_create(device, N);
 
 	for (int repeat = 0; repeat < 20; repeat++) {
-		CHECK_OK(srt_zero(s, x, 0, N * sizeof(float)));
+		CHECK_OK(srt_buffer_zero(x, 0, N * sizeof(float), s));
 		for (int i = 0; i < ROUNDS; i++) {
 			CHECK_OK(srt_op_scale(s, f32(x), f32(x), 2, N));
 			native_work_add(work, s, x, sizeof(float) * (i == 0), N - (i == 0), 1);
@@ -335,7 +335,7 @@ static srt_status_t call_library(void *queue, const void *arg)
 
 	(void)queue;
 	for (int i = 0; i < 2; i++) {
-		nrefused += is_refused(srt_zero(streams[i], in->x, 0, 4));
+		nrefused += is_refused(srt_buffer_zero(in->x, 0, 4, streams[i]));
 		nrefused += is_refused(srt_stream_enqueue(streams[i], do_nothing, NULL, 0, NULL));
 		nrefused += is_refused(srt_stream_sync(streams[i]));
 		nrefused += is_refused(srt_event_record(in->event, streams[i]));
@@ -356,7 +356,7 @@ static void test_inside(srt_device_t *device)
 	CHECK_OK(srt_event_record(in.event, in.other));
 	CHECK_OK(srt_stream_enqueue(in.own, call_library, &in, sizeof(in), NULL));
 	CHECK_OK(srt_stream_sync(in.own));
-	CHECK_OK(srt_zero(in.own, in.x, 0, 4));
+	CHECK_OK(srt_buffer_zero(in.x, 0, 4, in.own));
 	CHECK_OK(srt_stream_sync(in.own));
 	CHECK_OK(srt_stream_sync(in.other));
 	srt_event_destroy(in.event);

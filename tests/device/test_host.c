@@ -108,14 +108,14 @@ static void pair_round(pair_t *p)
 {
 	CHECK_OK(srt_op_axpy(p->stream, srt_view(p->x, 0, SRT_F32), srt_view(p->ones, 0, SRT_F32),
 			     1, N));
-	CHECK_OK(srt_copy(p->stream, p->alias, 0, p->x, 0, NBYTES));
+	CHECK_OK(srt_buffer_copy(p->alias, 0, p->x, 0, NBYTES, p->stream));
 	CHECK_OK(srt_event_record(p->down, p->stream));
 	CHECK_OK(srt_stream_wait_event(p->host_stream, p->down));
 	CHECK_OK(srt_op_axpy(p->host_stream, srt_view(p->host_x, 0, SRT_F32),
 			     srt_view(p->host_ones, 0, SRT_F32), 2, N));
 	CHECK_OK(srt_event_record(p->up, p->host_stream));
 	CHECK_OK(srt_stream_wait_event(p->stream, p->up));
-	CHECK_OK(srt_copy(p->stream, p->x, 0, p->alias, 0, NBYTES));
+	CHECK_OK(srt_buffer_copy(p->x, 0, p->alias, 0, NBYTES, p->stream));
 }
 
 static void pair_check(pair_t *p, int nrounds)
@@ -216,11 +216,11 @@ static void test_alias_destroyed(srt_device_t *device, srt_device_t *host)
 		original = new_pinned(host, NBYTES, "original");
 		memset(srt_buffer_host(original), 5 + original_first, NBYTES);
 		CHECK_OK_OR_DIE(srt_buffer_alias(device, original, &alias));
-		CHECK_OK(srt_copy(stream, b, 0, alias, 0, NBYTES));
+		CHECK_OK(srt_buffer_copy(b, 0, alias, 0, NBYTES, stream));
 		if (original_first) {
 			srt_buffer_destroy(original);
 			CHECK_INT(srt_device_allocated(host), allocated + NBYTES);
-			CHECK_OK(srt_copy(stream, b, 0, alias, 0, NBYTES));
+			CHECK_OK(srt_buffer_copy(b, 0, alias, 0, NBYTES, stream));
 			srt_buffer_destroy(alias);
 		} else {
 			srt_buffer_destroy(alias); /* waits for the stream */
@@ -273,7 +273,7 @@ static void test_pending(srt_device_t *from, srt_device_t *to)
 		CHECK_OK(srt_event_sync(event));
 		srt_event_destroy(event);
 		event = NULL;
-		CHECK_OK(srt_copy_from_host(waiter, b, 0, bytes, 4));
+		CHECK_OK(srt_buffer_copy_from_host(b, 0, bytes, 4, waiter));
 		memset(bytes, 0, sizeof(bytes)); /* the call copied them */
 		CHECK_OK(srt_event_record(second, waiter));
 		CHECK_OK(srt_stream_wait_event(next, second));
@@ -334,7 +334,7 @@ static void test_device_failure(srt_device_t *from, srt_device_t *to)
 	int nlogs = 0;
 
 	srt_log_set(count_logs, SRT_LOG_ERROR, &nlogs);
-	CHECK_OK(srt_zero(bad, b, 0, 64));
+	CHECK_OK(srt_buffer_zero(b, 0, 64, bad));
 	srt_device_fail(from, SRT_ERR_PEER_DEAD, "rank 1 is gone");
 	CHECK_OK(srt_event_record(event, bad));
 	CHECK_OK(srt_stream_wait_event(next, event));
@@ -385,7 +385,7 @@ static void test_close(srt_device_t *from, srt_device_t *to)
 	int nwarnings = 0;
 
 	CHECK_OR_DIE(!pthread_create(&thread, NULL, open_later, &gate));
-	CHECK_OK(srt_zero(stream, b, 0, 64));
+	CHECK_OK(srt_buffer_zero(b, 0, 64, stream));
 	CHECK_OK(srt_event_record(event, stream));
 	CHECK_OK(srt_stream_host_fn(waiter, await_gate, &gate));
 	CHECK_OK(srt_stream_wait_event(waiter, event));

@@ -144,13 +144,13 @@ static void test_wrap_host(srt_device_t *device)
 	CHECK_OK_OR_DIE(srt_buffer_wrap(device, host, NBYTES, "mine", &mine));
 	CHECK_INT(srt_device_allocated(device), allocated);
 	CHECK(srt_buffer_host(mine) == host);
-	CHECK_OK(srt_copy(stream, x, 0, mine, 0, NBYTES));
+	CHECK_OK(srt_buffer_copy(x, 0, mine, 0, NBYTES, stream));
 	CHECK_OK(srt_op_scale(stream, srt_view(x, 0, SRT_F32), srt_view(x, 0, SRT_F32), 2, N));
-	CHECK_OK(srt_copy(stream, mine, 0, x, 0, NBYTES));
+	CHECK_OK(srt_buffer_copy(mine, 0, x, 0, NBYTES, stream));
 	if (device->caps.host_memory)
 		CHECK_OK(srt_op_scale(stream, srt_view(mine, 0, SRT_F32),
 				      srt_view(mine, 0, SRT_F32), 2, N));
-	CHECK_STATUS(srt_zero(stream, mine, 4, NBYTES), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_buffer_zero(mine, 4, NBYTES, stream), SRT_ERR_INVALID_ARGUMENT);
 	srt_buffer_destroy(mine); /* waits for the stream */
 	for (int i = 0; i < N; i++)
 		wrong += host[i] != (device->caps.host_memory ? 12.0f : 6.0f);
@@ -282,13 +282,13 @@ static void train(srt_context_t *context, srt_buffer_t *source, float *result)
 	CHECK_OK(srt_unit_forward_end(unit, stream));
 	CHECK_OK(srt_unit_backward_begin(unit, stream));
 	CHECK_OK(srt_param_grad(param, &view, &accumulate));
-	CHECK_OK(srt_copy(stream, view.buffer, view.offset, source, 0, NBYTES));
+	CHECK_OK(srt_buffer_copy(view.buffer, view.offset, source, 0, NBYTES, stream));
 	CHECK_OK(srt_param_grad_ready(param));
 	CHECK_OK(srt_unit_backward_end(unit, stream));
 	CHECK_OK(srt_engine_step(engine, stream));
 	CHECK_OK(srt_unit_forward_begin(unit, stream));
 	CHECK_OK(srt_param_data(param, &view));
-	CHECK_OK(srt_copy(stream, source, 0, view.buffer, view.offset, NBYTES));
+	CHECK_OK(srt_buffer_copy(source, 0, view.buffer, view.offset, NBYTES, stream));
 	CHECK_OK(srt_unit_forward_end(unit, stream));
 	test_get(stream, result, source, 0, NBYTES);
 	srt_engine_destroy(engine);

@@ -111,9 +111,9 @@ static void test_host_functions(srt_device_t *device)
 	for (int i = 0; i < 300; i++) {
 		steps[i] = (step_t){ srt_buffer_host(pinned), 1.0f, &order, i };
 		CHECK_OK(srt_op_scale(s, whole(y), whole(y), 1.0f, NELEM));
-		CHECK_OK(srt_copy(s, pinned, 0, y, 0, NBYTES));
+		CHECK_OK(srt_buffer_copy(pinned, 0, y, 0, NBYTES, s));
 		CHECK_OK(srt_stream_host_fn(s, on_host, &steps[i]));
-		CHECK_OK(srt_copy(s, y, 0, pinned, 0, NBYTES));
+		CHECK_OK(srt_buffer_copy(y, 0, pinned, 0, NBYTES, s));
 	}
 	expect_all(s, y, 300.0f);
 	CHECK_INT(order, 300);
@@ -146,7 +146,7 @@ static void test_failure(srt_device_t *device)
 	CHECK_STATUS(srt_stream_sync(next), SRT_ERR_IO);
 	CHECK_STR(srt_last_error(), "the printer is out of paper");
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_IO);
-	CHECK_OK(srt_zero(bad, y, 0, NBYTES)); /* skipped too, now without the worker */
+	CHECK_OK(srt_buffer_zero(y, 0, NBYTES, bad)); /* skipped too, now without the worker */
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_IO);
 	expect_all(good, y, 1.0f);
 	srt_event_destroy(event);
@@ -170,7 +170,7 @@ static void test_uploads(srt_device_t *device)
 	CHECK_OR_DIE(bytes != NULL);
 	for (int i = 0; i < NPIECES; i++) {
 		memset(bytes, i + 1, PIECE);
-		CHECK_OK(srt_copy_from_host(s, b, (size_t)i * PIECE, bytes, PIECE));
+		CHECK_OK(srt_buffer_copy_from_host(b, (size_t)i * PIECE, bytes, PIECE, s));
 	}
 	for (int i = 0; i < NPIECES; i++) {
 		test_get(s, bytes, b, (size_t)i * PIECE, PIECE);
@@ -179,7 +179,7 @@ static void test_uploads(srt_device_t *device)
 	}
 	CHECK_INT(wrong, 0);
 	memset(bytes, 77, LARGE);
-	CHECK_OK(srt_copy_from_host(s, b, 3, bytes, LARGE));
+	CHECK_OK(srt_buffer_copy_from_host(b, 3, bytes, LARGE, s));
 	memset(bytes, 0, LARGE);
 	test_get(s, bytes, b, 3, LARGE);
 	for (int j = 0; j < LARGE; j++)
@@ -203,14 +203,14 @@ static void test_pairs(srt_device_t *device)
 		CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_PINNED, NBYTES, "pinned", &p[i]));
 	CHECK_OK_OR_DIE(srt_buffer_wrap_host(device, own, 20480, true, "wrapped", &wrapped));
 	CHECK_OK(srt_op_fill(s, whole(from), 5.0f, NELEM));
-	CHECK_OK(srt_copy(s, p[0], 0, from, 0, NBYTES));
-	CHECK_OK(srt_zero(s, from, 0, NBYTES));
-	CHECK_OK(srt_copy(s, p[1], 0, p[0], 0, NBYTES));
-	CHECK_OK(srt_zero(s, p[0], 0, NBYTES));
-	CHECK_OK(srt_copy(s, wrapped, 0, p[1], 0, NBYTES));
-	CHECK_OK(srt_copy(s, to, 4, wrapped, 0, NBYTES));
-	CHECK_OK(srt_copy(s, from, 0, to, 4, NBYTES));
-	CHECK_OK(srt_zero(s, to, 1, 7)); /* not a multiple of anything */
+	CHECK_OK(srt_buffer_copy(p[0], 0, from, 0, NBYTES, s));
+	CHECK_OK(srt_buffer_zero(from, 0, NBYTES, s));
+	CHECK_OK(srt_buffer_copy(p[1], 0, p[0], 0, NBYTES, s));
+	CHECK_OK(srt_buffer_zero(p[0], 0, NBYTES, s));
+	CHECK_OK(srt_buffer_copy(wrapped, 0, p[1], 0, NBYTES, s));
+	CHECK_OK(srt_buffer_copy(to, 4, wrapped, 0, NBYTES, s));
+	CHECK_OK(srt_buffer_copy(from, 0, to, 4, NBYTES, s));
+	CHECK_OK(srt_buffer_zero(to, 1, 7, s)); /* not a multiple of anything */
 	expect_all(s, from, 5.0f);
 	expect_all(s, p[0], 0.0f);
 	expect_all(s, p[1], 5.0f);

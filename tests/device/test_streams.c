@@ -153,15 +153,15 @@ static void test_poison(srt_device_t *device)
 	CHECK_OK(srt_stream_host_fn(bad, fail_fn, (void *)"boiler"));
 	CHECK_OK(srt_stream_host_fn(bad, fail_fn, (void *)"second boiler"));
 	CHECK_OK(srt_stream_host_fn(bad, append, &after));
-	CHECK_OK(srt_copy_from_host(bad, b, 0, bytes, 1));
-	CHECK_OK(srt_copy_from_host(bad, b, 0, bytes, sizeof(bytes)));
+	CHECK_OK(srt_buffer_copy_from_host(b, 0, bytes, 1, bad));
+	CHECK_OK(srt_buffer_copy_from_host(b, 0, bytes, sizeof(bytes), bad));
 	CHECK_OK(srt_event_record(late, bad));
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_DEVICE);
 	CHECK_STR(srt_last_error(), "the boiler burst");
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_DEVICE); /* it stays */
 	CHECK_INT(list.n, 1);                               /* what followed was skipped */
-	CHECK_STATUS(srt_copy_to_host(bad, &byte, b, 0, 1), SRT_ERR_DEVICE);
-	CHECK_OK(srt_copy_to_host(clean, &byte, b, 0, 1));
+	CHECK_STATUS(srt_buffer_copy_to_host(&byte, b, 0, 1, bad), SRT_ERR_DEVICE);
+	CHECK_OK(srt_buffer_copy_to_host(&byte, b, 0, 1, clean));
 	CHECK_INT(byte, 0);
 
 	/* The record before the failure is good, the one after it carries the failure over. */
@@ -313,9 +313,9 @@ static void test_uploads(srt_device_t *device)
 		size_t wrong = 0;
 
 		memset(in, (int)(i + 1), sizeof(in));
-		CHECK_OK(srt_copy_from_host(s, b, 0, in, sizes[i]));
+		CHECK_OK(srt_buffer_copy_from_host(b, 0, in, sizes[i], s));
 		memset(in, 0xff, sizeof(in));
-		CHECK_OK(srt_copy_to_host(s, out, b, 0, sizes[i]));
+		CHECK_OK(srt_buffer_copy_to_host(out, b, 0, sizes[i], s));
 		for (size_t j = 0; j < sizes[i]; j++)
 			wrong += out[j] != i + 1;
 		CHECK_INT(wrong, 0);

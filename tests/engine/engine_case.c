@@ -234,7 +234,7 @@ static int64_t case_cell_nelem(const srt_param_t *param)
 {
 	int64_t shape[SRT_MAX_DIMS], nelem = 1;
 
-	for (int i = srt_param_cell(param, shape); i-- > 0;)
+	for (int i = srt_param_partition(param, shape); i-- > 0;)
 		nelem *= shape[i];
 	return nelem;
 }

@@ -15,8 +15,9 @@ BEGIN {
 		"srt_module_set_reset.arg srt_module_wrap.options srt_module_wrap_together.options " \
 		"srt_module_ignore.param srt_module_apply.arg " \
 		"srt_engine_wrap.policy srt_engine_wrap.options srt_engine_materialize.options " \
-		"srt_sharded_tensor_create.comm srt_sharded_tensor_shape.shape srt_shard_parameter.comm " \
-		"srt_sharded_optim_create.comm srt_shard_module.comm srt_sharded_linear_create.grad " \
+		"srt_sharded_tensor_create.comm srt_sharded_tensor_shape.shape " \
+		"srt_sharded_tensor_create_from.comm " \
+		"srt_sharded_optim_create.comm srt_shard_plan_apply.comm srt_sharded_linear_create.grad " \
 		"srt_sharded_embedding_create.grad srt_sharded_tensor_save.path srt_file_find.tensor " \
 		"srt_file_hash_params.all " \
 		"srt_checkpoint_save.options srt_checkpoint_load.options srt_checkpoint_get_entry.nbytes " \

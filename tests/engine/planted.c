@@ -22,8 +22,9 @@ static void plant(srt_view_t view, srt_stream_t *stream)
 		return;
 	if (fault.where != BEFORE_SUM && coll != NULL) /* of a sum in place */
 		CHECK_OK_OR_DIE(srt_coll_wait_readers(coll, stream));
-	CHECK_OK_OR_DIE(srt_copy_to_host(stream, bytes, view.buffer, at,
-					 fault.change == EXCHANGE ? 2 * size : size));
+	CHECK_OK_OR_DIE(srt_buffer_copy_to_host(bytes, view.buffer, at,
+						fault.change == EXCHANGE ? 2 * size : size,
+						stream));
 	x = fault.change == SET ? fault.delta : half_get(view.dtype, bytes, 0) + fault.delta;
 	if (fault.change == EXCHANGE) {
 		memcpy(other, bytes + size, size);
@@ -33,8 +34,9 @@ static void plant(srt_view_t view, srt_stream_t *stream)
 		half_put(view.dtype, other, 0, x);
 		CHECK(memcmp(bytes, other, size) != 0);
 	}
-	CHECK_OK_OR_DIE(srt_copy_from_host(stream, view.buffer, at, other,
-					   fault.change == EXCHANGE ? 2 * size : size));
+	CHECK_OK_OR_DIE(srt_buffer_copy_from_host(view.buffer, at, other,
+						  fault.change == EXCHANGE ? 2 * size : size,
+						  stream));
 	CHECK_OK_OR_DIE(srt_stream_sync(stream));
 	fault.planted = true;
 }

@@ -93,8 +93,8 @@ static srt_status_t special_pass(special_t *s, values_t values, int step)
 	CHECK_OK(srt_param_grad(s->param, &grad, &accumulate));
 	for (int64_t i = 0; i < ROWS * COLUMNS; i++)
 		half_put(grad.dtype, given, (size_t)i, special(values, grad.dtype, rank, i, step));
-	CHECK_OK(srt_copy_from_host(s->stream, grad.buffer, grad.offset, given,
-				    ROWS * COLUMNS * srt_dtype_size(grad.dtype)));
+	CHECK_OK(srt_buffer_copy_from_host(grad.buffer, grad.offset, given,
+					   ROWS * COLUMNS * srt_dtype_size(grad.dtype), s->stream));
 	CHECK_OK(srt_param_grad_ready(s->param));
 	return srt_unit_backward_end(s->unit, s->stream);
 }

@@ -194,9 +194,9 @@ static void test_parts(void)
 	CHECK_OK(srt_unit_create(engine, NULL, "root", NULL, &root));
 	CHECK_OK(srt_param_create(root, "blocks", SRT_F32, 3, global, &blocks, &p));
 	CHECK_OK(srt_param_create(root, "rows", SRT_F32, 1, &uneven, &rows, &q));
-	CHECK_INT(srt_param_cell(p, shape), 3);
+	CHECK_INT(srt_param_partition(p, shape), 3);
 	CHECK(shape[0] == 2 && shape[1] == 6 && shape[2] == 2);
-	CHECK_INT(srt_param_cell(q, shape), 1);
+	CHECK_INT(srt_param_partition(q, shape), 1);
 	CHECK_INT(shape[0], rank < ntp - 1 ? 2 : 1);
 	for (int r = 0; r < ntp; r++) {
 		CHECK_OK(srt_param_part(p, r, &part)); /* of three blocks: no box */
@@ -217,7 +217,8 @@ static void test_parts(void)
 	CHECK_OK(srt_param_data(p, &view));
 	cell = calloc(24, sizeof(*cell));
 	CHECK_OR_DIE(cell != NULL);
-	CHECK_OK(srt_copy_to_host(stream, cell, view.buffer, view.offset, 24 * sizeof(*cell)));
+	CHECK_OK(srt_buffer_copy_to_host(cell, view.buffer, view.offset, 24 * sizeof(*cell),
+					 stream));
 	/* [o][block][2 of each][inner] of [2][3 blocks][2 ntp][2] */
 	for (int64_t i = 0; i < 24; i++) {
 		int64_t inner = i % 2, k = i / 2 % 2, block = i / 4 % 3, o = i / 12;
@@ -226,7 +227,7 @@ static void test_parts(void)
 			   (float)(((o * 3 + block) * 2 * ntp + 2 * rank + k) * 2 + inner));
 	}
 	CHECK_OK(srt_param_data(q, &view));
-	CHECK_OK(srt_copy_to_host(stream, cell, view.buffer, view.offset, sizeof(*cell)));
+	CHECK_OK(srt_buffer_copy_to_host(cell, view.buffer, view.offset, sizeof(*cell), stream));
 	CHECK_SAME(cell[0], (float)(2 * rank));
 	CHECK_OK(srt_unit_forward_end(root, stream));
 	memset(values, 0, (size_t)(4 * n) * sizeof(*values));
@@ -303,7 +304,7 @@ static void test_five(int ndp, int ntp, srt_strategy_t strategy, int offload)
 		srt_view_t view, grad;
 		int accumulate;
 
-		CHECK_INT(srt_param_cell(p[k], cell), 5);
+		CHECK_INT(srt_param_partition(p[k], cell), 5);
 		for (int d = 0; d < 5; d++) {
 			int64_t rest = whole[d] - first < 0 ? 0 : whole[d] - first;
 
@@ -311,8 +312,8 @@ static void test_five(int ndp, int ntp, srt_strategy_t strategy, int offload)
 			nelem *= cell[d];
 		}
 		CHECK_OK(srt_param_data(p[k], &view));
-		CHECK_OK(srt_copy_to_host(stream, cell_values, view.buffer, view.offset,
-					  (size_t)nelem * sizeof(float)));
+		CHECK_OK(srt_buffer_copy_to_host(cell_values, view.buffer, view.offset,
+						 (size_t)nelem * sizeof(float), stream));
 		for (int64_t i = 0; i < nelem; i++)
 			CHECK_SAME(cell_values[i],
 				   (float)(whole_index(whole, cell, cut, first, i) + k * NELEM));

@@ -127,7 +127,7 @@ static int64_t count_overhead(const char *folder, const srt_file_t *file)
 	snprintf(path, sizeof(path), "%s/manifest.json", folder);
 	CHECK_OR_DIE(stat(path, &st) == 0);
 	nbytes = st.st_size;
-	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++)
+	for (size_t i = 0; srt_file_at(file, i, &t) == SRT_OK; i++)
 		tensors += (int64_t)t.nbytes;
 	CHECK_INT(tensors, (1 + NSTATES) * 4 * (1031 * 1500 + 3 * 700001));
 	/* by tensor 120 bytes in a header, and 60 for PyTorch; by file 300 */

@@ -276,8 +276,8 @@ static float norm_alone(const float *grads, int64_t h, int p)
 		size_t n = (size_t)srt_param_nelem(c.param[i]);
 
 		if (view.buffer != NULL && n > 0)
-			CHECK_OK(srt_copy_from_host(c.stream, view.buffer, view.offset, grads + at,
-						    n * sizeof(float)));
+			CHECK_OK(srt_buffer_copy_from_host(view.buffer, view.offset, grads + at,
+							   n * sizeof(float), c.stream));
 		at += n;
 	}
 	CHECK_OK_OR_DIE(srt_engine_step(c.engine, c.stream));

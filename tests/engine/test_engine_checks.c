@@ -27,8 +27,8 @@ static srt_status_t faulty_step(engine_case_t *c, int fault)
 		CHECK_OK(srt_op_axpy(c->stream, grad, srt_view(c->scratch, 0, SRT_F32), 1.0f, 15));
 	else if (fault == 2 &&
 		 last) /* memory of a unit that was released, as own kernels read it */
-		CHECK_OK(srt_copy(c->stream, grad.buffer, grad.offset, kept.buffer->original,
-				  kept.offset, 15 * sizeof(float)));
+		CHECK_OK(srt_buffer_copy(grad.buffer, grad.offset, kept.buffer->original,
+					 kept.offset, 15 * sizeof(float), c->stream));
 	else
 		CHECK_OK(srt_op_fill(c->stream, grad, 0.5f, 15));
 	CHECK_OK(srt_param_grad_ready(c->tied));
@@ -55,7 +55,7 @@ static void test_checks(void)
 
 		case_declare(&c, context, &options, 5);
 		case_build(&c);
-		CHECK_OK(srt_zero(c.stream, c.scratch, 0, 64));
+		CHECK_OK(srt_buffer_zero(c.scratch, 0, 64, c.stream));
 		CHECK_OK(faulty_step(&c, 0));
 		status = faulty_step(&c, fault == 3 ? 1 : fault);
 		if (fault == 0 || fault == 3) {
@@ -97,7 +97,8 @@ static void test_own_writes(srt_strategy_t strategy)
 		if (i == 1)
 			CHECK_OK(case_passes(&c, 1, 1));
 		if (writes) /* without a change: is not wrong */
-			CHECK_OK(srt_copy(c.stream, c.scratch, 0, value.buffer, value.offset, 4));
+			CHECK_OK(srt_buffer_copy(c.scratch, 0, value.buffer, value.offset, 4,
+						 c.stream));
 		if (writes)
 			CHECK_OK(srt_op_fill(c.stream, value, 3.0f, 1));
 		if (i == 1)
@@ -215,11 +216,11 @@ static void test_views(srt_strategy_t strategy)
 	CHECK_STATUS(fill(&c, value, 15), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("srt_op_fill: y: the view of the values of parameter 'root.weight' is used "
 			"after its end");
-	CHECK_STATUS(srt_copy(c.stream, c.scratch, 0, value.buffer, value.offset, 4),
+	CHECK_STATUS(srt_buffer_copy(c.scratch, 0, value.buffer, value.offset, 4, c.stream),
 		     SRT_ERR_STATE);
 	CHECK_OK(srt_unit_backward_begin(c.root, c.stream));
 	CHECK_OK(srt_param_data(c.tied, &again));
-	CHECK_OK(srt_copy(c.stream, c.scratch, 0, again.buffer, again.offset, 60));
+	CHECK_OK(srt_buffer_copy(c.scratch, 0, again.buffer, again.offset, 60, c.stream));
 	CHECK_OK(srt_param_grad(c.tied, &grad, &accumulate));
 	CHECK_STATUS(fill(&c, grad, 16), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("the view of the gradient of parameter 'root.weight'");

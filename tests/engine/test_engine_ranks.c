@@ -239,7 +239,7 @@ static void test_sum(void)
 
 	values = srt_view(c.scratch, 0, SRT_F32);
 	total = srt_view(c.scratch, 64, SRT_F32);
-	CHECK_OK(srt_zero(c.stream, c.scratch, 0, 128));
+	CHECK_OK(srt_buffer_zero(c.scratch, 0, 128, c.stream));
 	CHECK_OK(srt_engine_sum(c.engine, values, 2, 2 * world, total, c.stream));
 	CHECK_OK(srt_engine_sum(c.engine, values, rank == 0, 1, total, c.stream));
 	case_wait_for_all(context);
@@ -252,7 +252,7 @@ static void test_sum(void)
 	group = case_begin(&c, context, SRT_STRATEGY_DDP, "other sum");
 	values = srt_view(c.scratch, 0, SRT_F32);
 	total = srt_view(c.scratch, 64, SRT_F32);
-	CHECK_OK(srt_zero(c.stream, c.scratch, 0, 128));
+	CHECK_OK(srt_buffer_zero(c.scratch, 0, 128, c.stream));
 	status = srt_engine_sum(c.engine, values, 2, 2 * world + (rank == 0), total, c.stream);
 	snprintf(text, sizeof(text), "rank 0 calls srt_engine_sum() with total_nelem %d",
 		 2 * world + 1);

@@ -98,7 +98,7 @@ static void test_copied_state(srt_strategy_t strategy)
 		CHECK_OK(srt_engine_copy_state(f.c.engine, f.other, copy, 0));
 		CHECK_OK_OR_DIE(case_step(&f.c, step, 1));
 		CHECK_OK(srt_stream_sync(f.c.stream));
-		CHECK_OK(srt_copy_to_host(f.other, &state, copy, 0, sizeof(state)));
+		CHECK_OK(srt_buffer_copy_to_host(&state, copy, 0, sizeof(state), f.other));
 		CHECK_INT(state.step, step);
 	}
 	close_fixture(&f);
@@ -160,16 +160,16 @@ static void test_sums(srt_strategy_t strategy)
 			const size_t at = (size_t)i * 2 * sizeof(float);
 
 			values[i] = (float)(again + 1) * (i ? 1000.0f : 0.25f);
-			CHECK_OK(srt_copy_from_host(streams[i], buffer, at, &values[i],
-						    sizeof(float)));
+			CHECK_OK(srt_buffer_copy_from_host(buffer, at, &values[i], sizeof(float),
+							   streams[i]));
 			CHECK_OK(srt_engine_sum(f.c.engine, srt_view(buffer, at, SRT_F32), 1, all,
 						srt_view(buffer, at + sizeof(float), SRT_F32),
 						streams[i]));
 		}
 		for (int i = 1; i >= 0; i--) {
-			CHECK_OK(srt_copy_to_host(streams[i], &totals[i], buffer,
-						  ((size_t)i * 2 + 1) * sizeof(float),
-						  sizeof(float)));
+			CHECK_OK(srt_buffer_copy_to_host(&totals[i], buffer,
+							 ((size_t)i * 2 + 1) * sizeof(float),
+							 sizeof(float), streams[i]));
 			CHECK(totals[i] == values[i] * (float)all);
 		}
 	}

@@ -337,7 +337,7 @@ static void test_own_values(srt_strategy_t strategy)
 		CHECK(view.dtype == SRT_BF16);
 		host = calloc(n, sizeof(*host));
 		CHECK_OR_DIE(host != NULL);
-		CHECK_OK(srt_copy_to_host(c.stream, host, view.buffer, view.offset, n * 2));
+		CHECK_OK(srt_buffer_copy_to_host(host, view.buffer, view.offset, n * 2, c.stream));
 		for (size_t i = 0; i < n; i++)
 			CHECK(half_get(SRT_BF16, host, i) == want);
 		free(host);

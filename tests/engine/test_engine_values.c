@@ -124,7 +124,7 @@ static void test_evaluation_stream(srt_strategy_t strategy)
 	CHECK_OK(srt_unit_forward_end(c.root, evaluation));
 	CHECK_OK_OR_DIE(case_step(&c, 1, 1));
 	CHECK_OK(srt_stream_sync(c.stream));
-	CHECK_OK(srt_copy_to_host(evaluation, seen, copy, 0, sizeof(seen)));
+	CHECK_OK(srt_buffer_copy_to_host(seen, copy, 0, sizeof(seen), evaluation));
 	CHECK_BITS(seen, before, 25);
 	case_destroy(&c);
 	srt_buffer_destroy(copy);
@@ -250,10 +250,10 @@ static void test_sum(void)
 					  "total", &total));
 	for (int again = 0; again < 3; again++) {
 		if (mine > 0)
-			CHECK_OK(srt_copy_from_host(c.stream, values, 0, x, sizeof(x)));
+			CHECK_OK(srt_buffer_copy_from_host(values, 0, x, sizeof(x), c.stream));
 		CHECK_OK(srt_engine_sum(c.engine, srt_view(values, 0, SRT_F32), mine, all,
 					srt_view(total, 0, SRT_F32), c.stream));
-		CHECK_OK(srt_copy_to_host(c.stream, &sum, total, 0, sizeof(sum)));
+		CHECK_OK(srt_buffer_copy_to_host(&sum, total, 0, sizeof(sum), c.stream));
 		CHECK_NEAR((double)sum, plain, 1e-6 * (plain < 0 ? -plain : plain) + 1e-2);
 	}
 	CHECK_STATUS(srt_engine_sum(c.engine, srt_view(values, 0, SRT_F32), 2, 1,

@@ -191,8 +191,8 @@ static srt_status_t backward(program_t *p, int i)
 	int accumulate;
 
 	TRY(srt_param_grad(p->params[i], &view, &accumulate));
-	TRY(srt_zero(p->stream, view.buffer, view.offset,
-		     NELEM * (p->all ? sizeof(uint16_t) : sizeof(float))));
+	TRY(srt_buffer_zero(view.buffer, view.offset,
+			    NELEM * (p->all ? sizeof(uint16_t) : sizeof(float)), p->stream));
 	TRY(srt_param_grad_ready(p->params[i]));
 	return srt_unit_backward_end(p->units[i], p->stream);
 }

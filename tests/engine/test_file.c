@@ -122,7 +122,7 @@ static int find(const char *name, srt_file_source_t *source, void *arg)
 	for (int k = 0; k < NTENSORS; k++) {
 		if (strcmp(name, declared[k].name) != 0)
 			continue;
-		snprintf(source->name, sizeof(source->name), "%s", declared[k].in_file);
+		source->name = declared[k].in_file;
 		source->transposed = declared[k].transposed;
 		return 1;
 	}
@@ -268,11 +268,11 @@ static void test_reader(void)
 	CHECK_OK_OR_DIE(srt_file_find_metadata(file, "format", &text));
 	CHECK(strcmp(text, "pt") == 0);
 	CHECK_STATUS(srt_file_find_metadata(file, "other", &text), SRT_ERR_NOT_FOUND);
-	CHECK_OK(srt_file_get(file, 0, &t));
+	CHECK_OK(srt_file_at(file, 0, &t));
 	CHECK(strcmp(t.name, "plain") == 0 && strcmp(t.dtype_name, "F32") == 0);
 	CHECK(t.dtype == SRT_F32 && t.ndim == 2 && t.shape[0] == 5 && t.shape[1] == 3);
 	CHECK(t.nelem == 15 && t.nbytes == 60);
-	CHECK_STATUS(srt_file_get(file, NTENSORS, &t), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_file_at(file, NTENSORS, &t), SRT_ERR_NOT_FOUND);
 	CHECK_OK(srt_file_read(file, "plain", 8, 8, x));
 	CHECK(x[0] == value(5, 2) && x[1] == value(5, 3));
 	CHECK_STATUS(srt_file_read(file, "plain", 56, 8, x), SRT_ERR_INVALID_ARGUMENT);

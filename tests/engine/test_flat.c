@@ -332,8 +332,8 @@ static void check_shard(const program_t *p, srt_param_what_t what)
 	CHECK_OR_DIE(view.buffer != NULL);
 	CHECK_OK(srt_unit_flat_sizes(p->unit, rank, &sizes));
 	CHECK_OR_DIE(sizes.shard_nelem <= 64);
-	CHECK_OK(srt_copy_to_host(p->stream, shard, view.buffer, view.offset,
-				  (size_t)sizes.shard_nelem * sizeof(float)));
+	CHECK_OK(srt_buffer_copy_to_host(shard, view.buffer, view.offset,
+					 (size_t)sizes.shard_nelem * sizeof(float), p->stream));
 	for (int i = 0; i < NPARAMS; i++) {
 		srt_part_t part;
 

@@ -91,6 +91,7 @@ static void access_full(engine_case_t *c, srt_param_t *param, srt_param_what_t w
 			bool write, void *bytes)
 {
 	const size_t nbytes = nbytes_of(param);
+	srt_stream_t *s = c->stream;
 	srt_view_t view;
 
 	CHECK_OK_OR_DIE(srt_param_full(param, what, &view));
@@ -103,9 +104,9 @@ static void access_full(engine_case_t *c, srt_param_t *param, srt_param_what_t w
 		CHECK_OR_DIE(host != NULL);
 		memcpy(write ? host : bytes, write ? bytes : host, nbytes);
 	} else if (write) {
-		CHECK_OK(srt_copy_from_host(c->stream, view.buffer, view.offset, bytes, nbytes));
+		CHECK_OK(srt_buffer_copy_from_host(view.buffer, view.offset, bytes, nbytes, s));
 	} else {
-		CHECK_OK(srt_copy_to_host(c->stream, bytes, view.buffer, view.offset, nbytes));
+		CHECK_OK(srt_buffer_copy_to_host(bytes, view.buffer, view.offset, nbytes, s));
 	}
 }
 

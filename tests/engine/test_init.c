@@ -67,7 +67,7 @@ static void draw_alone(const struct draw *d, srt_dtype_t dtype, void *values)
 					(float)init->high));
 	else
 		CHECK_OK(srt_op_fill(stream, y, (float)init->value, n));
-	CHECK_OK(srt_copy_to_host(stream, values, buffer, 0, (size_t)n * elem));
+	CHECK_OK(srt_buffer_copy_to_host(values, buffer, 0, (size_t)n * elem, stream));
 	if (init->has_zero_row)
 		memset((char *)values + (size_t)(init->zero_row * d->columns) * elem, 0,
 		       (size_t)d->columns * elem);

@@ -196,7 +196,7 @@ static void check_seen(const program_t *p, float expected, const char *when)
 {
 	static float got[NPARAMS][MOST];
 
-	CHECK_OK(srt_copy_to_host(p->stream, got, p->seen, 0, sizeof(got)));
+	CHECK_OK(srt_buffer_copy_to_host(got, p->seen, 0, sizeof(got), p->stream));
 	for (int i = 0; i < NPARAMS && p->param[i] != NULL; i++)
 		check_all(p, i, got[i], expected, when);
 }

@@ -180,8 +180,8 @@ static void collect(training_t *t, results_t *r)
 	edges_end();
 	order(t->streams[BACKWARD0], t->streams[FORWARD]);
 	order(t->streams[BACKWARD1], t->streams[FORWARD]);
-	CHECK_OK(srt_copy_to_host(t->streams[FORWARD], r->of[3], t->seen, 0,
-				  r->nseen * sizeof(float)));
+	CHECK_OK(srt_buffer_copy_to_host(r->of[3], t->seen, 0, r->nseen * sizeof(float),
+					 t->streams[FORWARD]));
 }
 
 static bool results_equal(const results_t *a, const results_t *b)

@@ -73,14 +73,15 @@ static void put(srt_dtype_t dtype, const float *x, size_t n)
 
 	for (size_t i = 0; i < n; i++)
 		half_put(dtype, bytes, i, x[i]);
-	CHECK_OK(srt_copy_from_host(stream, memory, GRADS, bytes, n * srt_dtype_bits(dtype) / 8));
+	CHECK_OK(srt_buffer_copy_from_host(memory, GRADS, bytes, n * srt_dtype_bits(dtype) / 8,
+					   stream));
 }
 
 static float get(srt_dtype_t dtype, size_t offset)
 {
 	unsigned char bytes[4];
 
-	CHECK_OK(srt_copy_to_host(stream, bytes, memory, offset, srt_dtype_bits(dtype) / 8));
+	CHECK_OK(srt_buffer_copy_to_host(bytes, memory, offset, srt_dtype_bits(dtype) / 8, stream));
 	return half_get(dtype, bytes, 0);
 }
 
@@ -195,7 +196,8 @@ static void test_scale(void)
 	for (int i = 0; i < 2; i++) {
 		float pair[2];
 
-		CHECK_OK(srt_copy_to_host(stream, pair, view.buffer, view.offset, sizeof(pair)));
+		CHECK_OK(srt_buffer_copy_to_host(pair, view.buffer, view.offset, sizeof(pair),
+						 stream));
 		CHECK(pair[0] == (i ? 3.0f : 65536.0f));
 		CHECK(pair[1] == (i ? 1.0f / 3.0f : 0x1p-16f));
 		CHECK_OK(srt_scaler_set_scale(plain, 3.0f, stream));
@@ -381,7 +383,7 @@ static void test_sparse(srt_scaler_rule_t rule, srt_dtype_t dtype, float want, f
 		sparse.scratch = srt_view(memory, 1024, SRT_U8);
 	}
 	put(dtype, values, 4);
-	CHECK_OK(srt_copy_from_host(stream, memory, 384, indices, sizeof(indices)));
+	CHECK_OK(srt_buffer_copy_from_host(memory, 384, indices, sizeof(indices), stream));
 	CHECK_OK(srt_scaler_set_scale(scaler, 4.0f, stream));
 	CHECK_OK(srt_scaler_unscale_grads(scaler, state_view(0), &grad, 1, stream));
 	CHECK(found_inf(0) == want_found);

@@ -36,10 +36,10 @@ static uint64_t run_orders(const char *seed, bool with_event)
 		CHECK_OK(srt_event_record(filled, filling));
 		if (with_event)
 			CHECK_OK(srt_stream_wait_event(copying, filled));
-		CHECK_OK(srt_copy(copying, y, 0, x, 0, sizeof(float)));
-		CHECK_OK(srt_copy_to_host(copying, &value, y, 0, sizeof(value)));
+		CHECK_OK(srt_buffer_copy(y, 0, x, 0, sizeof(float), copying));
+		CHECK_OK(srt_buffer_copy_to_host(&value, y, 0, sizeof(value), copying));
 		orders |= (uint64_t)(value == 1.0f) << i;
-		CHECK_OK(srt_zero(filling, x, 0, sizeof(float)));
+		CHECK_OK(srt_buffer_zero(x, 0, sizeof(float), filling));
 		CHECK_OK(srt_stream_sync(filling));
 	}
 	srt_buffer_destroy(x);
@@ -72,7 +72,7 @@ static void test_freed_memory(void)
 
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "test", &stream));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, sizeof(value), "x", &buffer));
-	CHECK_OK(srt_copy_from_host(stream, buffer, 0, &value, sizeof(value)));
+	CHECK_OK(srt_buffer_copy_from_host(buffer, 0, &value, sizeof(value), stream));
 	mem = buffer->impl;
 	srt_buffer_destroy(buffer);
 	CHECK_OK(device->backend->stream->read(stream->impl, &bits, mem, 0, sizeof(bits)));

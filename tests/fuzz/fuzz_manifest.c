@@ -78,7 +78,7 @@ static void check_file_tensor(const srt_file_t *file, size_t i)
 	size_t nboxes = 0, nbytes = 0;
 	char element[8];
 
-	FUZZ_CHECK(srt_file_get(file, i, &t) == SRT_OK);
+	FUZZ_CHECK(srt_file_at(file, i, &t) == SRT_OK);
 	FUZZ_CHECK(srt_file_get_saved(file, t.name, &saved) == SRT_OK);
 	for (; srt_file_get_box(file, t.name, nboxes, &box) == SRT_OK; nboxes++)
 		nbytes += box.nbytes;

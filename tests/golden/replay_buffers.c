@@ -40,8 +40,8 @@ static srt_status_t write_floats(replay_t *r, srt_view_t view, const float *x, s
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		half_put(view.dtype, stored, i, x[i]);
-	status = srt_copy_from_host(r->stream, view.buffer, view.offset, stored,
-				    n * srt_dtype_bits(view.dtype) / 8);
+	status = srt_buffer_copy_from_host(view.buffer, view.offset, stored,
+					   n * srt_dtype_bits(view.dtype) / 8, r->stream);
 	free(stored);
 	return status;
 }
@@ -53,8 +53,8 @@ static srt_status_t read_floats(replay_t *r, srt_view_t view, float *x, size_t n
 
 	if (!stored)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_copy_to_host(r->stream, stored, view.buffer, view.offset,
-				  n * srt_dtype_bits(view.dtype) / 8);
+	status = srt_buffer_copy_to_host(stored, view.buffer, view.offset,
+					 n * srt_dtype_bits(view.dtype) / 8, r->stream);
 	for (size_t i = 0; i < n && status == SRT_OK; i++)
 		x[i] = half_get(view.dtype, stored, i);
 	free(stored);

@@ -61,11 +61,11 @@ static srt_status_t run_cast(srt_stream_t *stream, verdict_t *v, const char *key
 	if (status == SRT_OK)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, to_nbytes, "cast to", &y);
 	if (status == SRT_OK)
-		status = srt_copy_from_host(stream, x, 0, bits, from_nbytes);
+		status = srt_buffer_copy_from_host(x, 0, bits, from_nbytes, stream);
 	if (status == SRT_OK)
 		status = srt_op_cast(stream, srt_view(y, 0, to), srt_view(x, 0, from), (int64_t)n);
 	if (status == SRT_OK)
-		status = srt_copy_to_host(stream, got, y, 0, to_nbytes);
+		status = srt_buffer_copy_to_host(got, y, 0, to_nbytes, stream);
 	for (size_t i = 0; i < n && status == SRT_OK; i++) {
 		uint32_t a = bits_at(got, to, i), b = bits_at(want, to, i);
 

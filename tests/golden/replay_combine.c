@@ -261,7 +261,7 @@ srt_status_t combine_find_ignored(net_job_t *job, const net_recipe_t *recipe, ne
 						 job->stream));
 		SRT_TRY(srt_scaler_step_grads(net.scaler, srt_view(state, 0, SRT_U8)));
 		SRT_TRY(describe_found(&net, ours));
-		SRT_TRY(srt_copy_to_host(job->stream, &own, state, 0, sizeof(own)));
+		SRT_TRY(srt_buffer_copy_to_host(&own, state, 0, sizeof(own), job->stream));
 		CHECK_ROW((own.found_inf != 0) == (k == 1), "%s: the optimizer is told %g",
 			  job->row, (double)own.found_inf);
 		net_destroy(&net);

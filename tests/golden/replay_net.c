@@ -279,8 +279,8 @@ static srt_status_t set_values(net_t *net)
 
 	for (size_t i = 0; i < ROWS * WIDTH; i++)
 		half_put(view.dtype, x, i, (float)(i * 7 % 11) * 0.25f - 1);
-	SRT_TRY(srt_copy_from_host(net->job->stream, view.buffer, view.offset, x,
-				   ROWS * WIDTH * nbytes));
+	SRT_TRY(srt_buffer_copy_from_host(view.buffer, view.offset, x, ROWS * WIDTH * nbytes,
+					  net->job->stream));
 	for (size_t i = 0; (p = net_param(net, i)); i++)
 		SRT_TRY(srt_param_init_normal(p, 3, 0.125f, 0.25f, net->job->stream));
 	return SRT_OK;

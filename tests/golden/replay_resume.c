@@ -16,13 +16,13 @@
 srt_status_t replay_read_local(replay_t *r, void *host, srt_view_t view, size_t nbytes)
 {
 	SRT_TRY(srt_stream_sync(r->stream));
-	return srt_copy_to_host(r->home, host, view.buffer, view.offset, nbytes);
+	return srt_buffer_copy_to_host(host, view.buffer, view.offset, nbytes, r->home);
 }
 
 srt_status_t replay_write_local(replay_t *r, srt_view_t view, const void *host, size_t nbytes)
 {
 	SRT_TRY(srt_stream_sync(r->stream));
-	SRT_TRY(srt_copy_from_host(r->home, view.buffer, view.offset, host, nbytes));
+	SRT_TRY(srt_buffer_copy_from_host(view.buffer, view.offset, host, nbytes, r->home));
 	return srt_stream_sync(r->home);
 }
 

@@ -55,7 +55,7 @@ srt_status_t fixture_put_bytes(fixture_t *f, const void *bytes, size_t nbytes, s
 			       srt_view_t *view)
 {
 	SRT_TRY(fixture_alloc(f, nbytes, dtype, view));
-	return srt_copy_from_host(f->stream, view->buffer, view->offset, bytes, nbytes);
+	return srt_buffer_copy_from_host(view->buffer, view->offset, bytes, nbytes, f->stream);
 }
 
 srt_status_t fixture_put(fixture_t *f, const values_t *v, srt_view_t *view)
@@ -82,8 +82,8 @@ srt_status_t fixture_get(fixture_t *f, srt_view_t view, size_t n, float **x)
 
 	*x = srt_calloc(n + 1, sizeof(**x), "values");
 	if (stored && *x)
-		status = srt_copy_to_host(f->stream, stored, view.buffer, view.offset,
-					  n * srt_dtype_bits(view.dtype) / 8);
+		status = srt_buffer_copy_to_host(stored, view.buffer, view.offset,
+						 n * srt_dtype_bits(view.dtype) / 8, f->stream);
 	for (size_t i = 0; i < n && status == SRT_OK; i++)
 		(*x)[i] = half_get(view.dtype, stored, i);
 	free(stored);
@@ -126,14 +126,15 @@ srt_status_t fixture_unscale(fixture_t *f, srt_view_t g, size_t n, float inv_sca
 	if (by_state) {
 		SRT_TRY(fixture_put_bytes(f, &state, sizeof(state), SRT_U8, &where));
 		SRT_TRY(srt_op_unscale(f->stream, g, none, where, 0, (int64_t)n));
-		SRT_TRY(srt_copy_to_host(f->stream, &state, where.buffer, where.offset,
-					 sizeof(state)));
+		SRT_TRY(srt_buffer_copy_to_host(&state, where.buffer, where.offset, sizeof(state),
+						f->stream));
 		*found = state.found_inf;
 		return SRT_OK;
 	}
 	SRT_TRY(fixture_put_bytes(f, &state.found_inf, sizeof(float), SRT_F32, &where));
 	SRT_TRY(srt_op_unscale(f->stream, g, where, none, inv_scale, (int64_t)n));
-	return srt_copy_to_host(f->stream, found, where.buffer, where.offset, sizeof(*found));
+	return srt_buffer_copy_to_host(found, where.buffer, where.offset, sizeof(*found),
+				       f->stream);
 }
 
 static srt_status_t unscale_row(fixture_t *f, const json_t *row)
@@ -231,7 +232,7 @@ static srt_status_t scale_nested(fixture_t *f, const json_t *in, const json_t *o
 		SRT_TRY(fixture_put_bytes(f, &value, sizeof(value), SRT_F32, &x));
 		SRT_TRY(fixture_alloc(f, sizeof(value), SRT_F32, &y));
 		SRT_TRY(srt_op_scale_loss(f->stream, y, x, none, scale, 1));
-		SRT_TRY(srt_copy_to_host(f->stream, &got, y.buffer, y.offset, sizeof(got)));
+		SRT_TRY(srt_buffer_copy_to_host(&got, y.buffer, y.offset, sizeof(got), f->stream));
 		verdict_exact(f->verdict, (double)got == json_number_value(want), "%g scaled is %g",
 			      (double)value, (double)got);
 	}

@@ -51,7 +51,7 @@ static srt_status_t unscale_value(machine_t *m, srt_dtype_t dtype, float value)
 					 .grad = srt_view(m->f->buffer, GRAD, dtype),
 					 .nelem = 1 };
 
-	SRT_TRY(srt_copy_from_host(m->f->stream, m->f->buffer, GRAD, &value, sizeof(value)));
+	SRT_TRY(srt_buffer_copy_from_host(m->f->buffer, GRAD, &value, sizeof(value), m->f->stream));
 	return srt_scaler_unscale_grads(m->scaler, m->state, &grad, 1, m->f->stream);
 }
 
@@ -123,11 +123,11 @@ static srt_status_t run_special(machine_t *m, const json_t *row, int number)
 	};
 	srt_scaler_state_t got;
 
-	SRT_TRY(srt_copy_from_host(m->f->stream, m->f->buffer, m->state.offset, &state,
-				   sizeof(state)));
+	SRT_TRY(srt_buffer_copy_from_host(m->f->buffer, m->state.offset, &state, sizeof(state),
+					  m->f->stream));
 	SRT_TRY(srt_op_scaler_update(m->f->stream, m->state, rule_of(row), 2.0, 0.5, 1));
-	SRT_TRY(srt_copy_to_host(m->f->stream, &state, m->f->buffer, m->state.offset,
-				 sizeof(state)));
+	SRT_TRY(srt_buffer_copy_to_host(&state, m->f->buffer, m->state.offset, sizeof(state),
+					m->f->stream));
 	got = (srt_scaler_state_t){ .scale = state.scale, .growth_tracker = state.growth_tracker };
 	compare_scale(m, number, -1, &got, (float)hex_number(json_object_get(row, "scale_after")),
 		      (int)golden_number(row, "growth_tracker_after", -1));

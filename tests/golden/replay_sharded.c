@@ -48,7 +48,7 @@ srt_status_t sharded_upload(sharded_run_t *r, const float *values, size_t n, srt
 {
 	SRT_TRY(srt_buffer_create(srt_context_device(r->context), SRT_MEM_DEVICE,
 				  n * sizeof(*values), "replayed", buffer));
-	return srt_copy_from_host(r->stream, *buffer, 0, values, n * sizeof(*values));
+	return srt_buffer_copy_from_host(*buffer, 0, values, n * sizeof(*values), r->stream);
 }
 
 srt_sharding_t sharded_chunks(const sharded_run_t *r, int dim)
@@ -89,7 +89,7 @@ srt_status_t sharded_compare_plain(sharded_run_t *r, const srt_safetensors_t *fi
 	srt_status_t status = got ? golden_floats(file, key, n, &want) : SRT_ERR_OUT_OF_MEMORY;
 
 	if (status == SRT_OK)
-		status = srt_copy_to_host(r->stream, got, buffer, 0, n * sizeof(*got));
+		status = srt_buffer_copy_to_host(got, buffer, 0, n * sizeof(*got), r->stream);
 	if (status == SRT_OK)
 		verdict_values(r->verdict, r->golden, key, got, want, n);
 	free(got);
@@ -153,8 +153,9 @@ static srt_status_t create_param(sharded_run_t *r, int i, int64_t rows, int64_t 
 	SRT_TRY(golden_floats(r->init, p->name, p->nelem, &values));
 	status = sharded_upload(r, values, p->nelem, &whole);
 	if (status == SRT_OK && p->ndim == 2)
-		status = srt_shard_parameter(r->context, NULL, p->name, 2, p->shape, &sharding, 0,
-					     srt_view(whole, 0, SRT_F32), r->stream, &p->value);
+		status = srt_sharded_tensor_create_from(r->context, NULL, p->name, 2, p->shape,
+							&sharding, 0, srt_view(whole, 0, SRT_F32),
+							r->stream, &p->value);
 	if (status == SRT_OK && p->ndim == 2)
 		status = srt_sharded_tensor_create_like(p->value, p->name, &p->grad);
 	if (status == SRT_OK && p->ndim == 1)
@@ -264,7 +265,7 @@ static srt_status_t forward(sharded_run_t *r, passes_t *p, int s)
 	snprintf(key, sizeof(key), "step%d.micro0.x", s);
 	if (n > 0) {
 		SRT_TRY(golden_floats(r->golden->input, key, n, &x));
-		status = srt_copy_from_host(r->stream, p->buffers[X], 0, x, n * sizeof(*x));
+		status = srt_buffer_copy_from_host(p->buffers[X], 0, x, n * sizeof(*x), r->stream);
 		free(x);
 	}
 	SRT_TRY(status);
@@ -330,8 +331,8 @@ static srt_status_t compare_bias(sharded_run_t *r, const passes_t *p, int i, int
 					      bias->nelem));
 	}
 	SRT_TRY(golden_floats(r->golden->expect, key, bias->nelem, &grad));
-	status = srt_copy_from_host(r->stream, bias->plain_grad, 0, grad,
-				    bias->nelem * sizeof(*grad));
+	status = srt_buffer_copy_from_host(bias->plain_grad, 0, grad, bias->nelem * sizeof(*grad),
+					   r->stream);
 	free(grad);
 	return status;
 }

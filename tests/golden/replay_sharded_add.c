@@ -25,9 +25,9 @@ static srt_status_t compare_loss(sharded_run_t *r, srt_buffer_t *rows, size_t nr
 	const json_t *rank = json_array_get(json_object_get(step, "ranks"), 0);
 	const sharded_param_t *param = &r->params[0];
 	float *values = srt_calloc(nrows, sizeof(*values), "losses");
-	srt_status_t status =
-		values ? srt_copy_to_host(r->stream, values, rows, 0, nrows * sizeof(*values)) :
-			 SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status = values ? srt_buffer_copy_to_host(values, rows, 0,
+							       nrows * sizeof(*values), r->stream) :
+				       SRT_ERR_OUT_OF_MEMORY;
 	double loss = 0;
 
 	for (size_t i = 0; status == SRT_OK && i < nrows; i++)
@@ -68,8 +68,8 @@ static srt_status_t add_backward(sharded_run_t *r, srt_buffer_t *x, int64_t rows
 							.loss = srt_view(loss, 0, SRT_F32),
 							.dx = grad });
 	if (status == SRT_OK)
-		status = srt_copy(r->stream, param->plain_grad, 0, grad.buffer, grad.offset,
-				  (size_t)(rows * n) * sizeof(float));
+		status = srt_buffer_copy(param->plain_grad, 0, grad.buffer, grad.offset,
+					 (size_t)(rows * n) * sizeof(float), r->stream);
 	if (status == SRT_OK && has_loss)
 		status = compare_loss(r, loss, (size_t)rows);
 	srt_buffer_destroy(loss);

@@ -127,7 +127,8 @@ static srt_status_t coalesced_row(fixture_t *f, const char *name, const char *cl
 	SRT_TRY(srt_op_coo_coalesce(f->stream, &coo, out_indices, out_values, count, in_indices,
 				    in_values, scratch));
 	SRT_TRY(fixture_unscale(f, out_values, n, inv_scale, true, found));
-	SRT_TRY(srt_copy_to_host(f->stream, &nleft, count.buffer, count.offset, sizeof(nleft)));
+	SRT_TRY(srt_buffer_copy_to_host(&nleft, count.buffer, count.offset, sizeof(nleft),
+					f->stream));
 	got_indices = srt_calloc(2 * n + 1, sizeof(*got_indices), name);
 	if (!got_indices)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -136,10 +137,10 @@ static srt_status_t coalesced_row(fixture_t *f, const char *name, const char *cl
 	verdict_exact(f->verdict, status == SRT_OK && want.n == 2 * (size_t)nleft,
 		      "%s: %d entries are left", key, (int)nleft);
 	for (size_t dim = 0; dim < 2 && status == SRT_OK && want.n == 2 * (size_t)nleft; dim++) {
-		status = srt_copy_to_host(f->stream, got_indices + dim * (size_t)nleft,
-					  out_indices.buffer,
-					  out_indices.offset + dim * n * sizeof(int64_t),
-					  (size_t)nleft * sizeof(int64_t));
+		status = srt_buffer_copy_to_host(got_indices + dim * (size_t)nleft,
+						 out_indices.buffer,
+						 out_indices.offset + dim * n * sizeof(int64_t),
+						 (size_t)nleft * sizeof(int64_t), f->stream);
 		verdict_exact(f->verdict,
 			      !memcmp(got_indices + dim * (size_t)nleft,
 				      want.i + dim * (size_t)nleft,

@@ -30,7 +30,7 @@ typedef struct bench {
 
 static srt_status_t upload(bench_t *b, int which, const void *data, size_t nbytes)
 {
-	return srt_copy_from_host(b->stream, b->buffers[which], 0, data, nbytes);
+	return srt_buffer_copy_from_host(b->buffers[which], 0, data, nbytes, b->stream);
 }
 
 static srt_status_t make_bench(bench_t *b, srt_context_t *context, size_t n, srt_dtype_t dtype)
@@ -139,8 +139,8 @@ static srt_status_t compare_array(golden_t *g, verdict_t *v, bench_t *b, int whi
 		got && stored ? golden_floats(g->expect, key, b->n, &want) : SRT_ERR_OUT_OF_MEMORY;
 
 	if (status == SRT_OK)
-		status = srt_copy_to_host(b->stream, stored, b->buffers[which], 0,
-					  srt_buffer_nbytes(b->buffers[which]));
+		status = srt_buffer_copy_to_host(stored, b->buffers[which], 0,
+						 srt_buffer_nbytes(b->buffers[which]), b->stream);
 	for (size_t i = 0; i < b->n && status == SRT_OK; i++)
 		got[i] = half_get(b->dtype, stored, i);
 	/* 16 bits: whole vectors of torch's loops are ours; the end of a tensor: replay_tail.c. */
@@ -210,11 +210,12 @@ static srt_status_t run_config(golden_t *g, verdict_t *v, bench_t *b, const json
 	SRT_TRY(upload(b, PARAMS, &param, sizeof(param)));
 	SRT_TRY(upload_recorded(g, b, PARAM, "param0"));
 	SRT_TRY(start_tail(g, b, a, class));
-	SRT_TRY(srt_zero(b->stream, b->buffers[MOMENT1], 0,
-			 srt_buffer_nbytes(b->buffers[MOMENT1])));
-	SRT_TRY(srt_zero(b->stream, b->buffers[MOMENT2], 0,
-			 srt_buffer_nbytes(b->buffers[MOMENT2])));
-	SRT_TRY(srt_zero(b->stream, b->buffers[MAX2], 0, srt_buffer_nbytes(b->buffers[MAX2])));
+	SRT_TRY(srt_buffer_zero(b->buffers[MOMENT1], 0, srt_buffer_nbytes(b->buffers[MOMENT1]),
+				b->stream));
+	SRT_TRY(srt_buffer_zero(b->buffers[MOMENT2], 0, srt_buffer_nbytes(b->buffers[MOMENT2]),
+				b->stream));
+	SRT_TRY(srt_buffer_zero(b->buffers[MAX2], 0, srt_buffer_nbytes(b->buffers[MAX2]),
+				b->stream));
 	for (int s = 1; s <= nsteps; s++) {
 		snprintf(key, sizeof(key), "grad%d", s);
 		SRT_TRY(upload_recorded(g, b, GRAD, key));
@@ -226,7 +227,7 @@ static srt_status_t run_config(golden_t *g, verdict_t *v, bench_t *b, const json
 		snprintf(key, sizeof(key), "%s.step%d.param", name, s);
 		SRT_TRY(compare_array(g, v, b, PARAM, key));
 	}
-	SRT_TRY(srt_copy_to_host(b->stream, &param, b->buffers[PARAMS], 0, sizeof(param)));
+	SRT_TRY(srt_buffer_copy_to_host(&param, b->buffers[PARAMS], 0, sizeof(param), b->stream));
 	for (size_t i = 0; i < srt_safetensors_count(g->expect); i++) {
 		const char *k = srt_safetensors_tensor(g->expect, i)->name, *what;
 		float *want;

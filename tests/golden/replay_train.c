@@ -254,8 +254,8 @@ static srt_status_t feed(replay_t *r, const char *key, const replay_input_t *inp
 		}
 	}
 	if (status == SRT_OK)
-		status = srt_copy_from_host(r->stream, view.buffer, view.offset, values,
-					    n * srt_dtype_bits(view.dtype) / 8);
+		status = srt_buffer_copy_from_host(view.buffer, view.offset, values,
+						   n * srt_dtype_bits(view.dtype) / 8, r->stream);
 	free(recorded);
 	free(values);
 	return status;
@@ -271,7 +271,8 @@ static srt_status_t read_loss(replay_t *r, double *loss)
 
 	if (!rows)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_copy_to_host(r->stream, rows, view.buffer, view.offset, n * sizeof(*rows));
+	status = srt_buffer_copy_to_host(rows, view.buffer, view.offset, n * sizeof(*rows),
+					 r->stream);
 	*loss = 0;
 	for (size_t i = 0; i < n; i++)
 		*loss += (double)rows[i];

@@ -66,10 +66,10 @@ srt_stream_t *test_stream(srt_device_t *device, const char *name)
 void test_put(srt_stream_t *stream, srt_buffer_t *buffer, size_t offset, const void *host,
 	      size_t nbytes)
 {
-	CHECK_OK_OR_DIE(srt_copy_from_host(stream, buffer, offset, host, nbytes));
+	CHECK_OK_OR_DIE(srt_buffer_copy_from_host(buffer, offset, host, nbytes, stream));
 }
 
 void test_get(srt_stream_t *stream, void *host, srt_buffer_t *buffer, size_t offset, size_t nbytes)
 {
-	CHECK_OK_OR_DIE(srt_copy_to_host(stream, host, buffer, offset, nbytes));
+	CHECK_OK_OR_DIE(srt_buffer_copy_to_host(host, buffer, offset, nbytes, stream));
 }

@@ -66,8 +66,8 @@ static srt_status_t all_cases_launch(const all_cases_entry_t *e, srt_stream_t *s
 		return kernel_case_operation(stream, kernel, run->dtype, run->args, views);
 	SRT_TRY(kernel_case_attention_backward(stream, run->dtype, run->args, views));
 	/* The contents of its scratch are undefined. */
-	return srt_zero(stream, buffer, e->base + run->offset[6],
-			srt_kernel_place_nbytes(&run->places[6], run->dtype));
+	return srt_buffer_zero(buffer, e->base + run->offset[6],
+			       srt_kernel_place_nbytes(&run->places[6], run->dtype), stream);
 }
 
 srt_status_t all_cases_run(const all_cases_t *all, srt_device_t *device, unsigned char **bytes)
@@ -80,12 +80,12 @@ srt_status_t all_cases_run(const all_cases_t *all, srt_device_t *device, unsigne
 	SRT_TRY(srt_buffer_create(device, SRT_MEM_DEVICE, all->nbytes, "all cases", &buffer));
 	status = srt_stream_create(device, 0, "all", &stream);
 	if (status == SRT_OK)
-		status = srt_copy_from_host(stream, buffer, 0, all->image, all->nbytes);
+		status = srt_buffer_copy_from_host(buffer, 0, all->image, all->nbytes, stream);
 	for (size_t k = 0; status == SRT_OK && k < all->nentries; k++)
 		status = all_cases_launch(&all->entries[k], stream, buffer);
 	if (status == SRT_OK) {
 		*bytes = malloc(all->nbytes);
-		status = *bytes ? srt_copy_to_host(stream, *bytes, buffer, 0, all->nbytes) :
+		status = *bytes ? srt_buffer_copy_to_host(*bytes, buffer, 0, all->nbytes, stream) :
 				  SRT_ERR_OUT_OF_MEMORY;
 	}
 	srt_stream_destroy(stream);

@@ -63,7 +63,7 @@ static void test_host_values(srt_device_t *device)
 			CHECK_INT(srt_fpenv_get() & ~STATUS_BITS,
 				  hostile ? HOSTILE : SRT_FPENV_DEFAULT);
 			srt_fpenv_set(SRT_FPENV_DEFAULT);
-			CHECK_OK(srt_copy_to_host(s, kept[hostile], buffer, 64, 64));
+			CHECK_OK(srt_buffer_copy_to_host(kept[hostile], buffer, 64, 64, s));
 		}
 		CHECK_MSG(memcmp(kept[0], kept[1], sizeof(kept[0])) == 0, "dropout at rate %g",
 			  (double)rate);

@@ -179,18 +179,18 @@ static void test_empty_rows(void)
 		"srt_op_cross_entropy: n is 0: the 4 rows have no elements");
 	CHECK_OK(srt_op_layernorm(s, LAYERNORM(.n = 0)));
 	CHECK_OK(srt_op_cross_entropy(s, LOSS(.grad_scale = 1)));
-	CHECK_OK(srt_copy_from_host(s, a, 0, five, sizeof(five)));
+	CHECK_OK(srt_buffer_copy_from_host(a, 0, five, sizeof(five), s));
 	CHECK_OK(srt_op_layernorm_backward(s, LAYERNORM(.mean = at(b, 100), .rstd = at(b, 104),
 							.rows = 4)));
 	CHECK_OK(srt_op_mse(s, LOSS(.grad_scale = 1)));
-	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
+	CHECK_OK(srt_buffer_copy_to_host(got, a, 0, sizeof(got), s));
 	CHECK_BITS(got, five, 4);
 	CHECK_OK(srt_op_mse(s, LOSS(.loss = at(a, 0), .rows = 4, .grad_scale = 1)));
-	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
+	CHECK_OK(srt_buffer_copy_to_host(got, a, 0, sizeof(got), s));
 	CHECK_BITS(got, zero, 4);
-	CHECK_OK(srt_copy_from_host(s, a, 0, five, sizeof(five)));
+	CHECK_OK(srt_buffer_copy_from_host(a, 0, five, sizeof(five), s));
 	CHECK_OK(srt_op_bias_backward(s, at(a, 0), absent, 0, 4, 0));
-	CHECK_OK(srt_copy_to_host(s, got, a, 0, sizeof(got)));
+	CHECK_OK(srt_buffer_copy_to_host(got, a, 0, sizeof(got), s));
 	CHECK_BITS(got, zero, 4);
 }
 

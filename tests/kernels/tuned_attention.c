@@ -97,7 +97,7 @@ static srt_attention_views_t views_of(attention_t *t, int bits, srt_view_t scrat
 	};
 
 	if (t->packed)
-		srt_attention_packed(&t->shape, &v, v.q, v.dq);
+		srt_attention_set_packed(&t->shape, &v, v.q, v.dq);
 	if (bits & LENGTHS) {
 		v.lengths = tt_view(&t->lengths);
 		v.lengths.dtype = SRT_I32;

@@ -196,7 +196,7 @@ void tape_put(srt_view_t view, const void *values, int64_t nelem)
 			half_put(view.dtype, bytes, i, ((const float *)values)[i]);
 	else
 		memcpy(bytes, values, n * size);
-	CHECK_OK(srt_copy_from_host(tape_stream, view.buffer, view.offset, bytes, n * size));
+	CHECK_OK(srt_buffer_copy_from_host(view.buffer, view.offset, bytes, n * size, tape_stream));
 	free(bytes);
 }
 
@@ -204,7 +204,7 @@ void tape_get(srt_view_t view, void *values, int64_t nelem)
 {
 	const size_t n = (size_t)nelem, size = srt_dtype_bits(view.dtype) / 8;
 
-	CHECK_OK(srt_copy_to_host(tape_stream, values, view.buffer, view.offset, n * size));
+	CHECK_OK(srt_buffer_copy_to_host(values, view.buffer, view.offset, n * size, tape_stream));
 	for (size_t i = n; i-- > 0 && is_half(view.dtype);)
 		((float *)values)[i] = half_get(view.dtype, values, i);
 }

@@ -112,8 +112,9 @@ static void feed(const srt_gpt_io_t *io, int step, int64_t first, int64_t micro)
 		ids[i] = token(step, first + i / CONTEXT, i % CONTEXT);
 		targets[i] = token(step, first + i / CONTEXT, i % CONTEXT + 1);
 	}
-	CHECK_OK(srt_copy_from_host(stream, to_ids.buffer, to_ids.offset, ids, nbytes));
-	CHECK_OK(srt_copy_from_host(stream, to_targets.buffer, to_targets.offset, targets, nbytes));
+	CHECK_OK(srt_buffer_copy_from_host(to_ids.buffer, to_ids.offset, ids, nbytes, stream));
+	CHECK_OK(srt_buffer_copy_from_host(to_targets.buffer, to_targets.offset, targets, nbytes,
+					   stream));
 }
 
 /* Mean loss of this rank's tokens of the last micro-batch. */
@@ -123,8 +124,8 @@ static double mean_loss(const srt_gpt_io_t *io, int64_t micro)
 	srt_view_t view = srt_tensor_view(io->loss);
 	double sum = 0.0;
 
-	CHECK_OK(srt_copy_to_host(stream, loss, view.buffer, view.offset,
-				  (size_t)(micro * CONTEXT) * sizeof(float)));
+	CHECK_OK(srt_buffer_copy_to_host(loss, view.buffer, view.offset,
+					 (size_t)(micro * CONTEXT) * sizeof(float), stream));
 	for (int64_t i = 0; i < micro * CONTEXT; i++)
 		sum += (double)loss[i];
 	return sum / (double)(micro * CONTEXT);

@@ -131,8 +131,8 @@ static void feed(const model_t *m, int step)
 	for (int k = 0; k < 2; k++) { /* the target of a token is the next one */
 		for (int64_t i = 0; i < n; i++)
 			ids[i] = token(step, first + i / length, i % length + k);
-		CHECK_OK(srt_copy_from_host(stream, to[k].buffer, to[k].offset, ids,
-					    (size_t)n * sizeof(*ids)));
+		CHECK_OK(srt_buffer_copy_from_host(to[k].buffer, to[k].offset, ids,
+						   (size_t)n * sizeof(*ids), stream));
 	}
 	free(ids);
 }

@@ -198,7 +198,7 @@ static void record_transformer(model_t *m, srt_dtype_t buffer)
 	srt_view_t view[2];
 
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 4 * cast, "stats", &m->stats));
-	CHECK_OK(srt_copy_from_host(stream, m->stats, 0, stats, sizeof(stats)));
+	CHECK_OK(srt_buffer_copy_from_host(m->stats, 0, stats, sizeof(stats), stream));
 	for (size_t k = 0; k < 2; k++) {
 		view[k] = srt_view(m->stats, (1 + k) * cast, dtype);
 		CHECK_OK(srt_op_cast(stream, view[k],
@@ -283,7 +283,7 @@ static void feed_input(srt_tensor_t *tensor, int step, int64_t of)
 		else
 			host.ids[i] = (int32_t)(noise(step, of, i) % VOCAB);
 	}
-	CHECK_OK(srt_copy_from_host(stream, to.buffer, to.offset, &host, (size_t)n * 4));
+	CHECK_OK(srt_buffer_copy_from_host(to.buffer, to.offset, &host, (size_t)n * 4, stream));
 }
 
 static void feed(const model_t *m, int step)
@@ -368,8 +368,8 @@ static void collect_tensors(const model_t *m, trace_t *trace, int step)
 
 	CHECK_OR_DIE(to != NULL);
 	trace->tensors[step - 1] = to;
-	CHECK_OK(srt_copy_to_host(stream, to, loss.buffer, loss.offset,
-				  trace->nlosses * sizeof(*to)));
+	CHECK_OK(srt_buffer_copy_to_host(to, loss.buffer, loss.offset, trace->nlosses * sizeof(*to),
+					 stream));
 	to += trace->nlosses;
 	for (size_t i = 0; (param = srt_engine_param(m->engine, i)) != NULL; i++) {
 		for (int k = 0; k < (srt_param_requires_grad(param) ? 3 : 1); k++) {

@@ -182,7 +182,7 @@ static void put_stats(void)
 		values[i] = 0.125f * (float)(i - 4);
 		values[9 + i] = 0.25f + 0.125f * (float)i;
 	}
-	CHECK_OK(srt_copy_from_host(tape_stream, stats, 0, values, sizeof(values)));
+	CHECK_OK(srt_buffer_copy_from_host(stats, 0, values, sizeof(values), tape_stream));
 }
 
 static void test_digest(const digest_case_t *d)
@@ -256,12 +256,12 @@ static void test_batchnorm_evaluation(void)
 	tape_run_t r;
 
 	put_stats();
-	CHECK_OK(srt_copy_to_host(tape_stream, before, stats, 0, sizeof(before)));
+	CHECK_OK(srt_buffer_copy_to_host(before, stats, 0, sizeof(before), tape_stream));
 	tape_open(&r, &c);
 	tape_pass(&r);
-	CHECK_OK(srt_copy_to_host(tape_stream, running, stats, 0, sizeof(running)));
+	CHECK_OK(srt_buffer_copy_to_host(running, stats, 0, sizeof(running), tape_stream));
 	evaluate(&r, y);
-	CHECK_OK(srt_copy_to_host(tape_stream, after, stats, 0, sizeof(after)));
+	CHECK_OK(srt_buffer_copy_to_host(after, stats, 0, sizeof(after), tape_stream));
 	CHECK_OK(srt_stream_sync(tape_stream));
 	CHECK_BITS(after, running, 18);
 	for (int j = 0; j < 9; j++) {

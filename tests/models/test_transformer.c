@@ -65,7 +65,7 @@ static void open_model(model_t *m, const options_t *o)
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 512, "stats", &m->stats));
 	mean = srt_view(m->stats, 0, SRT_F32);
 	var = srt_view(m->stats, BATCH * sizeof(float), SRT_F32);
-	CHECK_OK(srt_copy_from_host(stream, m->stats, 0, stats, sizeof(stats)));
+	CHECK_OK(srt_buffer_copy_from_host(m->stats, 0, stats, sizeof(stats), stream));
 	if (o->precision.buffer == SRT_F16) {
 		const srt_view_t half_mean = srt_view(m->stats, 256, SRT_F16);
 		const srt_view_t half_var = srt_view(m->stats, 264, SRT_F16);
@@ -96,8 +96,9 @@ static void put(srt_tensor_t *x, const void *values)
 {
 	const srt_view_t view = srt_tensor_view(x);
 
-	CHECK_OK(srt_copy_from_host(stream, view.buffer, view.offset, values,
-				    (size_t)(srt_tensor_rows(x) * srt_tensor_cols(x)) * 4));
+	CHECK_OK(srt_buffer_copy_from_host(view.buffer, view.offset, values,
+					   (size_t)(srt_tensor_rows(x) * srt_tensor_cols(x)) * 4,
+					   stream));
 }
 
 static void feed(const model_t *m)
@@ -145,7 +146,8 @@ static void pass(const options_t *o, result_t *r)
 	CHECK_OK(srt_tape_forward(m.tape, stream));
 	CHECK_OK(srt_tape_backward(m.tape, stream, 0.125f, (srt_view_t){ 0 }));
 	loss = srt_tensor_view(m.io.loss);
-	CHECK_OK(srt_copy_to_host(stream, r->loss, loss.buffer, loss.offset, sizeof(r->loss)));
+	CHECK_OK(srt_buffer_copy_to_host(r->loss, loss.buffer, loss.offset, sizeof(r->loss),
+					 stream));
 	CHECK_OK(srt_engine_finish_backward(m.engine, stream));
 	get_grads(&m, r);
 	r->nbytes = srt_tape_nbytes(m.tape);

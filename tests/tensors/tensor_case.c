@@ -89,7 +89,7 @@ srt_buffer_t *tensor_upload(tensor_case_t *c, const void *bytes, size_t nbytes)
 
 	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(c->context), SRT_MEM_DEVICE, nbytes,
 					  "whole", &buffer));
-	CHECK_OK(srt_copy_from_host(c->stream, buffer, 0, bytes, nbytes));
+	CHECK_OK(srt_buffer_copy_from_host(buffer, 0, bytes, nbytes, c->stream));
 	return buffer;
 }
 

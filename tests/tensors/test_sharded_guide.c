@@ -41,8 +41,8 @@ static void shard_by_rows(void)
 					 .dim = 0,
 					 .places = places,
 					 .nplaces = (size_t)srt_context_world_size(context) };
-	check(srt_shard_parameter(context, NULL, "linear.weight", 2, shape, &by_rows, 0, values,
-				  stream, &w));
+	check(srt_sharded_tensor_create_from(context, NULL, "linear.weight", 2, shape, &by_rows, 0,
+					     values, stream, &w));
 	check(srt_sharded_tensor_create_like(w, "linear.weight.grad", &dw));
 	check(srt_sharded_linear_create(w, dw, ROWS, &layer));
 }
@@ -77,7 +77,7 @@ static float get_loss(void)
 {
 	float rows[ROWS];
 
-	check(srt_copy_to_host(stream, rows, loss.buffer, 0, sizeof(rows)));
+	check(srt_buffer_copy_to_host(rows, loss.buffer, 0, sizeof(rows), stream));
 	return rows[0] + rows[1] + rows[2];
 }
 

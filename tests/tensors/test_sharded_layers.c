@@ -42,7 +42,7 @@ static void draw(const layer_case_t *l, int t, const char *name, int64_t nelem)
 
 static void get(int t, void *host, size_t nbytes)
 {
-	CHECK_OK(srt_copy_to_host(c.stream, host, memory[t], 0, nbytes));
+	CHECK_OK(srt_buffer_copy_to_host(host, memory[t], 0, nbytes, c.stream));
 }
 
 static srt_matmul_t product(int64_t m, int64_t n, int64_t k, int trans_a, int trans_b)
@@ -160,7 +160,7 @@ static void check_pass(const layer_case_t *l, srt_buffer_t *y, srt_buffer_t *dx,
 	const size_t mine = (size_t)l->rows[c.rank] * size;
 	const bool sums_y = !l->is_embedding && l->dim == 1, is_f32 = l->dtype == SRT_F32;
 
-	CHECK_OK(srt_copy_to_host(c.stream, got, y, 0, mine * (size_t)l->out));
+	CHECK_OK(srt_buffer_copy_to_host(got, y, 0, mine * (size_t)l->out, c.stream));
 	get(Y, whole, (size_t)(l->total * l->out) * size);
 	if (sums_y && is_f32) {
 		sum_parts(l, true, sum);
@@ -175,7 +175,7 @@ static void check_pass(const layer_case_t *l, srt_buffer_t *y, srt_buffer_t *dx,
 	tensor_check(&c, grad, whole, "gradient of the weight");
 	if (l->is_embedding)
 		return;
-	CHECK_OK(srt_copy_to_host(c.stream, got, dx, 0, mine * (size_t)l->in));
+	CHECK_OK(srt_buffer_copy_to_host(got, dx, 0, mine * (size_t)l->in, c.stream));
 	get(DX, whole, (size_t)(l->total * l->in) * size);
 	if (!sums_y && is_f32) {
 		sum_parts(l, false, sum);
@@ -236,7 +236,8 @@ static void draw_inputs(const layer_case_t *l)
 	}
 	for (int64_t i = 0; i < l->total; i++)
 		ids[i] = (int32_t)(random32() % (unsigned)l->in);
-	CHECK_OK(srt_copy_from_host(c.stream, memory[X], 0, ids, (size_t)l->total * sizeof(*ids)));
+	CHECK_OK(srt_buffer_copy_from_host(memory[X], 0, ids, (size_t)l->total * sizeof(*ids),
+					   c.stream));
 }
 
 /* This rank's rows of a whole tensor, as the layer gets them. */
@@ -275,8 +276,9 @@ static void test_layer(bool is_embedding, int dim, srt_dtype_t dtype)
 		srt_buffer_create(srt_context_device(c.context), SRT_MEM_DEVICE, MAX * 4, "y", &y));
 	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(c.context), SRT_MEM_DEVICE, MAX * 4,
 					  "dx", &dx));
-	CHECK_OK_OR_DIE(srt_shard_parameter(c.context, NULL, "w", 2, l.shape, &l.sharding.sharding,
-					    0, view(&l, W), c.stream, &weight));
+	CHECK_OK_OR_DIE(srt_sharded_tensor_create_from(c.context, NULL, "w", 2, l.shape,
+						       &l.sharding.sharding, 0, view(&l, W),
+						       c.stream, &weight));
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create_like(weight, "dw", &grad));
 	get(DW, bytes, (size_t)(l.in * l.out) * srt_dtype_bits(dtype) / 8);
 	tensor_set(&c, grad, bytes);
@@ -294,7 +296,7 @@ static void test_layer(bool is_embedding, int dim, srt_dtype_t dtype)
 	}
 	srt_sharded_layer_destroy(layer);
 	layer = create(&l, weight, NULL); /* frozen: only outputs */
-	CHECK_OK(srt_zero(c.stream, y, 0, MAX * 4));
+	CHECK_OK(srt_buffer_zero(y, 0, MAX * 4, c.stream));
 	CHECK_OK(srt_sharded_layer_forward(layer, rows_of(&l, X, is_embedding ? 1 : l.in),
 					   l.has_bias ? view(&l, B) : none, srt_view(y, 0, dtype),
 					   c.stream));

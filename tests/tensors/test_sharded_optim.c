@@ -128,8 +128,8 @@ static void parts_create(parts_t *p, const srt_optim_options_t *groups, srt_dtyp
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, nbytes_of(PLAIN, dtype), "grad",
 					  &p->plain_grad));
 	if (from != NULL)
-		CHECK_OK(srt_copy(c.stream, p->plain_value, 0, from->plain_value, 0,
-				  nbytes_of(PLAIN, dtype)));
+		CHECK_OK(srt_buffer_copy(p->plain_value, 0, from->plain_value, 0,
+					 nbytes_of(PLAIN, dtype), c.stream));
 	else
 		draw(p->plain_value, PLAIN, dtype, 1);
 	parts_list(p, dtype);
@@ -166,8 +166,8 @@ static void check_plain(srt_view_t got, srt_view_t want, size_t nbytes, const ch
 {
 	unsigned char a[MAX_NELEM * 4], b[MAX_NELEM * 4];
 
-	CHECK_OK(srt_copy_to_host(c.stream, a, got.buffer, got.offset, nbytes));
-	CHECK_OK(srt_copy_to_host(c.stream, b, want.buffer, want.offset, nbytes));
+	CHECK_OK(srt_buffer_copy_to_host(a, got.buffer, got.offset, nbytes, c.stream));
+	CHECK_OK(srt_buffer_copy_to_host(b, want.buffer, want.offset, nbytes, c.stream));
 	CHECK_MSG(memcmp(a, b, nbytes) == 0, "%s of the plain parameter", what);
 }
 
@@ -189,7 +189,7 @@ static void check_equal(const whole_t *w, const parts_t *p, srt_dtype_t dtype)
 			check_plain(p->list[i].plain_value, srt_view(w->values[i], 0, dtype),
 				    nbytes, "value");
 		} else {
-			CHECK_OK(srt_copy_to_host(c.stream, bytes, w->values[i], 0, nbytes));
+			CHECK_OK(srt_buffer_copy_to_host(bytes, w->values[i], 0, nbytes, c.stream));
 			tensor_check(&c, p->values[i], bytes, "value");
 		}
 		for (int k = 0; k < nstates; k++) {
@@ -203,8 +203,8 @@ static void check_equal(const whole_t *w, const parts_t *p, srt_dtype_t dtype)
 					    state, nbytes, "state");
 				continue;
 			}
-			CHECK_OK(srt_copy_to_host(c.stream, bytes, state.buffer, state.offset,
-						  nbytes));
+			CHECK_OK(srt_buffer_copy_to_host(bytes, state.buffer, state.offset, nbytes,
+							 c.stream));
 			tensor_check(&c, mine, bytes, srt_sharded_optim_state_name(p->optim, k));
 		}
 	}

@@ -24,7 +24,7 @@ static void check_gathered(const srt_sharded_tensor_t *tensor, int root, const v
 
 	CHECK_OK(srt_sharded_tensor_gather(tensor, root, srt_view(buffer, 0, dtype), c.stream));
 	if (c.rank == root) {
-		CHECK_OK(srt_copy_to_host(c.stream, got, buffer, 0, nbytes));
+		CHECK_OK(srt_buffer_copy_to_host(got, buffer, 0, nbytes, c.stream));
 		CHECK_MSG(memcmp(got, whole, nbytes) == 0, "gathered to rank %d", root);
 	}
 	srt_buffer_destroy(buffer);
@@ -120,7 +120,7 @@ static void whole_values(int kind, srt_dtype_t dtype, int64_t nelem, void *whole
 	CHECK_OK(kind == 0 ? srt_op_uniform(c.stream, y, RANDOM_SEED, "w", 0, nelem, -2.0f, 3.0f) :
 		 kind == 1 ? srt_op_normal(c.stream, y, RANDOM_SEED, "w", 0, nelem, 1.0f, 0.5f) :
 			     srt_op_fill(c.stream, y, 0.75f, nelem));
-	CHECK_OK(srt_copy_to_host(c.stream, whole, buffer, 0, nbytes));
+	CHECK_OK(srt_buffer_copy_to_host(whole, buffer, 0, nbytes, c.stream));
 	srt_buffer_destroy(buffer);
 }
 
@@ -205,9 +205,10 @@ static void test_shard_parameter(void)
 		srt_sharded_tensor_t *w;
 
 		tensor_chunks(&s, dim, c.world);
-		CHECK_OK_OR_DIE(srt_shard_parameter(c.context, NULL, "linear1.weight", 2, shape,
-						    &s.sharding, root, srt_view(buffer, 0, SRT_F32),
-						    c.stream, &w));
+		CHECK_OK_OR_DIE(srt_sharded_tensor_create_from(c.context, NULL, "linear1.weight", 2,
+							       shape, &s.sharding, root,
+							       srt_view(buffer, 0, SRT_F32),
+							       c.stream, &w));
 		tensor_check(&c, w, whole, "sharded from a rank");
 		check_gathered(w, 0, whole, sizeof(whole), SRT_F32);
 		srt_sharded_tensor_destroy(w);
@@ -244,7 +245,8 @@ static void test_shard_module(void)
 	};
 	srt_sharded_tensor_t *tensors[2];
 
-	CHECK_OK_OR_DIE(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream, tensors));
+	CHECK_OK_OR_DIE(
+		srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, c.stream, tensors));
 	for (int i = 0; i < 2; i++) {
 		CHECK_STR(srt_sharded_tensor_name(tensors[i]), plan[i].param);
 		tensor_check(&c, tensors[i], whole, "sharded by a plan");
@@ -254,22 +256,23 @@ static void test_shard_module(void)
 	if (c.world > 1) {
 		srt_shard_plan_t turned[] = { plan[is_root], plan[!is_root] };
 
-		REFUSED(srt_shard_module(c.context, NULL, model, turned, 2, 0, c.stream, tensors),
+		REFUSED(srt_shard_plan_apply(c.context, NULL, model, turned, 2, 0, c.stream,
+					     tensors),
 			SRT_ERR_MISMATCH, "the parameters of the plan differ: rank 0 has 2");
-		REFUSED(srt_shard_module(c.context, NULL, model, plan, is_root ? 2 : 1, 0, c.stream,
-					 tensors),
+		REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, is_root ? 2 : 1, 0,
+					     c.stream, tensors),
 			SRT_ERR_MISMATCH, "the parameters of the plan differ: rank 0 has 2");
 		CHECK(tensors[0] == NULL && tensors[1] == NULL);
 	}
 	plan[1].whole.dtype = is_root ? SRT_F16 : SRT_F32;
-	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
+	REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
 		SRT_ERR_INVALID_ARGUMENT, "'linear2.weight' are f16, must be f32");
 	plan[1].whole.dtype = SRT_F32;
 	plan[1].whole.offset = is_root ? sizeof(whole) : 0;
-	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
+	REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
 		SRT_ERR_INVALID_ARGUMENT, "the whole tensor");
 	plan[1].param = is_root ? "linear2.bias" : plan[1].param;
-	REFUSED(srt_shard_module(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
+	REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
 		SRT_ERR_NOT_FOUND, "the module 'MyLinear' has no parameter 'linear2.bias'");
 	CHECK(tensors[0] == NULL && tensors[1] == NULL);
 	srt_module_destroy(model);

@@ -217,7 +217,7 @@ int main(void) /* 3 + 4 on the toy device, see docs/porting.md */
 	TRY(srt_op_fill(stream, srt_view(b, 0, SRT_F32), 3.0f, 1));
 	TRY(srt_op_fill(stream, srt_view(b, 4, SRT_F32), 4.0f, 1));
 	TRY(srt_op_add(stream, srt_view(b, 8, SRT_F32), srt_view(b, 0, SRT_F32), srt_view(b, 4, SRT_F32), 1));
-	TRY(srt_copy_to_host(stream, &sum, b, 8, sizeof(sum)));
+	TRY(srt_buffer_copy_to_host(&sum, b, 8, sizeof(sum), stream));
 	printf("%g\n", (double)sum);
 	srt_buffer_destroy(b);
 	srt_stream_destroy(stream);

@@ -76,7 +76,7 @@ static sizes_t count_elements(srt_engine_t *engine)
 
 	for (size_t i = 0; (param = srt_engine_param(engine, i)) != NULL; i++) {
 		int64_t shape[SRT_MAX_DIMS], n = 1;
-		const int ndim = srt_param_cell(param, shape);
+		const int ndim = srt_param_partition(param, shape);
 
 		for (int d = 0; d < ndim; d++)
 			n *= shape[d];

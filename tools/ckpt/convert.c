@@ -144,7 +144,7 @@ static int list_targets(conversion_t *c)
 	if (!c->targets || !c->entries)
 		return fail_memory();
 	for (size_t i = 0; i < count; i++)
-		if (srt_file_get(c->file, i, &t) != SRT_OK || add_target(c, &t) != 0)
+		if (srt_file_at(c->file, i, &t) != SRT_OK || add_target(c, &t) != 0)
 			return CKPT_TROUBLE;
 	if (c->n != (size_t)needed) {
 		tool_error("%s has %zu tensors of a GPT, but a model of %" PRId64

@@ -146,7 +146,7 @@ static int compare_files(const ckpt_request_t *r, srt_file_t *const file[2], cha
 		int has[2], order, code = CKPT_DIFFERS;
 
 		for (int i = 0; i < 2; i++)
-			has[i] = srt_file_get(file[i], at[i], &t[i]) == SRT_OK;
+			has[i] = srt_file_at(file[i], at[i], &t[i]) == SRT_OK;
 		if (!has[0] && !has[1])
 			break;
 		order = has[0] && has[1] ? strcmp(t[0].name, t[1].name) : has[1] - has[0];

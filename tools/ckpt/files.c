@@ -96,7 +96,7 @@ int ckpt_ls(const ckpt_request_t *r)
 		return CKPT_TROUBLE;
 	if (srt_file_get_checkpoint(file, &checkpoint) == SRT_OK)
 		print_checkpoint(file, &checkpoint);
-	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++) {
+	for (size_t i = 0; srt_file_at(file, i, &t) == SRT_OK; i++) {
 		print_tensor(r, file, &t);
 		nelem += t.nelem;
 		nbytes += t.nbytes;

@@ -17,7 +17,7 @@ static int list_entries(const srt_file_t *file, const char *path, srt_file_entry
 {
 	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 
-	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++) {
+	for (size_t i = 0; srt_file_at(file, i, &t) == SRT_OK; i++) {
 		if (t.dtype == SRT_DTYPE_NONE || t.ndim > SRT_MAX_DIMS) {
 			tool_error("tensor '%s' of %s has dtype %s and %d dimensions, which this "
 				   "program cannot write",
@@ -35,7 +35,7 @@ static srt_status_t copy_tensors(const srt_file_t *file, srt_file_writer_t *writ
 	srt_status_t status = SRT_OK;
 	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 
-	for (size_t i = 0; status == SRT_OK && srt_file_get(file, i, &t) == SRT_OK; i++) {
+	for (size_t i = 0; status == SRT_OK && srt_file_at(file, i, &t) == SRT_OK; i++) {
 		for (size_t at = 0, n; at < t.nbytes && status == SRT_OK; at += n) {
 			n = t.nbytes - at < CKPT_PIECE_NBYTES ? t.nbytes - at : CKPT_PIECE_NBYTES;
 			status = srt_file_read(file, t.name, at, n, piece);
@@ -55,7 +55,7 @@ static void list_kinds(const srt_file_t *file, char *kinds)
 	srt_file_saved_t saved = SRT_FILE_SAVED_INIT;
 	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 
-	for (size_t i = 0; srt_file_get(file, i, &t) == SRT_OK; i++)
+	for (size_t i = 0; srt_file_at(file, i, &t) == SRT_OK; i++)
 		if (srt_file_get_saved(file, t.name, &saved) == SRT_OK)
 			kinds[i] = letters[saved.kind];
 }

@@ -72,7 +72,7 @@ static int verify_file(const char *path)
 		return CKPT_TROUBLE;
 	}
 	status = srt_file_open(path, &file);
-	for (size_t i = 0; status == SRT_OK && srt_file_get(file, i, &t) == SRT_OK; i++) {
+	for (size_t i = 0; status == SRT_OK && srt_file_at(file, i, &t) == SRT_OK; i++) {
 		ndefects += read_tensor(file, &t, piece) != 0;
 		nbytes += t.nbytes;
 	}

@@ -35,9 +35,9 @@ static srt_status_t copy_inputs(trainer_t *t, const srt_gpt_io_t *io, int64_t mi
 	const size_t nbytes = (size_t)n * sizeof(*t->ids);
 	srt_view_t ids = srt_tensor_view(io->ids), targets = srt_tensor_view(io->targets);
 
-	SRT_TRY(srt_copy_from_host(t->stream, ids.buffer, ids.offset, t->ids + at, nbytes));
-	return srt_copy_from_host(t->stream, targets.buffer, targets.offset, t->targets + at,
-				  nbytes);
+	SRT_TRY(srt_buffer_copy_from_host(ids.buffer, ids.offset, t->ids + at, nbytes, t->stream));
+	return srt_buffer_copy_from_host(targets.buffer, targets.offset, t->targets + at, nbytes,
+					 t->stream);
 }
 
 /* Copies the first n losses of a tape to element `at` of a buffer. */
@@ -46,8 +46,8 @@ static srt_status_t keep_losses(trainer_t *t, const srt_gpt_io_t *io, srt_buffer
 {
 	srt_view_t loss = srt_tensor_view(io->loss);
 
-	return srt_copy(t->stream, to, (size_t)at * sizeof(float), loss.buffer, loss.offset,
-			(size_t)n * sizeof(float));
+	return srt_buffer_copy(to, (size_t)at * sizeof(float), loss.buffer, loss.offset,
+			       (size_t)n * sizeof(float), t->stream);
 }
 
 /* The optimizer's step, and its results: the engine's scalars with the scale of the next step. */
@@ -64,7 +64,8 @@ static srt_status_t step_engine(trainer_t *t, size_t at)
 	SRT_TRY(srt_scaler_update(t->scaler, t->stream));
 	SRT_TRY(srt_engine_copy_state(t->engine, t->stream, t->results, at));
 	view = srt_scaler_view(t->scaler);
-	return srt_copy(t->stream, t->results, scale, view.buffer, view.offset, sizeof(float));
+	return srt_buffer_copy(t->results, scale, view.buffer, view.offset, sizeof(float),
+			       t->stream);
 }
 
 srt_status_t trainer_step(trainer_t *t, int64_t step)
@@ -94,8 +95,8 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 
 srt_status_t trainer_post(trainer_t *t, int64_t step)
 {
-	SRT_TRY(srt_copy(t->stream, t->seen, (size_t)(step % 2) * sizeof(train_seen_t), t->results,
-			 0, sizeof(train_seen_t)));
+	SRT_TRY(srt_buffer_copy(t->seen, (size_t)(step % 2) * sizeof(train_seen_t), t->results, 0,
+				sizeof(train_seen_t), t->stream));
 	return srt_event_record(t->arrived[step % 2], t->stream);
 }
 
@@ -187,7 +188,7 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg,
 	}
 	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->eval_losses, 0, SRT_F32), kept, predictions,
 			       srt_view(t->eval_total, 0, SRT_F32), t->stream));
-	SRT_TRY(srt_copy_to_host(t->stream, &total, t->eval_total, 0, sizeof(total)));
+	SRT_TRY(srt_buffer_copy_to_host(&total, t->eval_total, 0, sizeof(total), t->stream));
 	*loss = (double)total / (double)predictions;
 	return SRT_OK;
 }

@@ -133,14 +133,14 @@ static srt_status_t run_first(srt_nccl_t *v, const char *what, float *numbers)
 
 	SRT_TRY(srt_buffer_create(v->comm->device, SRT_MEM_DEVICE, nbytes, what, &v->scratch));
 	numbers[v->comm->rank] = (float)(v->comm->rank + 1);
-	SRT_TRY(srt_copy_from_host(v->stream, v->scratch, 0, numbers, nbytes));
+	SRT_TRY(srt_buffer_copy_from_host(v->scratch, 0, numbers, nbytes, v->stream));
 	SRT_TRY(submit_first(v, sizeof(*numbers)));
 	SRT_TRY(srt_event_record(v->ready, v->stream));
 	SRT_TRY(await_peers(v, what, v->ready));
 	SRT_TRY(srt_event_query(v->ready, &reached));
 	if (!reached) /* another rank has failed */
 		return SRT_OK;
-	SRT_TRY(srt_copy_to_host(v->stream, numbers, v->scratch, 0, nbytes));
+	SRT_TRY(srt_buffer_copy_to_host(numbers, v->scratch, 0, nbytes, v->stream));
 	srt_buffer_destroy(v->scratch);
 	v->scratch = NULL;
 	return check_first(v, numbers);

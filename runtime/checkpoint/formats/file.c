@@ -106,7 +106,7 @@ static bool get_tensor(const srt_file_t *file, size_t i, srt_file_tensor_t *tens
 	return true;
 }
 
-srt_status_t srt_file_get(const srt_file_t *file, size_t i, srt_file_tensor_t *tensor)
+srt_status_t srt_file_at(const srt_file_t *file, size_t i, srt_file_tensor_t *tensor)
 {
 	srt_file_tensor_t full;
 
@@ -141,7 +141,7 @@ srt_status_t srt_file_find(const srt_file_t *file, const char *name, srt_file_te
 	SRT_NOT_NULL(name);
 	SRT_TRY(srt_struct_check(tensor, "srt_file_tensor_t"));
 	SRT_TRY(find_tensor(file, name, &i));
-	return tensor != NULL ? srt_file_get(file, i, tensor) : SRT_OK;
+	return tensor != NULL ? srt_file_at(file, i, tensor) : SRT_OK;
 }
 
 srt_status_t srt_file_find_metadata(const srt_file_t *file, const char *key, const char **value)
@@ -180,41 +180,6 @@ srt_status_t srt_file_read(const srt_file_t *file, const char *name, size_t offs
 		SRT_NOT_NULL(data);
 	SRT_TRY(find_tensor(file, name, &i));
 	return read_bytes(file, i, offset, nbytes, data);
-}
-
-srt_status_t srt_file_get_metadata(const char *path, const char *key, char *value, size_t nvalue)
-{
-	srt_safetensors_t *file;
-	const char *text;
-	srt_status_t status = SRT_OK;
-
-	SRT_NOT_NULL(path);
-	SRT_NOT_NULL(key);
-	SRT_NOT_NULL(value);
-	SRT_TRY(srt_safetensors_open(path, &file));
-	text = srt_safetensors_metadata(file, key);
-	if (text == NULL)
-		status = srt_fail(SRT_ERR_NOT_FOUND, "%s has no metadata entry '%s'", path, key);
-	else if (strlen(text) >= nvalue)
-		status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				  "metadata entry '%s' of %s has %zu bytes, more than nvalue, %zu",
-				  key, path, strlen(text) + 1, nvalue);
-	else
-		memcpy(value, text, strlen(text) + 1);
-	srt_safetensors_close(file);
-	return status;
-}
-
-srt_status_t srt_file_count_tensors(const char *path, size_t *ntensors)
-{
-	srt_safetensors_t *file;
-
-	SRT_NOT_NULL(path);
-	SRT_NOT_NULL(ntensors);
-	SRT_TRY(srt_safetensors_open(path, &file));
-	*ntensors = srt_safetensors_count(file);
-	srt_safetensors_close(file);
-	return SRT_OK;
 }
 
 /* ---- writing ---------------------------------------------------------------------------- */

@@ -50,7 +50,7 @@ static srt_status_t find_kinds(hashing_t *h)
 				"'%s' does not have a letter p, b or s for each of %zu tensors",
 				SRT_FILE_KINDS_KEY, n);
 	for (size_t i = 0; i < n; i++) {
-		SRT_TRY(srt_file_get(h->file, i, &t));
+		SRT_TRY(srt_file_at(h->file, i, &t));
 		if (is_param(h, i, &t) && !srt_dtype_is_float(t.dtype))
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					"it is not known which tensors are parameters: '%s' has "
@@ -79,7 +79,7 @@ static srt_status_t hash_tensor(const hashing_t *h, size_t i)
 	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 	srt_hash128_t *params;
 
-	SRT_TRY(srt_file_get(h->file, i, &t));
+	SRT_TRY(srt_file_at(h->file, i, &t));
 	params = h->params != NULL && is_param(h, i, &t) ? h->params : NULL;
 	if (h->all != NULL)
 		hash_description(h->all, &t);

@@ -134,7 +134,7 @@ static srt_status_t project(const srt_param_t *param, srt_view_t view, int64_t f
 	host = srt_calloc(1, nbytes, "a gradient to be audited");
 	if (host == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_copy_to_host(stream, host, view.buffer, view.offset, nbytes);
+	status = srt_buffer_copy_to_host(host, view.buffer, view.offset, nbytes, stream);
 	if (hash != NULL)
 		*hash = 0;
 	env = srt_fpenv_enter();

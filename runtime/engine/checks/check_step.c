@@ -26,9 +26,9 @@ srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream)
 		if (param->frozen || param->grad.written || param->nelem == 0)
 			continue;
 		if (engine->options.clear_grads)
-			SRT_TRY(srt_zero(stream, param->views.unsharded_grad.buffer,
-					 param->views.unsharded_grad.offset,
-					 (size_t)param->nelem * elem));
+			SRT_TRY(srt_buffer_zero(param->views.unsharded_grad.buffer,
+						param->views.unsharded_grad.offset,
+						(size_t)param->nelem * elem, stream));
 		else if (engine->checks.on)
 			SRT_TRY(srt_op_fill(stream, param->views.unsharded_grad, NAN,
 					    param->nelem));
@@ -66,7 +66,7 @@ static srt_status_t read_tensor(srt_view_t view, int64_t nelem, srt_stream_t *st
 	*host = srt_calloc(1, nbytes, "a tensor to be checked");
 	if (*host == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_copy_to_host(stream, *host, view.buffer, view.offset, nbytes);
+	status = srt_buffer_copy_to_host(*host, view.buffer, view.offset, nbytes, stream);
 	if (status != SRT_OK)
 		free(*host);
 	return status;

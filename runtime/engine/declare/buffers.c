@@ -176,8 +176,8 @@ srt_status_t srt_unit_buffer_set(srt_unit_buffer_t *buffer, const void *values,
 	buffer->is_unset = false;
 	if (buffer->nbytes == 0)
 		return SRT_OK;
-	return srt_copy_from_host(stream, buffer->unit->engine->unit_buffers.memory, buffer->offset,
-				  values, buffer->nbytes);
+	return srt_buffer_copy_from_host(buffer->unit->engine->unit_buffers.memory, buffer->offset,
+					 values, buffer->nbytes, stream);
 }
 
 srt_status_t srt_unit_buffer_get(srt_unit_buffer_t *buffer, void *values, srt_stream_t *stream)
@@ -189,8 +189,8 @@ srt_status_t srt_unit_buffer_get(srt_unit_buffer_t *buffer, void *values, srt_st
 	SRT_TRY(srt_engine_require_built(buffer->unit->engine, "srt_unit_buffer_get"));
 	if (buffer->nbytes == 0)
 		return srt_stream_sync(stream);
-	return srt_copy_to_host(stream, values, buffer->unit->engine->unit_buffers.memory,
-				buffer->offset, buffer->nbytes);
+	return srt_buffer_copy_to_host(values, buffer->unit->engine->unit_buffers.memory,
+				       buffer->offset, buffer->nbytes, stream);
 }
 
 const char *srt_unit_buffer_name(const srt_unit_buffer_t *buffer)

@@ -39,7 +39,7 @@ int srt_param_shape(const srt_param_t *param, int64_t *shape)
 	return param->ndim;
 }
 
-int srt_param_cell(const srt_param_t *param, int64_t *shape)
+int srt_param_partition(const srt_param_t *param, int64_t *shape)
 {
 	const srt_engine_t *engine;
 

@@ -75,8 +75,8 @@ srt_status_t srt_finish_reductions(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_TRY(srt_reduce_flags(engine, stream));
 	SRT_TRY(srt_home_enter(engine, stream, &home));
 	if (engine->step.found_inf)
-		SRT_TRY(srt_zero(home, engine->storage.staging, srt_found_inf(engine).offset,
-				 sizeof(float)));
+		SRT_TRY(srt_buffer_zero(engine->storage.staging, srt_found_inf(engine).offset,
+					sizeof(float), home));
 	engine->step.found_inf = false;
 	return srt_home_leave(engine, stream);
 }
@@ -179,7 +179,7 @@ static srt_status_t unscale_local(srt_engine_t *engine, srt_view_t found, srt_vi
 {
 	const srt_layout_t *layout = &engine->memory.layout;
 
-	SRT_TRY(srt_zero(home, found.buffer, found.offset, sizeof(float)));
+	SRT_TRY(srt_buffer_zero(found.buffer, found.offset, sizeof(float), home));
 	for (int part = 0; part < SRT_NPARTS; part++) {
 		if (layout->trainable[part] > 0)
 			SRT_TRY(srt_op_unscale(home, srt_part_grads(engine, part), found,
@@ -213,8 +213,9 @@ srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, sr
 	srt_stream_t *home;
 
 	if (engine->home.stream != NULL) {
-		SRT_TRY(srt_copy(stream, engine->storage.staging_alias, staging->scale,
-				 scale_state.buffer, scale_state.offset, sizeof(srt_step_state_t)));
+		SRT_TRY(srt_buffer_copy(engine->storage.staging_alias, staging->scale,
+					scale_state.buffer, scale_state.offset,
+					sizeof(srt_step_state_t), stream));
 		scale_state = srt_view(engine->storage.staging, staging->scale, SRT_U8);
 	}
 	SRT_TRY(srt_home_enter(engine, stream, &home));
@@ -229,6 +230,6 @@ srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, sr
 	SRT_TRY(srt_home_leave(engine, stream));
 	if (engine->home.stream == NULL)
 		return SRT_OK;
-	return srt_copy(stream, engine->storage.exchange, found.offset,
-			engine->storage.staging_alias, found.offset, sizeof(float));
+	return srt_buffer_copy(engine->storage.exchange, found.offset,
+			       engine->storage.staging_alias, found.offset, sizeof(float), stream);
 }

@@ -26,7 +26,8 @@ static srt_status_t clear_grads(const srt_engine_t *engine, int part, size_t beg
 
 	if (begin == end)
 		return SRT_OK;
-	return srt_zero(stream, grads.buffer, grads.offset + begin * elem, (end - begin) * elem);
+	return srt_buffer_zero(grads.buffer, grads.offset + begin * elem, (end - begin) * elem,
+			       stream);
 }
 
 srt_status_t srt_grads_clear_padding(const srt_engine_t *engine, srt_stream_t *stream)
@@ -81,8 +82,8 @@ srt_status_t srt_grad_norm_compute(srt_engine_t *engine, int p, srt_stream_t *st
 		return SRT_OK;
 	SRT_TRY(srt_reproducible_sum_max(sum, terms, nterms, stream));
 	if (p == SRT_NORM_INF)
-		return srt_copy(stream, norm.buffer, norm.offset, sum->max.buffer, sum->max.offset,
-				sizeof(float));
+		return srt_buffer_copy(norm.buffer, norm.offset, sum->max.buffer, sum->max.offset,
+				       sizeof(float), stream);
 	return srt_reproducible_sum_total(sum, terms, nterms, engine->declared.trainable_nelem, p,
 					  0, norm, stream);
 }

@@ -43,11 +43,11 @@ srt_status_t srt_exchange_start(srt_engine_t *engine, srt_coll_t *coll, srt_tabl
 	SRT_TRY(srt_order_streams(engine, home, stream));
 	/* Edge: the peers' last reading -> the new bytes. */
 	SRT_TRY(srt_coll_wait_readers(coll, stream));
-	SRT_TRY(srt_copy(stream, engine->storage.exchange, mine.offset,
-			 engine->storage.staging_alias, mine.offset, mine.nbytes));
+	SRT_TRY(srt_buffer_copy(engine->storage.exchange, mine.offset,
+				engine->storage.staging_alias, mine.offset, mine.nbytes, stream));
 	SRT_TRY(srt_coll_start(coll, NULL, stream));
-	SRT_TRY(srt_copy(stream, engine->storage.staging_alias, all.offset,
-			 engine->storage.exchange, all.offset, all.nbytes));
+	SRT_TRY(srt_buffer_copy(engine->storage.staging_alias, all.offset, engine->storage.exchange,
+				all.offset, all.nbytes, stream));
 	/* Edge: the copies -> the host's use of them. */
 	return srt_order_streams(engine, stream, home);
 }
@@ -84,8 +84,8 @@ static srt_status_t copy_values(const srt_unit_t *unit, srt_stream_t *stream)
 				      unit->slot[SRT_SLOT_UPLOADS]->offset +
 					      param->shard.upload_offset * elem,
 				      unit->types.compute);
-		SRT_TRY(srt_copy(stream, to.buffer, to.offset, from.buffer, from.offset,
-				 (size_t)param->shard.nelem * elem));
+		SRT_TRY(srt_buffer_copy(to.buffer, to.offset, from.buffer, from.offset,
+					(size_t)param->shard.nelem * elem, stream));
 	}
 	return SRT_OK;
 }
@@ -134,8 +134,9 @@ srt_status_t srt_download(srt_unit_t *unit)
 	SRT_TRY(srt_order_streams(engine, engine->comm_stream, engine->home.copy_stream));
 	/* Edge: the addition of what landed last -> the copy. */
 	SRT_TRY(srt_stream_wait_event(engine->home.copy_stream, engine->home.landed));
-	SRT_TRY(srt_copy(engine->home.copy_stream, engine->storage.landing_alias, 0, from.buffer,
-			 from.offset, unit->grads.shard_nelem * srt_dtype_size(from.dtype)));
+	SRT_TRY(srt_buffer_copy(engine->storage.landing_alias, 0, from.buffer, from.offset,
+				unit->grads.shard_nelem * srt_dtype_size(from.dtype),
+				engine->home.copy_stream));
 	SRT_TRY(srt_event_record(engine->home.downloaded, engine->home.copy_stream));
 	/* Edge: the copy -> the addition. */
 	SRT_TRY(srt_stream_wait_event(engine->home.stream, engine->home.downloaded));
@@ -160,7 +161,7 @@ srt_status_t srt_download_arena(srt_engine_t *engine, srt_stream_t *stream)
 		return SRT_OK;
 	/* Edge: the last step, which read the old ones -> the copy. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
-	return srt_copy(stream, engine->storage.arena_alias[SRT_ROLE_DOWNLOADED], 0,
-			engine->storage.arena[SRT_ROLE_GRAD], 0,
-			engine->memory.layout.nbytes[SRT_ROLE_GRAD]);
+	return srt_buffer_copy(engine->storage.arena_alias[SRT_ROLE_DOWNLOADED], 0,
+			       engine->storage.arena[SRT_ROLE_GRAD], 0,
+			       engine->memory.layout.nbytes[SRT_ROLE_GRAD], stream);
 }

@@ -69,9 +69,9 @@ static srt_status_t zero_missing(srt_unit_t *unit, srt_stream_t *stream)
 		bool missing = unit->flow.sums_apart ? !param->grad.summed : !param->grad.written;
 
 		if (!param->frozen && missing && param->nelem > 0)
-			SRT_TRY(srt_zero(stream, param->views.summed_grad.buffer,
-					 param->views.summed_grad.offset,
-					 (size_t)param->nelem * elem));
+			SRT_TRY(srt_buffer_zero(param->views.summed_grad.buffer,
+						param->views.summed_grad.offset,
+						(size_t)param->nelem * elem, stream));
 		param->grad.written = param->grad.summed = false;
 	}
 	return SRT_OK;
@@ -86,8 +86,8 @@ srt_status_t srt_reduce_store(srt_view_t y, srt_view_t x, int64_t nelem, bool ad
 		return srt_op_accumulate(stream, y, x, nelem);
 	if (y.dtype != x.dtype)
 		return srt_op_cast(stream, y, x, nelem);
-	return srt_copy(stream, y.buffer, y.offset, x.buffer, x.offset,
-			(size_t)nelem * srt_dtype_size(y.dtype));
+	return srt_buffer_copy(y.buffer, y.offset, x.buffer, x.offset,
+			       (size_t)nelem * srt_dtype_size(y.dtype), stream);
 }
 
 /* The sum of 2^level micro-batches; 2^level of them follow before it is added to another one. */
@@ -119,8 +119,8 @@ static srt_status_t add_leaf(srt_param_t *param, srt_stream_t *stream)
 		SRT_TRY(srt_reduce_store(sum, param->views.unsharded_grad, param->nelem, false,
 					 stream));
 	else if (param->nelem > 0)
-		SRT_TRY(srt_zero(stream, sum.buffer, sum.offset,
-				 (size_t)param->nelem * srt_dtype_size(sum.dtype)));
+		SRT_TRY(srt_buffer_zero(sum.buffer, sum.offset,
+					(size_t)param->nelem * srt_dtype_size(sum.dtype), stream));
 	for (int level = 0; level < ncarries; level++)
 		SRT_TRY(srt_reduce_store(sum, partial_sum(param, level), param->nelem, true,
 					 stream));
@@ -357,9 +357,10 @@ static srt_status_t upload_flags(srt_engine_t *engine, srt_stream_t *stream)
 	engine->scalars.flags_uploaded = false;
 	/* Edge: the peers' reading of the last step's flags -> the new ones. */
 	SRT_TRY(srt_coll_wait_readers(engine->scalars.reduce_flags, stream));
-	SRT_TRY(srt_copy_from_host(stream, engine->storage.exchange, engine->memory.staging.flags,
-				   engine->scalars.flags,
-				   engine->declared.ntrainable * sizeof(srt_param_state_t)));
+	SRT_TRY(srt_buffer_copy_from_host(engine->storage.exchange, engine->memory.staging.flags,
+					  engine->scalars.flags,
+					  engine->declared.ntrainable * sizeof(srt_param_state_t),
+					  stream));
 	engine->scalars.flags_uploaded = true;
 	return SRT_OK;
 }
@@ -391,8 +392,9 @@ srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream)
 	if (engine->home.stream != NULL) {
 		/* Edge: the last step, which read the old ones -> the copy. */
 		SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
-		SRT_TRY(srt_copy(stream, engine->storage.staging_alias, staging->used,
-				 engine->storage.exchange, staging->used, n * pitch));
+		SRT_TRY(srt_buffer_copy(engine->storage.staging_alias, staging->used,
+					engine->storage.exchange, staging->used, n * pitch,
+					stream));
 	}
 	SRT_TRY(srt_home_enter(engine, stream, &home));
 	return srt_copy_rows(home, engine->storage.staging, engine->storage.staging, &rows);

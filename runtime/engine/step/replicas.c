@@ -56,9 +56,9 @@ static srt_status_t digest_terms(srt_engine_t *engine, const srt_terms_t *terms,
 	SRT_TRY(srt_reproducible_sum_local(&engine->scalars.norm_sum, stream, &sum));
 	SRT_TRY(srt_reproducible_sum_max(&sum, terms, nterms, stream));
 	SRT_TRY(srt_reproducible_sum_total(&sum, terms, nterms, nelem, 1, 1, out, stream));
-	SRT_TRY(srt_copy_to_host(stream, &max, sum.max.buffer, sum.max.offset, sizeof(max)));
-	SRT_TRY(srt_copy_to_host(stream, digest->bins, sum.local_bins.buffer, sum.local_bins.offset,
-				 sizeof(digest->bins)));
+	SRT_TRY(srt_buffer_copy_to_host(&max, sum.max.buffer, sum.max.offset, sizeof(max), stream));
+	SRT_TRY(srt_buffer_copy_to_host(digest->bins, sum.local_bins.buffer, sum.local_bins.offset,
+					sizeof(digest->bins), stream));
 	digest->max = (double)max;
 	if (!isfinite(max)) /* the bits of a NaN depend on the device, those of the bins on it */
 		*digest = (digest_t){ .max = -1.0 };

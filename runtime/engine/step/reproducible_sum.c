@@ -105,7 +105,8 @@ srt_status_t srt_reproducible_sum_max(const srt_reproducible_sum_t *sum, const s
 {
 	/* Edge: peers' reading of the last maximum -> the new one. */
 	SRT_TRY(wait_readers(sum, sum->gather_max, stream));
-	SRT_TRY(srt_zero(stream, sum->local_max.buffer, sum->local_max.offset, sizeof(float)));
+	SRT_TRY(srt_buffer_zero(sum->local_max.buffer, sum->local_max.offset, sizeof(float),
+				stream));
 	for (int i = 0; i < nterms; i++)
 		SRT_TRY(srt_op_absmax(stream, sum->local_max, terms[i].x, terms[i].nelem, 1));
 	if (sum->gather_max == NULL)
@@ -121,8 +122,8 @@ srt_status_t srt_reproducible_sum_total(const srt_reproducible_sum_t *sum, const
 {
 	/* Edge: peers' reading of the last bins -> the new ones. */
 	SRT_TRY(wait_readers(sum, sum->gather_bins, stream));
-	SRT_TRY(srt_zero(stream, sum->local_bins.buffer, sum->local_bins.offset,
-			 2 * sizeof(double)));
+	SRT_TRY(srt_buffer_zero(sum->local_bins.buffer, sum->local_bins.offset, 2 * sizeof(double),
+				stream));
 	for (int i = 0; i < nterms; i++)
 		SRT_TRY(srt_op_bin_sum(stream, sum->local_bins, sum->max, terms[i].x,
 				       terms[i].nelem, total_nelem, power, is_signed, 1));

@@ -107,8 +107,8 @@ srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_st
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_state"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
-	SRT_TRY(srt_copy_to_host(stream, state, srt_tables_device(engine),
-				 engine->memory.staging.state, sizeof(*state)));
+	SRT_TRY(srt_buffer_copy_to_host(state, srt_tables_device(engine),
+					engine->memory.staging.state, sizeof(*state), stream));
 	warn_nonfinite(engine, state);
 	return SRT_OK;
 }
@@ -124,8 +124,8 @@ srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream, s
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_copy_state"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
-	SRT_TRY(srt_copy(stream, to, offset, srt_tables_device(engine),
-			 engine->memory.staging.state, sizeof(srt_step_state_t)));
+	SRT_TRY(srt_buffer_copy(to, offset, srt_tables_device(engine), engine->memory.staging.state,
+				sizeof(srt_step_state_t), stream));
 	/* Edge: this read -> the next step or change, perhaps on another stream. */
 	SRT_TRY(srt_home_enter(engine, stream, &home));
 	return srt_unshard_changed(engine, home);

@@ -50,10 +50,11 @@ srt_status_t srt_unshard_keep_part(srt_unit_t *unit)
 	unit->unshard.is_part_exposed = false;
 	nelem = srt_shard_part_nelem(unit, engine->comms.group->size, engine->comms.group->rank,
 				     &first);
-	SRT_TRY(srt_copy(engine->comm_stream, engine->storage.slot_buffer[SRT_SLOT_PARTS],
-			 unit->slot[SRT_SLOT_PARTS]->offset,
-			 engine->storage.slot_buffer[SRT_SLOT_PARAMS],
-			 unit->slot[SRT_SLOT_PARAMS]->offset + first * elem, nelem * elem));
+	SRT_TRY(srt_buffer_copy(engine->storage.slot_buffer[SRT_SLOT_PARTS],
+				unit->slot[SRT_SLOT_PARTS]->offset,
+				engine->storage.slot_buffer[SRT_SLOT_PARAMS],
+				unit->slot[SRT_SLOT_PARAMS]->offset + first * elem, nelem * elem,
+				engine->comm_stream));
 	unit->unshard.has_part = true;
 	return SRT_OK;
 }

@@ -282,8 +282,8 @@ static srt_status_t compare_tensor(const srt_unit_t *unit, size_t i, srt_param_w
 	if (status == SRT_OK && unit->full->on_host && param->whole_nbytes > 0)
 		memcpy(bytes, srt_view_host(view), param->whole_nbytes);
 	else if (status == SRT_OK && param->whole_nbytes > 0)
-		status = srt_copy_to_host(stream, bytes, view.buffer, view.offset,
-					  param->whole_nbytes);
+		status = srt_buffer_copy_to_host(bytes, view.buffer, view.offset,
+						 param->whole_nbytes, stream);
 	status = srt_comm_status_consensus(engine->comm, doing, status);
 	if (status == SRT_OK) {
 		mine = srt_hash64(0, bytes, param->whole_nbytes);

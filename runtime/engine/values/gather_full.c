@@ -22,13 +22,14 @@ srt_status_t srt_gather_copy(srt_view_t src, size_t nbytes, const srt_gather_sin
 			     srt_stream_t *stream)
 {
 	if (sink->to.buffer != NULL && nbytes > 0)
-		return srt_copy(stream, sink->to.buffer, sink->to.offset, src.buffer, src.offset,
-				nbytes);
+		return srt_buffer_copy(sink->to.buffer, sink->to.offset, src.buffer, src.offset,
+				       nbytes, stream);
 	if (sink->host == NULL || nbytes == 0)
 		return srt_stream_sync(stream);
 	for (size_t at = 0, n; at < nbytes; at += n) {
 		n = nbytes - at < sink->host_nbytes ? nbytes - at : sink->host_nbytes;
-		SRT_TRY(srt_copy_to_host(stream, sink->host, src.buffer, src.offset + at, n));
+		SRT_TRY(srt_buffer_copy_to_host(sink->host, src.buffer, src.offset + at, n,
+						stream));
 		if (sink->take != NULL)
 			sink->take(sink->arg, sink->host, at, n);
 	}
@@ -152,7 +153,7 @@ static srt_status_t gather_parts(srt_param_t *param, level_t level, srt_view_t l
 	if (status != SRT_OK)
 		goto free_buffers;
 	if (nbytes > 0)
-		status = srt_copy(stream, part, 0, local.buffer, local.offset, nbytes);
+		status = srt_buffer_copy(part, 0, local.buffer, local.offset, nbytes, stream);
 	if (status == SRT_OK)
 		status = srt_coll_start(coll, NULL, stream);
 	if (status == SRT_OK && shards)
@@ -187,10 +188,10 @@ static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 	srt_engine_t *engine = param->unit->engine;
 	srt_param_state_t state;
 
-	SRT_TRY(srt_copy_to_host(stream, &state, srt_tables_device(engine),
-				 engine->memory.staging.params +
-					 (size_t)param->trainable * sizeof(state),
-				 sizeof(state)));
+	SRT_TRY(srt_buffer_copy_to_host(&state, srt_tables_device(engine),
+					engine->memory.staging.params +
+						(size_t)param->trainable * sizeof(state),
+					sizeof(state), stream));
 	if (state.used == 0)
 		return srt_fail(SRT_ERR_NOT_FOUND,
 				"parameter '%s' has no gradient: no rank called "

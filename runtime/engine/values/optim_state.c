@@ -189,7 +189,8 @@ static srt_status_t set_state_shard(srt_param_t *param, const char *call, srt_pa
 				call, param->name, (int)what - (int)SRT_PARAM_STATE0);
 	SRT_TRY(begin_access(engine, call, stream, &home));
 	if (nbytes > 0)
-		SRT_TRY(srt_copy_from_host(home, local.buffer, local.offset, elements, nbytes));
+		SRT_TRY(srt_buffer_copy_from_host(local.buffer, local.offset, elements, nbytes,
+						  home));
 	return end_change(engine, home, stream);
 }
 

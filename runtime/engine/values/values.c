@@ -197,8 +197,9 @@ srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const voi
 
 	SRT_TRY(begin_write(param, call, stream, &home));
 	if (nbytes > 0)
-		SRT_TRY(srt_copy_from_host(home, param->views.local.buffer,
-					   param->views.local.offset, elements, nbytes));
+		SRT_TRY(srt_buffer_copy_from_host(param->views.local.buffer,
+						  param->views.local.offset, elements, nbytes,
+						  home));
 	return end_write(param, home, stream);
 }
 
@@ -236,12 +237,12 @@ static srt_status_t copy_shard(const srt_param_t *param, srt_view_t to, srt_view
 		const size_t offset = to.offset + (size_t)(at - begin) * elem;
 
 		if (on_host)
-			SRT_TRY(srt_copy_from_host(stream, to.buffer, offset,
-						   (const char *)srt_view_host(full) + from,
-						   nbytes));
+			SRT_TRY(srt_buffer_copy_from_host(to.buffer, offset,
+							  (const char *)srt_view_host(full) + from,
+							  nbytes, stream));
 		else
-			SRT_TRY(srt_copy(stream, to.buffer, offset, full.buffer, full.offset + from,
-					 nbytes));
+			SRT_TRY(srt_buffer_copy(to.buffer, offset, full.buffer, full.offset + from,
+						nbytes, stream));
 	}
 	return SRT_OK;
 }

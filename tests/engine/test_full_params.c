@@ -69,8 +69,7 @@ static void start(engine_case_t *c, const setup_t *s, srt_mesh_t **mesh)
 	options.offload.params = options.offload.grads = options.offload.state = s->offload;
 	case_declare_as(c, context, &options, H, &types);
 	c->unused = 1;
-	if (types.cut_over !=
-	    NULL) /* ranks that compute with parts of a tensor have one gradient */
+	if (types.cut_over != NULL) /* partitions of a tensor have one gradient */
 		c->rank = rank / s->second;
 	case_build(c);
 }

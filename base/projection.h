@@ -18,7 +18,7 @@
 
 #define SRT_PROJECTION_BLOCK ((int64_t)256)
 
-/* Of the finite elements of a block. Exchanged as plain bytes. */
+/* Projections of the finite elements of a block. Exchanged as plain bytes. */
 typedef struct srt_projection {
 	double sum;       /* of weight * element */
 	double norm;      /* Euclidean; of a sum of projections: at least that of the sum of the

@@ -34,7 +34,7 @@ static double read_clock(clockid_t clock)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Of a call. */
+/* The times of a call. */
 typedef struct times {
 	double s, cpu_s; /* cpu_s: of all threads of this process */
 } times_t;

@@ -168,14 +168,14 @@ typedef struct product {
 #define VOCAB 50257
 #define WHOLE 50256 /* of VOCAB what tensor cores can take in 16 bytes */
 #define PADDED 50304
-/* Of linear layers: forward x W^T, gradient of x dy W, gradient of W dy^T x. */
+/* Products of linear layers: forward x W^T, gradient of x dy W, gradient of W dy^T x. */
 #define LINEAR(name, m, n, k)                                                                      \
 	{ name " forward", m, n, k, k, k, n, 'N', 'T', false },                                    \
 		{ name " dx", m, k, n, n, k, k, 'N', 'N', false },                                 \
 	{                                                                                          \
 		name " dw", n, k, m, n, k, k, 'T', 'N', false                                      \
 	}
-/* Of the head, whose rows of logits are ld apart. */
+/* Products of the head, whose rows of logits are ld apart. */
 #define HEAD(name, m, n, ld)                                                                       \
 	{ name " forward", m, n, 768, 768, 768, ld, 'N', 'T', false },                             \
 		{ name " dx", m, 768, n, ld, 768, 768, 'N', 'N', false },                          \

@@ -76,8 +76,8 @@ static int by_begin(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Of a collective that writes the segments of all owners: those of different owners do not overlap.
- * Their ends are in range. */
+/* Checks, for a collective that writes the segments of all owners, that segments of different
+ * owners do not overlap. Their ends are in range. */
 static srt_status_t check_owners(const srt_comm_t *comm, const srt_coll_desc_t *desc)
 {
 	size_t total = 0, n = 0, last = 0;

@@ -364,7 +364,7 @@ bool srt_start_log_read(const srt_comm_t *comm, int rank, uint32_t start, uint32
 /* Whether the log shows that a rank started another collective under the number of this start.
  * Poisons the communicator. */
 bool srt_start_order_differs(const srt_coll_start_t *start);
-/* The same for the start with that number. */
+/* Compares the start with that number. */
 bool srt_start_order_compare(srt_comm_t *comm, uint32_t number);
 
 /* ---- transport.c --------------------------------------------------------------------------- */

@@ -34,7 +34,7 @@ static srt_status_t alloc_comm(srt_bootstrap_t *bootstrap, srt_device_t *device,
 	comm->rank = rank;
 	comm->size = size;
 	comm->is_world = id == SRT_COMM_WORLD_ID;
-	/* Of a single rank; and until one is chosen. */
+	/* A single rank has this transport, and all until one is chosen. */
 	comm->transport =
 		device->caps.peer_memory ? &srt_transport_zero_copy : &srt_transport_staged;
 	comm->name = srt_strdup(name);

@@ -49,7 +49,7 @@ typedef struct srt_hierarchy srt_hierarchy_t; /* collectives/transports/hierarch
 
 struct srt_comm {
 	srt_comm_t *next; /* in bootstrap->comms */
-	/* Its owner, and each collective, engine and scaler. The last one frees it. */
+	/* The communicator's owner, each collective, engine and scaler. The last one frees it. */
 	atomic_int nholders;
 	srt_bootstrap_t *bootstrap;
 	srt_device_t *device;

@@ -203,7 +203,7 @@ void srt_device_fail(srt_device_t *device, srt_status_t status, const char *sent
 /* Returns the device's sticky error and sets the last error. Call it after a wait for the device
  * has returned, and before results are used or published to peers. Thread-safe. */
 srt_status_t srt_device_check(const srt_device_t *device);
-/* The same after a wait that returned `status`; a driver error may become the device's error. */
+/* After a wait that returned `status`: a driver error may become the device's error. */
 srt_status_t srt_device_waited(srt_device_t *device, srt_status_t status);
 
 /* Submits a portable kernel to a stream. Checks the views against their buffers; a view whose

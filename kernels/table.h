@@ -25,7 +25,8 @@ typedef enum srt_kernel_id {
 /* Changes whenever a kernel's bits change; written to the hash line, logs and checkpoints. */
 #define SRT_NUMERICS_VERSION 2
 
-/* Of the kernels' sources, as they were when this was built: a module's must be the library's. */
+/* Digest of the kernels' sources, as they were when this was built: a module's must be the
+ * library's. */
 extern const char srt_kernels_digest[];
 
 /* One kernel. */

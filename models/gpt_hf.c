@@ -13,7 +13,7 @@
 /* The longest config.json that is read. */
 #define CONFIG_NBYTES 65536
 
-/* Of a block, after "blocks.0." and "h.0."; and of the root. */
+/* Names in a block, after "blocks.0." and "h.0."; and in the root. */
 static const struct {
 	const char *ours, *theirs;
 	int transposed;

@@ -27,7 +27,7 @@ srt_tensor_t *srt_layer_cast(srt_tape_t *tape, srt_tensor_t *x, srt_dtype_t dtyp
 srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 			       srt_param_t *bias);
 
-/** The same with the rows first .. first + nrows - 1 of weight and bias alone: y (rows,nrows).
+/** srt_layer_linear() with rows first .. first + nrows - 1 of weight and bias: y (rows,nrows).
  * Several such layers may use disjoint or overlapping rows; rows that none uses get a gradient of
  * zero. */
 srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
@@ -123,15 +123,16 @@ srt_tensor_t *srt_layer_transpose(srt_tape_t *tape, srt_tensor_t *x, int64_t nro
 srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
 				  srt_param_t *position, int64_t context);
 
-/** The same where row `padding` of the table takes no gradient (padding_idx of torch.nn.Embedding);
- * -1 = none. */
+/** srt_layer_embedding() where row `padding` of the table takes no gradient (padding_idx of
+ * torch.nn.Embedding); -1 = none. */
 srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
 					 srt_param_t *position, int64_t context, int64_t padding);
 
 /**
- * The same with rows of the table on each tensor-parallel rank (srt_placement_t.tensor_dim 0), as
- * Megatron-LM's VocabParallelEmbedding; position is whole. ids are those of the whole table. y is
- * summed over the ranks and has the bits of srt_layer_embedding(). With one rank that.
+ * srt_layer_embedding() with rows of the table on each tensor-parallel rank
+ * (srt_placement_t.tensor_dim 0), as Megatron-LM's VocabParallelEmbedding; position is whole. ids
+ * are those of the whole table. y is summed over the ranks and has the bits of
+ * srt_layer_embedding(). With one rank that.
  */
 srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
 					  srt_param_t *position, int64_t context);
@@ -181,11 +182,11 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 				  srt_tensor_t *targets, int64_t chunk_rows);
 
 /**
- * The same with rows of the weight, so columns of the logits, on each tensor-parallel rank
- * (tensor_dim 0). The ranks gather 3 floats for each row and rank, one chunk at a time, never the
- * logits (srt_op_cross_entropy_merge()). The loss has the same bits on all of them. The gradient of
- * x is summed over the ranks. chunk_rows of 0 is SRT_HEAD_ROWS on all devices. With one rank
- * srt_layer_head_loss().
+ * srt_layer_head_loss() with rows of the weight, so columns of the logits, on each tensor-parallel
+ * rank (tensor_dim 0). The ranks gather 3 floats for each row and rank, one chunk at a time, never
+ * the logits (srt_op_cross_entropy_merge()). The loss has the same bits on all of them. The
+ * gradient of x is summed over the ranks. chunk_rows of 0 is SRT_HEAD_ROWS on all devices. With one
+ * rank srt_layer_head_loss().
  */
 srt_tensor_t *srt_layer_head_loss_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 					  srt_tensor_t *targets, int64_t chunk_rows);
@@ -197,9 +198,9 @@ srt_tensor_t *srt_layer_head_loss_colwise(srt_tape_t *tape, srt_tensor_t *x, srt
  * SRT_I32. */
 srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *targets);
 
-/** The same where x has this tensor-parallel rank's columns of logits of `vocab` columns, in chunks
- * of ceil(vocab / ranks), as srt_layer_linear_colwise() makes them. The loss has the same bits on
- * all ranks. With one rank srt_layer_cross_entropy(). */
+/** srt_layer_cross_entropy() where x has this tensor-parallel rank's columns of logits of `vocab`
+ * columns, in chunks of ceil(vocab / ranks), as srt_layer_linear_colwise() makes them. The loss has
+ * the same bits on all ranks. With one rank srt_layer_cross_entropy(). */
 srt_tensor_t *srt_layer_cross_entropy_colwise(srt_tape_t *tape, srt_tensor_t *x,
 					      srt_tensor_t *targets, int64_t vocab);
 

@@ -81,7 +81,7 @@ static const struct {
 	[NORM3_BIAS] = { "norm3.bias", "LayerNorm", 1, WIDTH, NONE, 1 },
 };
 
-/* Of encoder and decoder: each is a unit. */
+/* Layers of encoder and decoder: each is a unit. */
 static const char *const layer_kinds[] = { "TransformerEncoderLayer", "TransformerDecoderLayer",
 					   NULL };
 
@@ -93,7 +93,7 @@ static int is_valid(const srt_transformer_config_t *c)
 	       c->batch >= 1 && c->width % c->heads == 0;
 }
 
-/* Of the root. */
+/* Adds a parameter of the root. */
 static srt_status_t add_param(srt_module_t *root, const char *name, const char *kind, int64_t rows,
 			      int64_t n, const srt_model_options_t *options)
 {

@@ -34,7 +34,7 @@ typedef struct srt_scratch {
 /* Ensures that the newest block has at least nbytes; it stays the newest until the next call. Its
  * contents are undefined. Older blocks remain, because work in the stream may still use them. */
 srt_status_t srt_scratch_provide(srt_scratch_t *scratch, size_t nbytes);
-/* The same, and replaces all blocks by one; the stream is idle. */
+/* srt_scratch_provide() that replaces all blocks by one; the stream is idle. */
 srt_status_t srt_scratch_reserve(srt_scratch_t *scratch, size_t nbytes);
 /* The newest block's memory object; NULL: none yet. */
 static inline void *srt_scratch_mem(const srt_scratch_t *scratch)

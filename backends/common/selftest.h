@@ -32,7 +32,7 @@ typedef struct srt_selftest {
 	const char *remedy; /* advice in messages: "another driver or SHARDRT_X" */
 	bool exact;         /* a failure refuses the device; else it is logged */
 
-	/* Of the tuned versions, if there are any. */
+	/* For the tuned versions, if there are any. */
 	const char
 		*variable; /* of the configuration, names their form. NULL: they are the library's
 			       * code, and other bits of SRT_F32 refuse the device in exact mode */

@@ -224,7 +224,7 @@ static inline srt_cpu_rows_t srt_cpu_place_rows(const srt_cpu_gemm_t *gemm, srt_
 	return (srt_cpu_rows_t){ scratch, nr, t * nr };
 }
 
-/* The same of the visible keys. */
+/* srt_cpu_place_rows() of the visible keys. */
 static inline srt_cpu_rows_t srt_cpu_place_keys(const srt_cpu_gemm_t *gemm, srt_dtype_t dtype,
 						const srt_cpu_keys_t *keys, int64_t hd,
 						const void *x, int64_t ld, float *scratch)

@@ -83,8 +83,8 @@ struct srt_cpu_gemm {
 	/* Converts scores p to weights with saved stats; ds[j] = (p[j] * (ds[j] - d)) * scale. */
 	void (*softmax_backward)(float *p, float *ds, int64_t n, const float stats[2], float d,
 				 float scale);
-	/* The same of 16 bits: d = sum of p[j] * ds[j] in the row shape. A key with the score
-	 * -infinity and ds -0 has no part in the sum. */
+	/* softmax_backward for 16 bits: d = sum of p[j] * ds[j] in the row shape. A key with the
+	 * score -infinity and ds -0 has no part in the sum. */
 	void (*softmax_backward_half)(float *p, float *ds, int64_t n, const float stats[2],
 				      float scale);
 	/* Sum of a[j] * b[j] in the row shape. */

@@ -30,7 +30,7 @@ static bool can(const srt_cuda_stream_t *stream, const srt_command_t *command)
 	const srt_k_attention_t *a = &command->attention;
 	const srt_binding_t *at = command->bindings;
 	const int64_t width = a->heads * a->head_dim;
-	/* Of the bindings in this order; 0: stats. */
+	/* Row lengths of the bindings in this order; 0: stats. */
 	const int64_t forward[] = { width, 0, a->ldq, a->ldk, a->ldv };
 	const int64_t backward[] = {
 		a->lddq, a->lddk, a->lddv, width, width, a->ldq, a->ldk, a->ldv

@@ -243,7 +243,7 @@ GPU_KERNEL(5, NAME_D(fast_attention), srt_k_attention_t, FAST_THREADS, 256)
 			for (int j = 0; j < TILE / 8; j++)
 				most = fmaxf(most, fmaxf(t[j][h], t[j][h + 1]));
 			most = warp_row_max(most);
-			/* Of scores that are -infinity so far weights are 0, not NaN. */
+			/* Weights of scores that are -infinity so far are 0, not NaN. */
 			base = most == -INFINITY ? 0.0f : most * factor;
 			old = WARP_EXP2(max[i] * factor - base); /* 1 if it is the same */
 			max[i] = most;

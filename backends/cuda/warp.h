@@ -101,7 +101,7 @@ GPU_FN void warp_copy(void *to, const void *from, int is)
 #define WARP_LANE ((int)threadIdx.x % 32)
 #define WARP_INDEX ((int)threadIdx.x / 32)
 
-/* Of the four lanes that share rows of c. */
+/* The maximum over the four lanes that share rows of c. */
 GPU_FN float warp_row_max(float v)
 {
 	v = fmaxf(v, WARP_XOR(v, 1));

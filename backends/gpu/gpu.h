@@ -58,7 +58,7 @@ typedef struct srt_gpu_plan {
 	srt_command_t launches[SRT_GPU_MAX_LAUNCHES]; /* SRT_COMMAND_TUNED: srt_gpu_kernel_t, or
 						       * SRT_COMMAND_KERNEL */
 
-	/* Of a product. */
+	/* The plan of a product. */
 	srt_gpu_kernel_t tile;
 	bool is_cut;
 	int64_t ngroups;

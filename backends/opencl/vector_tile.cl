@@ -75,7 +75,7 @@ FN void tile_chain(tile_t *t, GLOBAL const float *a, int64_t rs, int64_t cs, int
 	*t = c;
 }
 
-/* The same over the first steps, in which row i takes part from step i on: rows - 1 steps. */
+/* HEAD: the first steps, in which row i takes part from step i on: rows - 1 steps. */
 #define HEAD_ROW(i, k)                                                                             \
 	if (i <= k)                                                                                \
 		STEP_ROW(i)
@@ -98,7 +98,7 @@ FN void tile_chain_head(tile_t *t, GLOBAL const float *a, int64_t rs, int64_t cs
 	*t = c;
 }
 
-/* The same over the last rows - 1 steps, of which row i takes the first i. */
+/* TAIL: the last rows - 1 steps, of which row i takes the first i. */
 #define TAIL_ROW(i, k)                                                                             \
 	if (i > k)                                                                                 \
 		STEP_ROW(i)
@@ -166,7 +166,7 @@ FN void pack_panel(GLOBAL float *restrict dst, GLOBAL const float *restrict src,
 	}
 }
 
-/* The same from the transposed matrix: row k, column j at j * ld + k. */
+/* Packs a panel of the transposed matrix: row k, column j at j * ld + k. */
 FN void pack_panel_transposed(GLOBAL float *restrict dst, GLOBAL const float *restrict src,
 			      int64_t ld, int width, int64_t n, int64_t k0, int64_t k1)
 {

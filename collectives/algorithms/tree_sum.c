@@ -16,7 +16,7 @@
 #define BLOCK ((size_t)SRT_K_MAX_RANKS)
 #define TILE_NELEM ((size_t)32768)
 
-/* Of block sums with this many ranks: SRT_SUM_MAX_RANKS is BLOCK to the power of MAX_LEVELS + 1. */
+/* Levels of block sums: SRT_SUM_MAX_RANKS is BLOCK to the power of MAX_LEVELS + 1. */
 #define MAX_LEVELS 3
 
 static size_t count_blocks(size_t n)

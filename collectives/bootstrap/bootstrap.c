@@ -242,7 +242,7 @@ static srt_status_t join_world(srt_bootstrap_t *b, const srt_place_t *place)
 
 /* ---- fork() ------------------------------------------------------------------------------- */
 
-/* Those with sockets. */
+/* The bootstraps with sockets. */
 static srt_bootstrap_t *joined;
 static pthread_mutex_t joined_lock = PTHREAD_MUTEX_INITIALIZER;
 

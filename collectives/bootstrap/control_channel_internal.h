@@ -20,7 +20,7 @@ typedef enum srt_frame_type {
 	SRT_FRAME_HEARTBEAT, /* of a relay; no payload */
 } srt_frame_type_t;
 
-/* As the destination: all ranks of the nodes other than the sender's. */
+/* A destination: all ranks of the nodes other than the sender's. */
 #define SRT_FRAME_ALL UINT32_MAX
 
 typedef struct srt_frame {

@@ -219,7 +219,7 @@ static void check_ended(srt_rendezvous_t *rdv)
 void srt_rendezvous_rank_ended(srt_rendezvous_t *rdv, int rank, const char *how)
 {
 	snprintf(rdv->ended[rank], sizeof(rdv->ended[rank]), "%s", how);
-	/* Its hello is no longer valid. */
+	/* The rank's hello is no longer valid. */
 	if (rdv->state == COLLECTING && rdv->of_rank[rank] >= 0)
 		drop_connection(rdv, &rdv->connections[rdv->of_rank[rank]]);
 	check_ended(rdv);
@@ -429,7 +429,7 @@ void srt_rendezvous_step(srt_rendezvous_t *rdv)
 		srt_rendezvous_connection_t *c = &rdv->connections[i];
 		if (c->fd >= 0 && (rdv->state != HANDING || c->rank < 0))
 			read_connection(rdv, c);
-		/* Of a part, rank 0 knows which ranks are missing. */
+		/* In a part of a job, rank 0 knows which ranks are missing. */
 		if (c->fd >= 0 && rdv->state != HANDING && c->rank >= 0 && !c->complete &&
 		    now > c->deadline + (rdv->is_part ? PART_GRACE_S : 0))
 			fail_missing(rdv, c->timeout_s);

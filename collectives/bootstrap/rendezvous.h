@@ -40,8 +40,8 @@ void srt_rendezvous_step(srt_rendezvous_t *rdv);
 
 /* Whether the rank waits here for the others, and how long it waits. */
 bool srt_rendezvous_has(const srt_rendezvous_t *rdv, int rank, double *timeout_s);
-/* Of a part: all ranks of the job have joined. node_of: [world_size], borrowed until the rendezvous
- * is closed. `gateway` is the rank that carries messages to other nodes. */
+/* For a part of a job: all ranks of the job have joined. node_of: [world_size], borrowed until the
+ * rendezvous is closed. `gateway` is the rank that carries messages to other nodes. */
 void srt_rendezvous_admit(srt_rendezvous_t *rdv, const uint16_t *node_of, int gateway);
 /* All ranks have what they need, and nothing is left to do. */
 bool srt_rendezvous_is_complete(const srt_rendezvous_t *rdv);

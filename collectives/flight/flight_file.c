@@ -33,7 +33,7 @@ struct srt_flight_file {
 	_Atomic uint32_t nrequests, nwritten; /* failures */
 };
 
-/* Of the process. */
+/* The files of the process. */
 static struct {
 	pthread_mutex_t lifecycle; /* held while a file is opened or closed */
 	pthread_mutex_t mutex;     /* protects the list; held while a file is written */

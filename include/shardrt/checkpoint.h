@@ -69,7 +69,7 @@ SRT_API srt_status_t srt_engine_load(srt_engine_t *engine, const char *path, srt
  * srt_file_names_t.find sets its fields. */
 typedef struct srt_file_source {
 	size_t size; /* set by the library; a field beyond it is not to be written */
-	/* Of the tensor in the file. Borrowed: it stays until `find` is called again, or until
+	/* Name of the tensor in the file. Borrowed: it stays until `find` is called again, or until
 	 * srt_engine_load_named() returns. */
 	const char *name;
 	int transposed; /* 1: a matrix, whose two dimensions are in the other order in the file */

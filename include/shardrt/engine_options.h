@@ -50,12 +50,12 @@ typedef enum srt_average {
 typedef enum srt_accumulation {
 	SRT_ACCUMULATE_EVERY, /* reduce each micro-batch, add the reduced shards */
 	SRT_ACCUMULATE_LAST,  /* add unreduced gradients locally, reduce at the last micro-batch */
-	/* As LAST, added pairwise, and the sums of the ranks pairwise too: a step of M
+	/* LAST added pairwise, and the sums of the ranks pairwise too: a step of M
 	 * micro-batches of all ranks together has the same bits at every number of ranks. Ranks and
 	 * M are powers of two, the reduce dtype is fp32. Needs log2(micro-batches of a rank) sums
 	 * more for each unit. */
 	SRT_ACCUMULATE_TREE,
-	/* As EVERY, but what is reduced over the ranks of a replica is added up, in the reduce
+	/* EVERY, but what is reduced over the ranks of a replica is added up, in the reduce
 	 * dtype, and all-reduced over the replicas at the last micro-batch (PyTorch's
 	 * set_requires_all_reduce). Without replicas of shards: EVERY. */
 	SRT_ACCUMULATE_LAST_ALL_REDUCE,
@@ -169,7 +169,7 @@ typedef struct srt_unit_options {
 	srt_flat_t flat;
 } srt_unit_options_t;
 
-/** As the engine's options have it, not flat. */
+/** The engine's options, not flat. */
 #define SRT_UNIT_OPTIONS_INIT                                                                      \
 	{                                                                                          \
 		.size = sizeof(srt_unit_options_t)                                                 \

@@ -41,7 +41,7 @@ typedef struct srt_full_params_options {
 	int with_grads;     /* the reduced gradients too */
 } srt_full_params_options_t;
 
-/** As in PyTorch: recurse and writeback. */
+/** PyTorch's defaults: recurse and writeback. */
 #define SRT_FULL_PARAMS_OPTIONS_INIT                                                               \
 	{                                                                                          \
 		.size = sizeof(srt_full_params_options_t), .recurse = 1, .writeback = 1            \

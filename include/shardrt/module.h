@@ -203,9 +203,9 @@ SRT_API srt_status_t srt_module_apply(srt_module_t *module, srt_module_visit_fn 
 
 /* ---- looking up ------------------------------------------------------------------------ */
 
-/** Its name from the root on, "" for the root: of its first place in the order of the tree. */
+/** Name of a module from the root on, "" for the root: of its first place in the tree's order. */
 SRT_API const char *srt_module_path(const srt_module_t *module);
-/** Its kind, of srt_module_create(). */
+/** Kind of a module, of srt_module_create(). */
 SRT_API const char *srt_module_kind(const srt_module_t *module);
 /** The i-th child; NULL past the end. */
 SRT_API srt_module_t *srt_module_child(const srt_module_t *module, size_t i);

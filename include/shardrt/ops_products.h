@@ -95,8 +95,8 @@ typedef struct srt_attention_views {
 	/* (batch,heads,queries,2), SRT_F32: row maximum and row sum, saved for the backward pass; a
 	 * query without keys has -infinity and 0. */
 	srt_view_t stats;
-	/* Of the backward pass. The gradients have the layouts of q, k, v, with lddq, lddk, lddv;
-	 * each may be absent. */
+	/* The backward pass has these. The gradients have the layouts of q, k, v, with lddq, lddk,
+	 * lddv; each may be absent. */
 	srt_view_t dout; /* as out */
 	srt_view_t dq, dk, dv;
 	srt_view_t scratch; /* SRT_F32: srt_op_attention_scratch() bytes, contents undefined */

@@ -206,7 +206,7 @@ SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_
 typedef struct srt_loss {
 	size_t size; /* set by SRT_LOSS_INIT */
 	int64_t rows, n;
-	/* Of a cross-entropy: elements from a row of x and dx to the next, n <= ld < 2^31; 0: n.
+	/* For a cross-entropy: elements from a row of x and dx to the next, n <= ld < 2^31; 0: n.
 	 * What lies between rows is neither read nor written. */
 	int64_t ld;
 	float grad_scale;
@@ -216,7 +216,7 @@ typedef struct srt_loss {
 	srt_view_t target; /* (rows,n); of a cross-entropy (rows), SRT_I32, each in 0..n-1 */
 	srt_view_t loss;   /* (rows), SRT_F32 */
 	srt_view_t dx;     /* (rows,n), or absent */
-	/* Of srt_op_cross_entropy_merge(). */
+	/* For srt_op_cross_entropy_merge(). */
 	const srt_vocab_part_t *part; /* its n and ld are those of x and dx */
 	int nparts;
 	int64_t stride;   /* from the statistics of a part to the next's, at least 3 * rows */

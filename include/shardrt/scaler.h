@@ -167,7 +167,7 @@ typedef struct srt_scaler_sparse {
 	srt_coo_t coo; /* round_each is not used: sums of fp16 are rounded once, or by
 			* SRT_SCALER_PLAIN after each addition, as torch's classes do it */
 	srt_view_t indices;
-	/* Of srt_op_coo_coalesce(); absent unless the values are SRT_F16. The gradient is there
+	/* For srt_op_coo_coalesce(); absent unless the values are SRT_F16. The gradient is there
 	 * afterwards. */
 	srt_view_t out_indices, out_values, count, scratch;
 } srt_scaler_sparse_t;

@@ -131,11 +131,11 @@ SRT_API void srt_sharded_tensor_destroy(srt_sharded_tensor_t *tensor);
 
 /* ---- metadata; local ------------------------------------------------------------------- */
 
-/** Its name; "" for NULL. */
+/** Name of a tensor; "" for NULL. */
 SRT_API const char *srt_sharded_tensor_name(const srt_sharded_tensor_t *tensor);
-/** Its dtype; SRT_F32 for NULL. */
+/** Dtype of a tensor; SRT_DTYPE_NONE for NULL. */
 SRT_API srt_dtype_t srt_sharded_tensor_dtype(const srt_sharded_tensor_t *tensor);
-/** Its number of dimensions; 0 for NULL. @param[out] shape SRT_MAX_DIMS sizes of the whole tensor,
+/** Number of dimensions; 0 for NULL. @param[out] shape SRT_MAX_DIMS sizes of the whole tensor,
  * the unused ones 1; NULL is allowed. */
 SRT_API int srt_sharded_tensor_shape(const srt_sharded_tensor_t *tensor, int64_t *shape);
 /** Number of shards of all ranks; 0 for NULL. */

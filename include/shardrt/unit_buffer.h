@@ -35,9 +35,9 @@ SRT_API srt_status_t srt_unit_buffer_create(srt_unit_t *unit, const char *name, 
 					    int ndim, const int64_t *shape,
 					    srt_unit_buffer_t **buffer);
 
-/** Its memory on the device, in its dtype, row-major: the same in every step, read and written by
- * the program's work. The program orders all work on buffers between streams, also the functions of
- * this header and the broadcast, which is on the stream of the forward pass
+/** Memory of a buffer on the device, in its dtype, row-major: the same in every step, read and
+ * written by the program's work. The program orders all work on buffers between streams, also the
+ * functions of this header and the broadcast, which is on the stream of the forward pass
  * (srt_engine_options_t.broadcast_buffers). Buffer NULL before srt_engine_build(). Local. */
 SRT_API srt_view_t srt_unit_buffer_view(const srt_unit_buffer_t *buffer);
 

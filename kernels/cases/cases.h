@@ -105,7 +105,7 @@ void srt_kernel_run_fill(const srt_kernel_run_t *run, srt_kernel_input_t input, 
 void srt_kernel_run_canonical(const srt_kernel_run_t *run, unsigned char *bytes);
 /* Digest `h`, SRT_KERNEL_DIGEST at first, continued over bytes (FNV-1a by words of eight bytes). */
 uint64_t srt_kernel_digest(uint64_t h, const unsigned char *bytes, size_t nbytes);
-/* The same over what is written (after srt_kernel_run_canonical()). */
+/* Digest over what is written (after srt_kernel_run_canonical()). */
 uint64_t srt_kernel_run_digest(const srt_kernel_run_t *run, uint64_t h, const unsigned char *bytes);
 
 #endif

@@ -465,7 +465,7 @@ FN float k_rounded_bf16(float v)
 #else
 #define LOAD(p, i) K_PASTE(from, _, K_DTYPE)((p)[i])
 #define STORE(p, i, v) ((p)[i] = K_PASTE(to, _, K_DTYPE)(v))
-/* The same of a tensor of f16, whatever T is. */
+/* LOAD of a tensor of f16, whatever T is. */
 #define LOAD_F16(p, i) k_from_f16((p)[i])
 #define FOR_EACH_IN(i, first, end, windows) FOR_EACH(i, first, end)
 #define FOR_SPAN_IN(l, i, first, end, windows) FOR_SPAN(l, i, first, end)

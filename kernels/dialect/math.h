@@ -81,7 +81,7 @@ FN float k_exp(float x)
 	return x != x ? x : p;
 }
 
-/* The same where x <= 64 (or NaN), for less: 2^(n+32) p is a normal number, and is scaled once. */
+/* exp(x) where x <= 64 (or NaN), for less: 2^(n+32) p is a normal number, and is scaled once. */
 FN float k_exp_to_64(float x)
 {
 	float c = x > -104.0f ? x : -104.0f;

@@ -32,7 +32,7 @@ FN void k_widen_f16(float *v, const uint16_t *h, int64_t n)
 		v[i] = k_from_f16(h[i]);
 }
 
-/* And back, rounded. */
+/* Floats to f16, rounded. */
 FN void k_narrow_f16(uint16_t *h, const float *v, int64_t n)
 {
 	const __m256 nan = _mm256_set1_ps(FLOAT_OF(0x7fc00000));

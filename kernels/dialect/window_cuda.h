@@ -40,7 +40,7 @@ typedef struct k_words {
 typedef struct k_halves {
 	uint32_t w[K_TURN];
 } k_halves_t;
-/* Of WRITES: LOAD of them does not compile. */
+/* Words of WRITES: LOAD of them does not compile. */
 typedef struct k_new_words {
 	uint32_t w[K_TURN];
 } k_new_words_t;
@@ -214,7 +214,7 @@ K_NOW void k_put_halves(const uint32_t *w, uint16_t *p, k_run_t r)
 	}
 }
 
-/* The same of a lane's elements, LANES apart. */
+/* The words of a lane's elements, LANES apart. */
 K_NOW k_words_t k_lane_words_of(const float *p, k_run_t r)
 {
 	k_words_t x = { { 0 } };

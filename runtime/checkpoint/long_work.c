@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* Of two exchanges; a rank may be late by the rest of SHARDRT_TIMEOUT. */
+/* Seconds from one exchange to the next; a rank may be late by the rest of SHARDRT_TIMEOUT. */
 #define MOST_S 1.0
 #define PER_TIMEOUT 8
 

@@ -17,7 +17,7 @@
 #include "runtime/checkpoint/formats/manifest.h"
 #include "runtime/engine/engine.h"
 
-/* Its boxes are to be freed. */
+/* The boxes of a shard, which are to be freed. */
 srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes_t *shard);
 /* The rank writes its shard of the parameter: no rank before it has the same one. */
 bool srt_shard_is_saved(const srt_param_t *param, int rank);

@@ -66,7 +66,7 @@ struct srt_param {
 	size_t whole_nbytes;
 	bool is_cut; /* over the ranks of tensor parallelism */
 	srt_cut_t cut;
-	/* Of this rank's cell: of the whole tensor, unless it is cut. */
+	/* Elements of this rank's cell: of the whole tensor, unless it is cut. */
 	int64_t nelem;
 	size_t nbytes; /* in the stored dtype */
 	bool frozen;

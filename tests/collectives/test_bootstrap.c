@@ -190,7 +190,7 @@ static void test_strangers(void)
 	for (int r = 0; r < SIZE; r++)
 		pids[r] = start_rank(r, SIZE, srt_rendezvous_address(rdv), &ok);
 	run_launcher(rdv, pids, SIZE, false);
-	/* Those that spoke were told why, in a whole reply. */
+	/* The ranks that spoke were told why, in a whole reply. */
 	for (int i = 0; i < n - 1; i++) {
 		srt_wire_reply_t reply;
 		CHECK_INT(recv(fds[i], &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));

@@ -166,7 +166,7 @@ static void test_unrounded(job_t *job, srt_dtype_t dtype, size_t nelem)
 	CHECK_OK(srt_stream_sync(job->stream));
 	srt_coll_destroy(coll);
 	coll = NULL;
-	/* Of a reduce-scatter only, and of floats only. */
+	/* A shard of fp32: of a reduce-scatter only, and of floats only. */
 	desc.kind = SRT_COLL_ALL_GATHER;
 	CHECK_STATUS(srt_coll_create(job->world, &desc, &coll), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("is f32, the collective ");

@@ -288,7 +288,7 @@ static void test_bad_meshes(job_t *job)
 		CHECK_STATUS(srt_mesh_create(job->world, c->ndim, c->shape, c->names, &mesh),
 			     SRT_ERR_INVALID_ARGUMENT);
 		check_same_error(job, c->words);
-		/* The same on one rank only. */
+		/* A wrong mesh on one rank only. */
 		CHECK_STATUS(job->rank == n / 2 ? srt_mesh_create(job->world, c->ndim, c->shape,
 								  c->names, &mesh) :
 						  srt_mesh_create(job->world, 1, &n, good, &mesh),

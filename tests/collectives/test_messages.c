@@ -211,7 +211,7 @@ static void test_send_recv(job_t *job)
 		add(&ring, r, (r + 1) % n, 0, 5, 4000 + (size_t)r);
 	run(job, &ring, SRT_COLL_SEND_RECV, SRT_F16, false);
 	for (int r = 0; r < n; r++) {
-		/* The same bytes to all, in pieces that cross, with gaps, and empty ones. */
+		/* Equal bytes to all, in pieces that cross, with gaps, and empty ones. */
 		for (int to = 0; to < n && to < 4; to++) {
 			add(&many, r, to, 100, (size_t)r * 2000 + 1000, 7);
 			add(&many, r, to, 0, (size_t)r * 2000, 900);

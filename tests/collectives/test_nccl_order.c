@@ -214,7 +214,7 @@ static void check_abort(job_t *job)
 	} else if (job->rank == 1) {
 		check_aborted(srt_stream_sync(fresh));
 		CHECK_ERROR_HAS("all-gather of \"first\"");
-		/* Its own device had no start in flight. */
+		/* The rank's own device had no start in flight. */
 		CHECK_OK(srt_stream_sync(other));
 	} else {
 		check_aborted(srt_event_sync(event));

@@ -52,7 +52,7 @@ static int say_hello_for(srt_rendezvous_t *rdv, int rank, int size, uint32_t tim
 	return fd;
 }
 
-/* The same, with patience. */
+/* Says hello with patience. */
 static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
 {
 	return say_hello_for(rdv, rank, size, 60000);

@@ -233,7 +233,7 @@ static srt_status_t count_submit(void *stream, const srt_command_t *command)
 	return counted.real->stream->submit(stream, command);
 }
 
-/* The same for the stages of a hierarchical collective, some of which wait for readers. */
+/* The most starts for the stages of a hierarchical collective, some of which wait for readers. */
 static int most_of_stages(const srt_coll_t *coll, int zero_copy, const int staged[2])
 {
 	int most = 0;

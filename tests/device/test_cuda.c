@@ -151,7 +151,7 @@ static void test_few_threads(void)
 	unsetenv("SHARDRT_CUDA_TUNED");
 }
 
-/* As a kernel of a collective that waits for a peer: until `released`, or it gives up. */
+/* Waits as a kernel of a collective that waits for a peer: until `released`, or it gives up. */
 static atomic_int released, gave_up;
 static void wait_for_peer(void *arg)
 {

@@ -146,7 +146,7 @@ static void test_every_call(void)
 	}
 }
 
-/* Of the operations: those of the self-test, when the device is opened, and the last ones. */
+/* Calls of the operations: of the self-test, when the device is opened, and the last ones. */
 static void test_operations(void)
 {
 	bool came = true;

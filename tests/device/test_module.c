@@ -91,7 +91,7 @@ static void broken(const char *name, const char *words)
 {
 	const srt_backend_t *backend = NULL;
 
-	/* As often as it is asked for. */
+	/* It fails as often as it is asked for. */
 	for (int i = 0; i < 2; i++) {
 		CHECK_STATUS(srt_backend_lookup(name, &backend), SRT_ERR_UNSUPPORTED);
 		CHECK_ERROR_HAS(words);
@@ -119,7 +119,7 @@ static void test_broken(void)
 	broken("opencl", "lacks a table");
 	setenv("TEST_MODULE", "gpu", 1);
 	broken("renamed", "holds the backend \"opencl\", not \"renamed\"");
-	/* And after all this the right one loads. */
+	/* After all this the right module loads. */
 	CHECK_STATUS(open_device("opencl"), SRT_ERR_DEVICE);
 	CHECK_ERROR_HAS("accelerator=0");
 	CHECK_STATUS(open_device("xpu"), SRT_ERR_DEVICE);
@@ -355,7 +355,7 @@ static void try_near(const char *name)
 	CHECK_INT(rmdir(name), 0);
 }
 
-/* The same program in a folder that we have made. */
+/* This program in a folder that it has made. */
 static void run_copy(const char *self)
 {
 	char command[512], copy[256];

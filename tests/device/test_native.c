@@ -295,7 +295,7 @@ static void train(srt_context_t *context, srt_buffer_t *source, float *result)
 	srt_stream_destroy(stream);
 }
 
-/* The same bits in memory of the library, and of the program where there is a way to wrap it. */
+/* Equal bits in memory of the library, and of the program where there is a way to wrap it. */
 static void test_engine(srt_context_t *context)
 {
 	srt_device_t *device = srt_context_device(context);

@@ -287,7 +287,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The same kernels with other arguments at a time. */
+/* Equal kernels with other arguments at a time. */
 static void test_threads(srt_device_t *device)
 {
 	worker_t workers[3] = { { .status = SRT_OK } };

@@ -175,7 +175,7 @@ static void test_poison(srt_device_t *device)
 	CHECK_STATUS(srt_stream_sync(next), SRT_ERR_DEVICE);
 	CHECK_STR(srt_last_error(), "the boiler burst");
 	CHECK_INT(list.n, 1);
-	/* And on, from stream to stream. */
+	/* The wait goes on, from stream to stream. */
 	CHECK_OK(srt_event_record(early, next));
 	CHECK_OK(srt_stream_wait_event(clean, early));
 	CHECK_STATUS(srt_stream_sync(clean), SRT_ERR_DEVICE);

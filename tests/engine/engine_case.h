@@ -77,7 +77,7 @@ size_t case_nelem(const engine_case_t *c);
 /* Bytes allocated on the device and on the host device, and those of a plan. */
 size_t case_allocated(srt_context_t *context);
 size_t case_planned(const srt_plan_t *plan);
-/* The same, of a case that is not declared. */
+/* Elements of a case that is not declared. */
 size_t case_total_nelem(srt_context_t *context, int64_t h);
 
 /* All tensors of one kind, one after the other; absent ones are 0. To be freed. */

@@ -54,7 +54,7 @@ typedef struct fault_record {
 	char error_call[64], error[900];
 } fault_record_t;
 
-/* Of CLOCK_MONOTONIC. */
+/* Nanoseconds of CLOCK_MONOTONIC. */
 long long fault_now_ns(void);
 
 /* Reads FOLDER/rank-R; all zero if there is none. */

@@ -38,7 +38,7 @@ typedef struct worker {
 
 /* Runs w->trial. Without a fault its records become w->trace. */
 void trial_run(worker_t *w);
-/* Of w->trial, for messages; until the next call. */
+/* The text of w->trial, for messages; until the next call. */
 const char *trial_describe(const worker_t *w);
 
 /* fault_names.c: */

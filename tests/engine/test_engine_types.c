@@ -228,7 +228,7 @@ static void test_cast_points(void)
 	CHECK(reduce_values(NULL, NULL, SRT_F32, SRT_ACCUMULATE_EVERY, values, 4, 0) == 1.25f);
 }
 
-/* The same sum of micro-batches on one rank and on all ranks of a group. */
+/* An equal sum of micro-batches on one rank and on all ranks of a group. */
 static void test_tree(void)
 {
 	enum { NLEAVES = 8 };

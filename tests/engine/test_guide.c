@@ -118,7 +118,7 @@ static void own_step(float lr)
 	check(srt_engine_step(engine, stream)); /* ends the step: drops the gradients */
 }
 
-/* The same of flat units. */
+/* A step of the program's own optimizer on flat units. */
 static void own_flat_step(float lr)
 {
 	srt_flat_sizes_t sizes = SRT_FLAT_SIZES_INIT;

@@ -313,7 +313,7 @@ static const struct {
 	{ "step, host edge", ANY },
 };
 
-/* Of each kind, over all trainings of this world: waits of each class, and those found. */
+/* For each kind, over all trainings of this world: waits of each class, and those found. */
 static int nedges[SRT_ARRAY_LEN(kinds)][EDGE_NCLASSES], nfound[SRT_ARRAY_LEN(kinds)];
 
 static size_t find_row(const char *name)

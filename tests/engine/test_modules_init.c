@@ -300,7 +300,7 @@ static void check_buffers(srt_module_t *root)
 	CHECK(count == 0 && noise[0] != 0 && noise[2] != 0);
 }
 
-/* As PyTorch has them: bounds, and values that are set by the module around. */
+/* PyTorch's values: bounds, and values that are set by the module around. */
 static void check_values(float values[NNAMES][MAX_NELEM])
 {
 	const float *in_proj = values[2], *out_proj = values[4], *deferred = values[14];

@@ -201,7 +201,7 @@ static void test_races(void)
 	CHECK_COMPLAINT(NULL);
 }
 
-/* Those within a kernel are found by the calls that the compiler adds, which a build with a
+/* Faults within a kernel are found by the calls that the compiler adds, which a build with a
  * sanitizer for threads has not. */
 static void test_kernel_faults(void)
 {

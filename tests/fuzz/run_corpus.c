@@ -25,7 +25,7 @@ static size_t run_file(const char *path)
 	}
 	fclose(file);
 	for (size_t i = 0; i <= n; i++) {
-		/* Of exactly this size, so that ASan sees a read past its end. */
+		/* Memory of exactly this size, so that ASan sees a read past its end. */
 		uint8_t *input = malloc(i > 0 ? i : 1);
 
 		FUZZ_CHECK(input != NULL);

@@ -383,7 +383,7 @@ srt_status_t replay_sharded_add(golden_t *g, srt_context_t *context, verdict_t *
 /* Replays a case of kind "table". SRT_ERR_UNSUPPORTED with the reason for one not built yet. */
 srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
 			  size_t nnote);
-/* Its part for tables about the loss scaler. */
+/* The part of a replay for tables about the loss scaler. */
 srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
 			   size_t nnote);
 

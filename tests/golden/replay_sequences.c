@@ -34,7 +34,7 @@ static double hex_number(const json_t *value)
 	return text ? strtod(text, NULL) : (double)NAN;
 }
 
-/* Its work must have completed. */
+/* The scaler's work must have completed. */
 static srt_status_t destroy_scaler(machine_t *m)
 {
 	srt_status_t status = srt_stream_sync(m->f->stream);

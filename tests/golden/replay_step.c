@@ -241,7 +241,7 @@ srt_status_t replay_compare_start(replay_t *r)
 		srt_part_t part;
 
 		SRT_TRY(replay_part(r, p, &part));
-		/* Those that became 16-bit ones after they were wrapped are aligned as fp32. */
+		/* Parameters that became 16-bit after they were wrapped are aligned as fp32. */
 		if (replay_is_flat_as_recorded(r) && p->dtype == SRT_F32) {
 			golden_shard(r->golden, name, srt_context_rank(r->context), &want_offset,
 				     &want_size);

@@ -18,7 +18,7 @@ float half_value(srt_dtype_t dtype, uint16_t bits);
 /* The nearest 16-bit number, ties to even. */
 uint16_t half_bits(srt_dtype_t dtype, float v);
 
-/* As a store and a load; SRT_F32 as it is. */
+/* Rounds as a store and a load do; SRT_F32 as it is. */
 float half_round(srt_dtype_t dtype, float v);
 
 /* Element i of an array of any of the three types. */

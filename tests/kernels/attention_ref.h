@@ -33,7 +33,7 @@ srt_k_attention_t att_shape(int64_t batch, int64_t queries, int64_t keys, int64_
 int64_t att_extent(const srt_k_attention_t *a, int64_t positions, int64_t ld);
 int att_sees(const att_t *t, int64_t b, int64_t i, int64_t j);
 
-/* Of item b and head h: row i of a tensor of rows ld apart. */
+/* For item b and head h: row i of a tensor of rows ld apart. */
 int64_t att_row(const att_t *t, int64_t b, int64_t h, int64_t positions, int64_t i, int64_t ld);
 #define ATT_Q(t, b, h, i) ((t)->q + att_row(t, b, h, (t)->a.queries, i, (t)->a.ldq))
 #define ATT_K(t, b, h, j) ((t)->k + att_row(t, b, h, (t)->a.keys, j, (t)->a.ldk))

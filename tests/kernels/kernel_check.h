@@ -35,7 +35,7 @@ void kc_in(const void *data, size_t nbytes);
 /* n floats; before NULL = the kernel must write all of them. */
 void kc_out_floats(const float *before, const float *expected, int64_t n);
 
-/* The same of the case's dtype. */
+/* A tensor of the case's dtype. */
 void kc_out(const float *before, const float *expected, int64_t n);
 
 /* n numbers of the case's dtype that are only read. */

@@ -189,7 +189,7 @@ typedef struct flat {
 	int is_master, grad_is_t;
 } flat_t;
 
-/* As what is stored: of dtype, or of masters a float. */
+/* Rounds as what is stored: to dtype, or for masters to a float. */
 static float r(const flat_t *f, float v)
 {
 	return f->is_master ? v : half_round(dtype, v);

@@ -54,7 +54,7 @@ static float *fill(srt_dtype_t dtype, size_t n, values_t kind)
 	return p;
 }
 
-/* The same numbers in the dtype. */
+/* Numbers in the dtype. */
 static void *convert(srt_dtype_t dtype, const float *x, size_t n)
 {
 	void *p = malloc((n + 1) * sizeof(*x));
@@ -252,7 +252,7 @@ static void test_few_rows(void)
 	check_case(options(264, 40, 769, 4 | 8), PLAIN, 0, 2);
 }
 
-/* The same bits for any number of parts; every element belongs to exactly one. */
+/* Equal bits for any number of parts; every element belongs to exactly one. */
 static void test_parts(void)
 {
 	for (int nparts = 1; nparts <= 17; nparts++) {

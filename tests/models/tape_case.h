@@ -96,7 +96,7 @@ void tape_check_gradients(const tape_case_t *c);
  * nothing. */
 void tape_check_plan(const tape_case_t *c);
 
-/* Of the losses and gradients in 16 bits of all cases so far: the same on all devices. */
+/* Digest of the losses and gradients in 16 bits of all cases so far: equal on all devices. */
 extern uint64_t tape_digest;
 
 /* In f16 and bf16: losses and gradients are those of the same values in f32, within 16 roundings of

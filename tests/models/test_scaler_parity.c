@@ -338,7 +338,7 @@ static void run_step(model_t *m, int step)
 
 /* ---- the results of a training ------------------------------------------------------------- */
 
-/* Of each step: losses of this rank, values and moments of all parameters, and scalars. */
+/* For each step: losses of this rank, values and moments of all parameters, and scalars. */
 typedef struct trace {
 	float *tensors[STEPS]; /* losses first */
 	size_t ntensors, nlosses;

@@ -52,7 +52,7 @@ static srt_tensor_t *attention_cross(tape_run_t *r)
 	return srt_layer_attention_of(r->tape, &in);
 }
 
-/* The same with separate tensors, a mask, and causal: more queries than keys. */
+/* Attention with separate tensors, a mask, and causal: more queries than keys. */
 static srt_tensor_t *attention_apart(tape_run_t *r)
 {
 	const srt_attention_in_t in = { .q = r->x,

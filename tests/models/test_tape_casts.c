@@ -49,7 +49,7 @@ static srt_tensor_t *cast_last(tape_run_t *r)
 	return srt_layer_cast(r->tape, three_uses(r, r->x), SRT_F32);
 }
 
-/* The same bits with two policies and ways to record, and the same casts. */
+/* Equal bits with two policies and ways to record, and the same casts. */
 static void check_same(const srt_precision_t *p, srt_tensor_t *(*build)(tape_run_t *),
 		       const srt_precision_t *other_p, srt_tensor_t *(*other_build)(tape_run_t *),
 		       int ncasts)

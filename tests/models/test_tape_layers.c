@@ -17,7 +17,7 @@ static srt_tensor_t *embedding(tape_run_t *r)
 	return srt_layer_embedding_padded(r->tape, r->x, r->param[0], r->param[1], 5, padding);
 }
 
-/* The same values and gradients as without, but for the row's own: zero. */
+/* Values and gradients are as without, but for the row's own: zero. */
 static void test_padding(void)
 {
 	const tape_case_t c = { .name = "embedding with padding",

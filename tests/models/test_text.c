@@ -229,7 +229,7 @@ static void write_tokens(const int32_t header[3], size_t n)
 	CHECK_OR_DIE(fclose(f) == 0);
 }
 
-/* The same batches and windows as of a text, of tokens of 16 bits. */
+/* Batches and windows are as of a text, of tokens of 16 bits. */
 static void test_tokens(void)
 {
 	const int32_t header[3] = { 20240520, 1, 3003 };
@@ -299,8 +299,7 @@ static void test_token_parts(void)
 	srt_text_destroy(text);
 }
 
-/* Of a file of tokens that is larger than what is hashed, the first and the last token change the
- * hash. */
+/* The first and the last token of a file that is larger than what is hashed change the hash. */
 static void test_tokens_hash(void)
 {
 	enum { NTOKENS = 40 << 20 };

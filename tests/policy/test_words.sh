@@ -45,6 +45,15 @@ inject a.c 'release(CL_DEVICE_VENDOR, its_own); /* Weigh it understands besides.
 inject quickstart 'ls /etc/OpenCL/vendors/*.icd' ''
 inject NEWS 'Renamed: SHARDRT_COLLECTIVES=vendor' ''
 inject README.md 'SHARDRT_COLLECTIVES=vendor' vendor
+inject base/a.c '/* The same of all ranks. */' 'The same'
+inject base/a.h '\t/* Of a unit. */' Of
+inject kernels/a.k 'int a; /* And back, rounded. */' And
+inject include/a.h '/**\n * As the engine has it.\n */' As
+inject a.cc '/**\n * Its name.\n */' Its
+inject a.cu '/* But not here. */' But
+inject a.cl '/* Those of a group. */' Those
+inject base/a.c '/** As srt_file_open(), and more. */\n/* Ofthe */ puts("/* Of a unit. */");' ''
+inject base/a.c '/* A text.\n * Of one line. */' ''
 rm -rf $dir
 
 files=$(grep -E '^(include|base|kernels|device|backends|collectives|runtime|models|tools|tests|bench|examples|scripts)/.*(\.([chk]|cl|cu|sh|awk|py|mk|def|in|md|1)|/[^.]*)$|^m4/srt_.*\.m4$|^(configure\.ac|Makefile\.am|README\.md|NEWS|quickstart|\.ci/run)$' tests/sources.txt | grep -v '^tests/fuzz/corpus$')

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Text files (names from the top) -> words that they must not use, and what to write instead, one a line.
+# Text files (names from the top) -> words that they must not use, and what to write instead, one a line. And comments
+# of C that begin with a fragment, which is understood only after the comment above it.
 # Used by tests/policy/test_words.sh. Needs no more than POSIX awk.
 BEGIN {
 	refuse("behind", "after, past, below, through or in the background")
@@ -34,6 +35,25 @@ function tail(n,   out, i) {
 		if (i > 0)
 			out = out previous[i] " "
 	return out
+}
+
+# Whether text begins with a fragment. "As srt_x()" names its subject.
+function begins_with_fragment(text)
+{
+	sub(/^[ \t*\/]*/, "", text)
+	return text !~ /^As [a-z0-9_]+\(\)/ && match(text " ", /^(The same|And|Of|As|But|Those|Its)[^A-Za-z0-9_]/) ? \
+		       substr(text, 1, RLENGTH - 1) : ""
+}
+
+FILENAME ~ /\.([chk]|cl|cc|cu)$/ {
+	comment = ""
+	if (opens)
+		comment = $0
+	else if (match($0, /\/\*/) && substr($0, 1, RSTART) !~ /"/)
+		comment = substr($0, RSTART)
+	opens = comment ~ /^\/\*\*?[ \t]*$/
+	if ((fragment = begins_with_fragment(comment)) != "")
+		print FILENAME ":" FNR ": \"" fragment "\": write the subject of the comment first"
 }
 
 FNR == 1 { nprevious = 0 }

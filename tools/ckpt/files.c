@@ -25,7 +25,7 @@ static sizes_t format_sizes(const int64_t *sizes, int ndim)
 	return s;
 }
 
-/* Of a checkpoint: what it is, and its boxes. */
+/* For a checkpoint: what it is, and its boxes. */
 static void print_kind(const srt_file_saved_t *saved)
 {
 	static const char *const kinds[] = { "parameter", "buffer" };

@@ -51,7 +51,7 @@ void srt_launch_host_signal(const srt_launch_host_t *host, int signo);
 /* Closes the pipe: the part, if it still runs, ends its ranks. */
 void srt_launch_host_close(srt_launch_host_t *host);
 
-/* Of a part: reads the header into the environment. Prints an error. */
+/* For a part: reads the header into the environment. Prints an error. */
 bool srt_launch_part_open(void);
 
 #endif

@@ -167,7 +167,7 @@ static bool check_hosts(const srt_launch_options_t *o)
 	return false;
 }
 
-/* The same for --restarts. */
+/* Checks --restarts. */
 static bool check_restarts(srt_launch_options_t *o)
 {
 	bool fits = false;

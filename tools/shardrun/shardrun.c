@@ -79,7 +79,7 @@ static void read_signals(srt_launch_job_t *l)
 		handle_signal(l, (int)info.ssi_signo);
 }
 
-/* Of a part: signals that shardrun passes on, and its end or that of the connection. */
+/* For a part: signals that shardrun passes on, and its end or that of the connection. */
 static void read_control(srt_launch_job_t *l)
 {
 	struct pollfd ready = { .fd = l->control, .events = POLLIN };

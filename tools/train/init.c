@@ -66,7 +66,7 @@ static int check_preset(trainer_t *t, const srt_gpt_config_t *preset)
 				 c->context);
 }
 
-/* Of a folder of checkpoints, --init means the latest one. */
+/* --init of a folder of checkpoints means the latest one. */
 static int find_init(trainer_t *t)
 {
 	static tool_found_t found; /* too large for the stack */

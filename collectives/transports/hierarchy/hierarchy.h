@@ -26,7 +26,7 @@
 
 #include "collectives/comm.h"
 
-/* Of a communicator. */
+/* The hierarchy of a communicator. */
 struct srt_hierarchy {
 	srt_comm_t *local, *across;
 	int *member; /* [nnodes][nlocal] ranks of the communicator, by node and place */
@@ -36,7 +36,7 @@ struct srt_hierarchy {
 	 * that run in stages. */
 	const srt_transport_t *transport;
 	void (*destroy)(srt_hierarchy_t *hierarchy);
-	/* Of the collectives that sum; NULL = there are none. */
+	/* Memory of the collectives that sum; NULL = there are none. */
 	int nusers;
 	size_t partial_nbytes; /* SHARDRT_STAGING_BYTES, or the least that the nodes need */
 	srt_buffer_t *partial; /* sums of the node's ranks */

@@ -17,9 +17,9 @@
 
 /* How long a wait spins without progress: longer than an interruption of the peer. */
 #define SPIN_S 200e-6
-/* The same if ranks share cores. */
+/* The time before a yield if ranks share cores. */
 #define YIELD_S 20e-6
-/* And at most, before it checks the reasons to give up. */
+/* The longest spin before the reasons to give up are checked. */
 #define SPIN_MAX_S 0.01
 /* Longest sleep for the end of an earlier start. */
 #define AWAIT_START_S 0.001

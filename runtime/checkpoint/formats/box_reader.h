@@ -31,7 +31,7 @@ void srt_box_reader_close(srt_box_reader_t *reader);
  */
 srt_status_t srt_box_reader_read(srt_box_reader_t *reader, const srt_manifest_tensor_t *tensor,
 				 const srt_shard_boxes_t *part, void *elements);
-/* The same of elements first .. first + nelem - 1 of the tensor, in row-major order. */
+/* Reads elements first .. first + nelem - 1 of the tensor, in row-major order. */
 srt_status_t srt_box_reader_read_range(srt_box_reader_t *reader,
 				       const srt_manifest_tensor_t *tensor, int64_t first,
 				       int64_t nelem, void *elements);

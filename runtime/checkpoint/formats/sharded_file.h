@@ -31,7 +31,7 @@ void srt_sharded_file_close(srt_sharded_file_t *file);
 size_t srt_sharded_file_count(const srt_sharded_file_t *file);
 /* Tensor i in the order of names; false past the end. */
 bool srt_sharded_file_get(const srt_sharded_file_t *file, size_t i, srt_file_tensor_t *tensor);
-/* Its number; SIZE_MAX: there is none. */
+/* Number of a tensor; SIZE_MAX: there is none. */
 size_t srt_sharded_file_find(const srt_sharded_file_t *file, const char *name);
 /* The text of an entry of the program; NULL: there is none. */
 const char *srt_sharded_file_text(const srt_sharded_file_t *file, const char *key);

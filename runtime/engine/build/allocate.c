@@ -25,8 +25,8 @@ static bool has_arena(const srt_engine_t *engine, int arena)
 	return false;
 }
 
-/* Of memory that other ranks read: one of the communicators may map it where another stages.
- * kind_of: the kind for one of them. */
+/* The kind of memory that other ranks read: one of the communicators may map it where another
+ * stages. kind_of: the kind for one of them. */
 static srt_mem_kind_t shared_kind(const srt_engine_t *engine,
 				  srt_mem_kind_t (*kind_of)(const srt_comm_t *comm))
 {

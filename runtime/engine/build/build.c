@@ -58,7 +58,7 @@ static srt_status_t create_gather(srt_unit_t *unit)
 	return status;
 }
 
-/* The same from the parts that the ranks of a group keep. */
+/* Creates the all-gather of the parts that the ranks of a group keep. */
 static srt_status_t create_regather(srt_unit_t *unit)
 {
 	srt_engine_t *engine = unit->engine;

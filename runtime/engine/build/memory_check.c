@@ -24,7 +24,7 @@ typedef struct rank_need {
 	char device[96]; /* backend "name" */
 } rank_need_t;
 
-/* Of one rank: of its device, then of its host device. Exchanged as plain bytes. */
+/* The memory of one rank: of its device, then of its host device. Exchanged as plain bytes. */
 enum { NPLACES = 2 };
 
 /* The sum over all ranks that share one memory. */

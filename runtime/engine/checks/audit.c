@@ -27,7 +27,8 @@
 
 static const char doing[] = "auditing the gradients";
 
-/* Of a unit. Blocks are ordered by owner, parameter, element; frozen parameters have none. */
+/* The audit of a unit. Blocks are ordered by owner, parameter, element; frozen parameters have
+ * none. */
 struct srt_audit {
 	size_t nblocks;          /* of all owners */
 	size_t first, nowned;    /* those of this rank */

@@ -44,7 +44,7 @@ srt_status_t srt_verify_call(srt_engine_t *engine, srt_action_t action, uint32_t
 			     uint64_t value);
 srt_status_t srt_verify_float(srt_engine_t *engine, srt_action_t action, uint32_t index,
 			      float value);
-/* And the ranks have total_nelem values together. */
+/* Checks that the ranks have total_nelem values together. */
 srt_status_t srt_verify_sum(srt_engine_t *engine, int64_t nelem, int64_t total_nelem);
 /* At the end of a step: SRT_ACTION_STEP or, with calls before that may differ, SRT_ACTION_RESET. */
 srt_status_t srt_verify_end(srt_engine_t *engine, srt_action_t action);

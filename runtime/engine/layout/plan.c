@@ -14,7 +14,7 @@
 #include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 
-/* Of two gradient slots one is written while the other is reduced. */
+/* Gradient slots: one is written while the other is reduced. */
 #define GRAD_RING 2
 
 /* Whether the rank sums gradients of the unit: its shards, or its part of what all ranks have. */

@@ -425,7 +425,7 @@ srt_status_t srt_shard_owners_in_place(const srt_unit_t *unit, srt_owners_t *own
 	return SRT_OK;
 }
 
-/* The same for a sum in place over the shards of the replicas, as one run of elements. */
+/* Owners for a sum in place over the shards of the replicas, as one run of elements. */
 srt_status_t srt_shard_owners_replicas(const srt_unit_t *unit, srt_owners_t *owners)
 {
 	const int nranks = srt_shard_replicas(unit->engine, unit->engine->world);

@@ -24,8 +24,8 @@ int srt_shard_first_copy(const srt_engine_t *engine, bool cells, int rank);
 int srt_shard_group(const srt_engine_t *engine, int rank, int n);
 /* The ranks of a replica follow each other, so the tree of the ranks' sums has one for each. */
 bool srt_shard_is_tree(const srt_engine_t *engine);
-/* Of a flat unit: elements of a shard, with padding; how many of them precede the parameter in that
- * of a rank. */
+/* For a flat unit: elements of a shard, with padding; how many of them precede the parameter in
+ * that of a rank. */
 int64_t srt_shard_flat_chunk(const srt_unit_t *unit, int world);
 int64_t srt_shard_flat_offset(const srt_param_t *param, int rank, int world);
 /* A flat unit's shards are one run of elements in arenas: all its parameters are in one zone. */
@@ -40,7 +40,7 @@ void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *o
 /* Lays out the unit's trainable shards alone, by parameter index in `offsets` unless that is NULL.
  * Returns their elements, with padding. */
 size_t srt_shard_layout_unit(const srt_unit_t *unit, int rank, int world, size_t *offsets);
-/* And then the frozen ones. Returns the elements of all. */
+/* Lays out a unit's trainable parameters, then the frozen ones. Returns the elements of all. */
 size_t srt_shard_layout_unit_all(const srt_unit_t *unit, int rank, int world, size_t *offsets);
 
 /* At least the elements of all of the rank's replica: the same on its ranks. */

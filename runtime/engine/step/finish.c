@@ -189,8 +189,8 @@ static srt_status_t unscale_local(srt_engine_t *engine, srt_view_t found, srt_vi
 	return srt_grads_clear_padding(engine, home);
 }
 
-/* Those of all ranks, by the pattern of the norm's maximum. Also of ranks that have the same
- * gradients: the program may have written to those of one. */
+/* Gathers the flags of all ranks, by the pattern of the norm's maximum. Also of ranks that have the
+ * same gradients: the program may have written to those of one. */
 static srt_status_t gather_found(srt_engine_t *engine, srt_stream_t *home)
 {
 	const srt_staging_t *staging = &engine->memory.staging;

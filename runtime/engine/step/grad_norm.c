@@ -17,7 +17,7 @@ srt_view_t srt_part_grads(const srt_engine_t *engine, int part)
 			srt_part_stored(part));
 }
 
-/* Of a part, the elements from `begin` up to `end`. */
+/* Clears the elements of a part from `begin` up to `end`. */
 static srt_status_t clear_grads(const srt_engine_t *engine, int part, size_t begin, size_t end,
 				srt_stream_t *stream)
 {
@@ -57,7 +57,7 @@ srt_status_t srt_grads_clear_padding(const srt_engine_t *engine, srt_stream_t *s
 
 static int list_terms(const srt_engine_t *engine, srt_terms_t *terms)
 {
-	/* Of what every cell has, the first one counts. */
+	/* What every cell has counts in the first one. */
 	const size_t *nelem = srt_cell_index(engine, engine->rank) == 0 ?
 				      engine->memory.layout.trainable :
 				      engine->memory.layout.cut;

@@ -229,7 +229,7 @@ static srt_status_t end_reduction(srt_unit_t *unit, srt_stream_t *stream)
 	return srt_audit_end(unit, SRT_AUDIT_REDUCED);
 }
 
-/* As start_reduction(), for shards that have replicas. */
+/* start_reduction() for shards that have replicas. */
 static srt_status_t start_hybrid(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_engine_t *engine = unit->engine;

@@ -16,7 +16,7 @@
 #include "runtime/engine/step/reproducible_sum.h"
 #include "runtime/engine/step/step.h"
 
-/* Of one tensor, or of all. Exchanged as plain bytes. */
+/* The digest of one tensor, or of all. Exchanged as plain bytes. */
 typedef struct digest {
 	double bins[2];
 	double max;

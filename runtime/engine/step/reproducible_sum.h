@@ -28,7 +28,7 @@ srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,
 					 srt_comm_t *comm, const char *name, bool is_home,
 					 srt_reproducible_sum_t *sum);
-/* The same for this rank's terms alone, in the same memory; used on `stream` only. */
+/* The sum of this rank's terms alone, in the same memory; used on `stream` only. */
 srt_status_t srt_reproducible_sum_local(const srt_reproducible_sum_t *sum, srt_stream_t *stream,
 					srt_reproducible_sum_t *local);
 /* srt_coll_close() of its collectives. */

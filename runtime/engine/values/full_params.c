@@ -56,7 +56,7 @@ void srt_full_drop(srt_engine_t *engine)
 		free_record(engine->units[u]);
 }
 
-/* Those that srt_full_params_begin() of `unit` made. */
+/* Frees the records that srt_full_params_begin() of `unit` made. */
 static void free_records(const srt_unit_t *unit)
 {
 	const srt_engine_t *engine = unit->engine;

@@ -60,7 +60,7 @@ static void round_numbers(const srt_init_t *init, float numbers[2])
 	srt_fpenv_leave(env);
 }
 
-/* The same on all ranks, whatever shard they have. */
+/* Has the same result on all ranks, whatever shard they have. */
 static srt_status_t check_init(const srt_param_t *param, const char *call, const srt_init_t *init,
 			       const float numbers[2])
 {

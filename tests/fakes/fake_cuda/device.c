@@ -158,7 +158,7 @@ CUresult cuDeviceGetPCIBusId(char *id, int nbytes, CUdevice device)
 	return fake_leave(&call, status);
 }
 
-/* Those of an H100, as far as anything here goes by them. */
+/* The attributes of an H100, as far as anything here goes by them. */
 static int attribute_of(CUdevice_attribute attribute)
 {
 	switch (attribute) {
@@ -262,7 +262,7 @@ static void end_object(fake_object_t *o)
 	}
 }
 
-/* As the driver frees all of a context; and says what that was. */
+/* Frees all of a context, as the driver does, and says what that was. */
 static void context_end(CUcontext ctx)
 {
 	static const char *const names[] = { "streams", "events", "modules" };

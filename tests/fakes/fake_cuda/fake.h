@@ -281,7 +281,7 @@ CUresult fake_fail_code(void);
 CUresult fake_live(void *handle, fake_type_t type, const char *call);
 void fake_object_add(void *object, fake_type_t type, CUcontext ctx);
 void fake_object_remove(void *object);
-/* Of a context, or NULL. */
+/* An object of a context, or NULL. */
 fake_object_t *fake_object_any(CUcontext ctx);
 
 /* The host waits: for a stream, for all of a context. With the lock, given up meanwhile. */

@@ -47,7 +47,7 @@ typedef struct fake_cuda_api {
 	void (*reset)(void);
 	/* The k-th call from now on that can fail returns `code` and does nothing; 0 = none. */
 	void (*fail_at)(long k, CUresult code);
-	/* Of the calls of one name. */
+	/* Fails one of the calls of one name. */
 	void (*fail_call)(const char *name, long k, CUresult code);
 	/* The k-th operation that is put on a stream from now on fails when it runs, which every
 	 * later call of its context reports, as with a faulting kernel. */

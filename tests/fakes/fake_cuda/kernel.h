@@ -14,7 +14,7 @@
 #define FAKE_MAX_THREADS 1024
 #define FAKE_MAX_SHARED (227 * 1024)
 
-/* Of one thread: params as cuLaunchKernel has them. */
+/* The kernel of one thread: params as cuLaunchKernel has them. */
 typedef void fake_kernel_fn(void **params);
 
 typedef struct fake_kernel {

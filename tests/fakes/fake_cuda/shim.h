@@ -170,7 +170,7 @@ FAKE_ATOMIC(fake_atomic_or_uint, unsigned, old | v)
 
 #undef K_KERNEL
 #define K_KERNEL(threads, nplaces, name, args) FAKE_KERNEL_(K_NAME(name), nplaces, args, threads)
-/* Of kernels/gpu/gpu.h. */
+/* The macros of kernels/gpu/gpu.h. */
 #define GPU_KERNEL(nplaces, name, args, nitems, resident)                                          \
 	FAKE_KERNEL_(K_NAME(name), nplaces, args, nitems)
 /* At once: an access each, which compilers do not report alike of a struct. */

@@ -145,7 +145,7 @@ static void *stream_main(void *arg)
 	return NULL;
 }
 
-/* As the driver's, a queue is bounded, and who waits for room has the driver's lock. */
+/* A queue is bounded as the driver's, and who waits for room has the driver's lock. */
 static void await_room(CUstream stream)
 {
 	if (stream->length < fake.queue)

@@ -141,11 +141,9 @@ srt_status_t srt_window_check(const srt_buffer_t *buffer, size_t offset, size_t 
 	if (!buffer->is_window)
 		return SRT_OK;
 	if (buffer->is_closed)
-		return srt_fail(
-			SRT_ERR_STATE,
-			"%s: the view of %s is used after its end: request it again between "
-			"begin and end of its unit",
-			what, buffer->name);
+		return srt_fail(SRT_ERR_STATE,
+				"%s: the view of %s is used outside of begin and end of its unit",
+				what, buffer->name);
 	if (offset < buffer->first || offset > buffer->nbytes || nbytes > buffer->nbytes - offset)
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,

@@ -238,6 +238,15 @@ SRT_API srt_status_t srt_param_init_constant(srt_param_t *param, float value, sr
  */
 SRT_API srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream_t *stream);
 
+/** One of the tensors of a parameter. */
+typedef enum srt_param_what {
+	SRT_PARAM_VALUE,
+	SRT_PARAM_GRAD,   /* reduced; clipped by srt_engine_clip() only */
+	SRT_PARAM_STATE0, /* momentum_buffer or exp_avg */
+	SRT_PARAM_STATE1, /* exp_avg_sq */
+	SRT_PARAM_STATE2, /* max_exp_avg_sq */
+} srt_param_what_t;
+
 /* ---- a step ---------------------------------------------------------------------------- */
 
 /**
@@ -267,7 +276,7 @@ SRT_API srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stre
 SRT_API srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream);
 
 /**
- * The unsharded tensor, between begin and end of its unit. The address is the same in every step.
+ * The unsharded tensor, between begin and end of its unit: srt_param_address().
  * A view must not be used outside of begin and end: zero3 gives its memory to other units. Local.
  * @param[out] view srt_param_shape() elements, row-major; read only.
  * @return SRT_ERR_STATE outside of begin and end, and before srt_engine_build().
@@ -301,6 +310,19 @@ SRT_API srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *a
  *         srt_param_grad() in this backward pass.
  */
 SRT_API srt_status_t srt_param_grad_ready(srt_param_t *param);
+
+/**
+ * Where srt_param_data() or srt_param_grad() will be in every pass, known from the build on: for a
+ * graph that is made once. The memory may only be used as their views: values between begin and end
+ * of the unit, gradients in its backward pass, after srt_param_grad(), which says whether to add.
+ * The address holds for every strategy, with offload, flat units and micro-batches; units may have
+ * the same one, as they use it in turn. Local.
+ * @param what SRT_PARAM_VALUE, or SRT_PARAM_GRAD: the gradient as the program writes it.
+ * @param[out] view srt_param_shape() elements, row-major.
+ * @return SRT_ERR_INVALID_ARGUMENT for optimizer state; SRT_ERR_STATE for the gradient of a frozen
+ *         parameter, and before srt_engine_build().
+ */
+SRT_API srt_status_t srt_param_address(srt_param_t *param, srt_param_what_t what, srt_view_t *view);
 
 /**
  * Ends the stream's backward use of the unit and queues the reduction of its gradients.
@@ -405,15 +427,6 @@ SRT_API srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *s
  */
 SRT_API srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,
 				    int64_t total_nelem, srt_view_t total, srt_stream_t *stream);
-
-/** One of the tensors of a parameter. */
-typedef enum srt_param_what {
-	SRT_PARAM_VALUE,
-	SRT_PARAM_GRAD,   /* reduced; clipped by srt_engine_clip() only */
-	SRT_PARAM_STATE0, /* momentum_buffer or exp_avg */
-	SRT_PARAM_STATE1, /* exp_avg_sq */
-	SRT_PARAM_STATE2, /* max_exp_avg_sq */
-} srt_param_what_t;
 
 /**
  * Gathers an unsharded tensor into host memory. Collective, blocking; for saving and debugging, not

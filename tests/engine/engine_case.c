@@ -196,9 +196,24 @@ size_t case_planned(const srt_plan_t *plan)
 	return plan->total + plan->host_total;
 }
 
+/* The addresses that case_use() expects in every pass; found after the build or, without
+ * case_build(), before the first use. */
+static void case_find_addresses(engine_case_t *c)
+{
+	if (c->has_addresses)
+		return;
+	c->has_addresses = 1;
+	for (size_t i = 0; i < c->nparams; i++) {
+		CHECK_OK(srt_param_address(c->param[i], SRT_PARAM_VALUE, &c->value[i]));
+		CHECK_STATUS(srt_param_address(c->param[i], SRT_PARAM_GRAD, &c->grad[i]),
+			     srt_param_requires_grad(c->param[i]) ? SRT_OK : SRT_ERR_STATE);
+	}
+}
+
 void case_build(engine_case_t *c)
 {
 	CHECK_OK_OR_DIE(srt_engine_build(c->engine));
+	case_find_addresses(c);
 	for (size_t i = 0; i < c->nparams; i++)
 		CHECK_OK(srt_param_init_normal(c->param[i], 1234, 0.0f, 0.5f, c->stream));
 	CHECK_OK(srt_engine_check(c->engine));
@@ -239,9 +254,16 @@ static int64_t case_cell_nelem(const srt_param_t *param)
 	return nelem;
 }
 
-/* One use of a parameter: adds factor * values to its gradient. */
-static srt_status_t case_use(engine_case_t *c, srt_param_t *param, float factor)
+static int case_is_at(srt_view_t view, srt_view_t address)
 {
+	return view.buffer == address.buffer && view.offset == address.offset &&
+	       view.dtype == address.dtype;
+}
+
+/* One use of parameter i: adds factor * values to its gradient. */
+static srt_status_t case_use(engine_case_t *c, size_t i, float factor)
+{
+	srt_param_t *param = c->param[i];
 	int64_t nelem = case_cell_nelem(param);
 	srt_view_t whole, grad, scratch = srt_view(c->scratch, 0, SRT_F32);
 	int accumulate;
@@ -252,6 +274,9 @@ static srt_status_t case_use(engine_case_t *c, srt_param_t *param, float factor)
 		status = srt_param_grad(param, &grad, &accumulate);
 	if (status != SRT_OK)
 		return status;
+	case_find_addresses(c);
+	CHECK(case_is_at(whole, c->value[i]));
+	CHECK(case_is_at(grad, c->grad[i]));
 	scratch.dtype = grad.dtype;
 	status = srt_op_scale(c->stream, accumulate ? scratch : grad, whole, factor, nelem);
 	if (status == SRT_OK && accumulate)
@@ -288,12 +313,12 @@ srt_status_t case_backward_unit(engine_case_t *c, srt_unit_t *unit, const char *
 		    strchr(rest + 1, '.') != NULL || !srt_param_requires_grad(param) ||
 		    case_is_unused(c, param))
 			continue;
-		status = case_use(c, param,
+		status = case_use(c, i,
 				  case_poison(c, param) *
 					  case_random((uint32_t)c->rank, key, (uint32_t)i, 0));
 		if (status == SRT_OK && param == c->tied)
-			status = case_use(c, param,
-					  case_random((uint32_t)c->rank, key, (uint32_t)i, 1));
+			status =
+				case_use(c, i, case_random((uint32_t)c->rank, key, (uint32_t)i, 1));
 	}
 	case_between(c, (uint32_t)(step * 100 + micro));
 	return status;

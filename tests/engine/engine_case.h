@@ -26,6 +26,8 @@ typedef struct engine_case {
 	srt_buffer_t *scratch;
 	srt_unit_t *root, *block[NBLOCKS], *inner, *never;
 	srt_param_t *param[MAX_CASE_PARAMS];
+	srt_view_t value[MAX_CASE_PARAMS], grad[MAX_CASE_PARAMS]; /* srt_param_address() */
+	int has_addresses;
 	size_t nparams;
 	srt_param_t *tied;
 	srt_dtype_t stored;

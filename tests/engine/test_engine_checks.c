@@ -215,7 +215,7 @@ static void test_views(srt_strategy_t strategy)
 	CHECK_OK(srt_unit_forward_end(c.root, c.stream));
 	CHECK_STATUS(fill(&c, value, 15), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("srt_op_fill: y: the view of the values of parameter 'root.weight' is used "
-			"after its end");
+			"outside of begin and end of its unit");
 	CHECK_STATUS(srt_buffer_copy(c.scratch, 0, value.buffer, value.offset, 4, c.stream),
 		     SRT_ERR_STATE);
 	CHECK_OK(srt_unit_backward_begin(c.root, c.stream));
@@ -228,6 +228,39 @@ static void test_views(srt_strategy_t strategy)
 	CHECK_OK(srt_param_grad_ready(c.tied));
 	CHECK_OK(srt_unit_backward_end(c.root, c.stream));
 	CHECK_STATUS(fill(&c, grad, 15), SRT_ERR_STATE);
+	case_end(&c, context, group);
+}
+
+/* Views of srt_param_address() may be used when those of srt_param_data() and srt_param_grad() may,
+ * in every pass. */
+static void test_addresses(srt_strategy_t strategy)
+{
+	engine_case_t c;
+	srt_comm_t *group = case_begin(&c, context, strategy, "addresses");
+	srt_view_t value, grad, view;
+	int accumulate;
+
+	CHECK_OK(srt_param_address(c.tied, SRT_PARAM_VALUE, &value));
+	CHECK_OK(srt_param_address(c.tied, SRT_PARAM_GRAD, &grad));
+	for (int pass = 0; pass < 2; pass++) {
+		CHECK_STATUS(srt_copy(c.stream, c.scratch, 0, value.buffer, value.offset, 4),
+			     SRT_ERR_STATE);
+		CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
+		CHECK_OK(srt_copy(c.stream, c.scratch, 0, value.buffer, value.offset, 60));
+		CHECK_STATUS(fill(&c, grad, 15), SRT_ERR_STATE);
+		CHECK_ERROR_HAS("the view of the gradient of parameter 'root.weight' is used "
+				"outside of begin and end of its unit");
+		CHECK_OK(srt_unit_forward_end(c.root, c.stream));
+		CHECK_STATUS(fill(&c, value, 15), SRT_ERR_STATE);
+		CHECK_OK(srt_unit_backward_begin(c.root, c.stream));
+		CHECK_OK(srt_copy(c.stream, c.scratch, 0, value.buffer, value.offset, 60));
+		CHECK_OK(srt_param_grad(c.tied, &view, &accumulate));
+		CHECK_OK(fill(&c, grad, 15));
+		CHECK_OK(srt_param_grad_ready(c.tied));
+		CHECK_OK(srt_unit_backward_end(c.root, c.stream));
+		CHECK_STATUS(fill(&c, grad, 15), SRT_ERR_STATE);
+		CHECK_OK(srt_engine_step(c.engine, c.stream));
+	}
 	case_end(&c, context, group);
 }
 
@@ -262,6 +295,8 @@ int main(void)
 	test_gathered_writes(SRT_STRATEGY_DDP, true, SRT_BF16);
 	test_views(SRT_STRATEGY_ZERO2);
 	test_views(SRT_STRATEGY_DDP);
+	test_addresses(SRT_STRATEGY_ZERO3);
+	test_addresses(SRT_STRATEGY_DDP);
 	test_get_in_pass();
 	srt_context_destroy(context);
 	return check_done();

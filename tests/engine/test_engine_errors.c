@@ -230,7 +230,11 @@ static void test_order(void)
 
 	o.microbatches = 2;
 	case_declare(&c, context, &o, 5);
+	CHECK_STATUS(srt_param_address(c.tied, SRT_PARAM_VALUE, &view), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("srt_param_address");
 	case_build(&c);
+	CHECK_STATUS(srt_param_address(c.tied, SRT_PARAM_STATE0, &view), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("must be SRT_PARAM_VALUE or SRT_PARAM_GRAD");
 	CHECK_STATUS(srt_unit_forward_begin(c.block[0], c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("'b0'");
 	CHECK_ERROR_HAS("begin the root 'root' first");

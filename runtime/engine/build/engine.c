@@ -8,6 +8,7 @@
 #include "collectives/verify/call_log.h"
 #include "runtime/engine/build/build.h"
 #include "runtime/engine/checks/audit.h"
+#include "runtime/engine/checks/checks.h"
 #include "runtime/engine/checks/verify.h"
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/layout/layout.h"
@@ -198,6 +199,7 @@ srt_status_t srt_engine_reset(srt_engine_t *engine)
 			unit->unshard.is_uploaded = false;
 		unit->unshard.has_part = false;
 		unit->pass.recompute = unit->pass.uses = 0;
+		srt_check_set_views(unit);
 		if (unit->slot[SRT_SLOT_PARAMS] != NULL)
 			unit->slot[SRT_SLOT_PARAMS]->holder = NULL;
 	}

@@ -205,18 +205,21 @@ srt_status_t srt_check_view(srt_param_t *param, bool is_grad, srt_view_t *view)
 		if (status != SRT_OK)
 			return status;
 	}
-	(*window)->is_closed = false;
+	(*window)->is_closed =
+		is_grad ? !param->unit->pass.in_backward : !srt_unit_in_use(param->unit);
 	view->buffer = *window;
 	return SRT_OK;
 }
 
-void srt_check_end_views(const srt_unit_t *unit)
+void srt_check_set_views(const srt_unit_t *unit)
 {
-	for (size_t i = 0; i < unit->nparams; i++) {
-		for (size_t k = 0; k < SRT_ARRAY_LEN(unit->params[i]->checks.window); k++) {
-			if (unit->params[i]->checks.window[k] != NULL)
-				unit->params[i]->checks.window[k]->is_closed = true;
-		}
+	for (size_t i = 0; unit->engine->checks.on && i < unit->nparams; i++) {
+		srt_buffer_t *const *window = unit->params[i]->checks.window;
+
+		if (window[false] != NULL)
+			window[false]->is_closed = !srt_unit_in_use(unit);
+		if (window[true] != NULL)
+			window[true]->is_closed = !unit->pass.in_backward;
 	}
 }
 

@@ -15,8 +15,9 @@ srt_status_t srt_engine_check(const srt_engine_t *engine);
 srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream);
 /* At its end: remembers the first gradient that is not finite. */
 srt_status_t srt_check_end_grads(srt_unit_t *unit, srt_stream_t *stream);
-/* The unit's use has ended: operations on views that the program has kept are refused. */
-void srt_check_end_views(const srt_unit_t *unit);
+/* The unit's use has begun or ended: operations on views that the program has kept are allowed or
+ * refused. */
+void srt_check_set_views(const srt_unit_t *unit);
 /* At begin and end of a use: the gathered values are those that were gathered. */
 srt_status_t srt_check_unsharded(srt_unit_t *unit, srt_stream_t *stream);
 /* Limits a view that the program gets to the parameter, and to the use of its unit. */

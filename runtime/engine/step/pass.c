@@ -112,6 +112,7 @@ srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream)
 	if (is_recomputation(unit)) {
 		SRT_TRY(srt_unshard_begin(unit, stream));
 		unit->pass.recompute++;
+		srt_check_set_views(unit);
 		return SRT_OK;
 	}
 	SRT_TRY(srt_values_check(engine));
@@ -121,6 +122,7 @@ srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stream)
 	record_forward(unit);
 	SRT_TRY(srt_unshard_begin(unit, stream));
 	unit->pass.in_forward = true;
+	srt_check_set_views(unit);
 	unit->pass.uses++;
 	return srt_unshard_prefetch(unit, false);
 }
@@ -223,6 +225,7 @@ srt_status_t srt_unit_backward_begin(srt_unit_t *unit, srt_stream_t *stream)
 		unit->params[i]->grad.requested = unit->params[i]->grad.ready = false;
 	SRT_TRY(srt_check_begin_grads(unit, stream));
 	unit->pass.in_backward = true;
+	srt_check_set_views(unit);
 	return srt_unshard_prefetch(unit, true);
 }
 

@@ -227,8 +227,7 @@ srt_status_t srt_unshard_release(srt_unit_t *unit, srt_stream_t *stream)
 	srt_slot_t *slot = unit->slot[SRT_SLOT_PARAMS];
 	const srt_role_t role = srt_role(unit, SRT_ROLE_UNSHARDED, engine->world);
 
-	if (engine->checks.on && !srt_unit_in_use(unit))
-		srt_check_end_views(unit);
+	srt_check_set_views(unit);
 	if (!engine->checks.on || slot == NULL || role.lifetime != SRT_LIFETIME_USE ||
 	    srt_unit_in_use(unit) || slot->holder != unit)
 		return SRT_OK;

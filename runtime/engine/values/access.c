@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls of a program inside and between passes: the unsharded parameter, the memory of its
- * gradient, the micro-batch that comes next.
+ * gradient, the addresses of both, the micro-batch that comes next.
  */
 #include "runtime/engine/checks/checks.h"
 #include "runtime/engine/declare/declare.h"
@@ -25,11 +25,36 @@ srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view)
 	return srt_check_view(param, false, view);
 }
 
-static srt_status_t check_grad(const srt_param_t *param)
+static srt_status_t check_trainable(const srt_param_t *param)
 {
 	if (param->frozen)
 		return srt_fail(SRT_ERR_STATE, "parameter '%s' is frozen: it has no gradient",
 				param->name);
+	return SRT_OK;
+}
+
+srt_status_t srt_param_address(srt_param_t *param, srt_param_what_t what, srt_view_t *view)
+{
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(view);
+
+	const bool is_grad = what == SRT_PARAM_GRAD;
+
+	if (what != SRT_PARAM_VALUE && !is_grad)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_param_address: what is %d, must be SRT_PARAM_VALUE or "
+				"SRT_PARAM_GRAD",
+				(int)what);
+	SRT_TRY(srt_engine_require_built(param->unit->engine, "srt_param_address"));
+	if (is_grad)
+		SRT_TRY(check_trainable(param));
+	*view = is_grad ? param->views.unsharded_grad : param->views.unsharded;
+	return srt_check_view(param, is_grad, view);
+}
+
+static srt_status_t check_grad(const srt_param_t *param)
+{
+	SRT_TRY(check_trainable(param));
 	if (!param->unit->pass.in_backward)
 		return srt_fail(SRT_ERR_STATE,
 				"the gradient of parameter '%s' has memory only between "

@@ -199,7 +199,8 @@ static srt_status_t check_view(const srt_comm_t *comm, const srt_coll_desc_t *de
 	    (view->buffer->kind != SRT_MEM_PEER || view->buffer->imported))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s is read by the other ranks, so buffer \"%s\" must be made with "
-				"SRT_MEM_PEER",
+				"SRT_MEM_PEER; srt_all_reduce() and other collectives in one call "
+				"take any memory",
 				what, view->buffer->name);
 	return SRT_OK;
 }

@@ -151,6 +151,8 @@ void srt_comm_destroy(srt_comm_t *comm)
 
 	if (comm == NULL || srt_device_is_inherited(comm->device))
 		return;
+	if (comm->plain != NULL)
+		comm->destroy_plain(comm);
 	nobjects = atomic_load(&comm->nholders) - 1;
 	if (nobjects > 0) {
 		srt_log(SRT_LOG_WARN,

@@ -88,6 +88,8 @@ struct srt_comm {
 	bool may_stage_nodes;       /* ucx: collectives may run in stages (hierarchy) */
 	srt_hierarchy_t *hierarchy; /* of these; else NULL */
 	srt_comm_t *parent;         /* it is part of this one's hierarchy; or NULL */
+	struct srt_plain *plain;    /* collectives in one call (plain.c); NULL: none so far */
+	void (*destroy_plain)(srt_comm_t *comm);
 };
 
 static inline bool srt_comm_poisoned(const srt_comm_t *comm)

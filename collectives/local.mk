@@ -59,6 +59,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/mesh.c \
 	collectives/mesh.h \
 	collectives/messages.c \
+	collectives/plain.c \
 	collectives/plan.c \
 	collectives/poison.c \
 	collectives/shm/control.c \

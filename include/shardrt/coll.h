@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent collectives: operations in which all ranks of a communicator exchange data.
+ * Collectives: operations in which all ranks of a communicator exchange data.
+ *
+ * srt_all_reduce(), srt_all_gather(), srt_reduce_scatter() and srt_broadcast() are one call each,
+ * on any memory, which they copy. The rest of this header is about persistent collectives, which
+ * copy nothing that they need not.
  *
  * A collective is described once by srt_coll_create(), which verifies that all ranks describe the
  * same one. Then srt_coll_start() starts it as often as needed. It works on two views on each rank:
@@ -253,6 +257,70 @@ SRT_API srt_status_t srt_coll_start(srt_coll_t *coll, const srt_coll_epilogue_t 
  * before work that overwrites the source. Asynchronous.
  */
 SRT_API srt_status_t srt_coll_wait_readers(srt_coll_t *coll, srt_stream_t *stream);
+
+/* ---- in one call ------------------------------------------------------------------------ */
+
+/*
+ * The functions below take views of any buffer of the communicator's device: of the library, of any
+ * kind, or of the program (srt_buffer_wrap()). `whole` has nelem elements. Rank r's part of them is
+ * ceil(nelem / ranks) elements from r * ceil(nelem / ranks); the last ranks have fewer or none.
+ * nelem may be 0. Offsets, buffers and streams may differ between ranks and calls.
+ *
+ * Collective, asynchronous: in the order of the stream the call reads the elements, and then writes
+ * the result; the memory may be used again by later work on the stream. The bits are those of
+ * a persistent collective. The first call of a communicator with other arguments than buffers also
+ * blocks until all ranks make it, and allocates buffers, at most 8 MiB. The communicator keeps the
+ * last 8 of them; a call of more than 4 MiB uses them in turn. They are in no memory plan.
+ *
+ * Errors: SRT_ERR_INVALID_ARGUMENT for a view that is too small or of another dtype or device,
+ * SRT_ERR_MISMATCH for ranks that pass different sizes, dtypes, operations or roots,
+ * SRT_ERR_UNSUPPORTED for a sum of integers. If the call is the first one of its kind on all ranks,
+ * all return the error and the communicator is as good as before; else it fails.
+ */
+
+/** What a reduction stores. */
+typedef enum srt_reduce_op {
+	SRT_REDUCE_SUM,
+	SRT_REDUCE_AVERAGE, /* the sum, divided by the number of ranks, then rounded */
+} srt_reduce_op_t;
+
+/**
+ * The sum or average of all ranks' elements, in place, on all ranks. Collective, asynchronous.
+ * @param view (nelem), SRT_F32, SRT_F16 or SRT_BF16.
+ * @return the errors above.
+ */
+SRT_API srt_status_t srt_all_reduce(srt_comm_t *comm, srt_view_t view, size_t nelem,
+				    srt_reduce_op_t op, srt_stream_t *stream);
+
+/**
+ * The parts of all ranks, one after the other, on all ranks. Collective, asynchronous.
+ * @param part this rank's part, of any dtype; it may be a part of `whole`.
+ * @param[out] whole (nelem), of this dtype.
+ * @param nelem of all ranks together.
+ * @return the errors above.
+ */
+SRT_API srt_status_t srt_all_gather(srt_comm_t *comm, srt_view_t part, srt_view_t whole,
+				    size_t nelem, srt_stream_t *stream);
+
+/**
+ * The sum or average of all ranks' elements, of which each rank gets its part. Collective,
+ * asynchronous.
+ * @param whole (nelem), SRT_F32, SRT_F16 or SRT_BF16.
+ * @param[out] part this rank's part, of this dtype; it may be a part of `whole`.
+ * @param nelem of all ranks together.
+ * @return the errors above.
+ */
+SRT_API srt_status_t srt_reduce_scatter(srt_comm_t *comm, srt_view_t whole, srt_view_t part,
+					size_t nelem, srt_reduce_op_t op, srt_stream_t *stream);
+
+/**
+ * The root's elements, on all ranks. Collective, asynchronous.
+ * @param view (nelem), of any dtype: read on the root, written on the other ranks.
+ * @param root a rank of the communicator.
+ * @return the errors above.
+ */
+SRT_API srt_status_t srt_broadcast(srt_comm_t *comm, srt_view_t view, size_t nelem, int root,
+				   srt_stream_t *stream);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@ RANK_TESTS += \
 	tests/collectives/test_messages \
 	tests/collectives/test_mismatch \
 	tests/collectives/test_peer_failures \
+	tests/collectives/test_plain \
 	tests/collectives/test_staging
 THREAD_TESTS += $(collectives_thread_tests:=.sh)
 # Run by the scripts of the RANK_TESTS.

@@ -32,6 +32,7 @@ if [ "$SHARDRT_BACKEND" = cpu ]; then
 	ok 2 6 tests/collectives/test_messages
 	ok 2 4 tests/collectives/test_mismatch
 	ok 2 4 tests/collectives/test_mesh
+	ok 2 4 tests/collectives/test_plain
 	ok 2 4 tests/collectives/test_coll_order
 	for mode in abort leave timeout; do ok 2 4 tests/collectives/test_peer_failures $mode; done
 	SRT_TEST_NODES=2 && export SRT_TEST_NODES

@@ -32,6 +32,7 @@ ok 2 tests/collectives/test_half_sums
 ok 3 tests/collectives/test_staging
 ok 3 tests/collectives/test_mismatch
 ok 3 tests/collectives/test_messages
+ok 3 tests/collectives/test_plain
 ok 4 tests/collectives/test_mesh
 dies 2
 if [ "$SHARDRT_BACKEND" = cpu ]; then

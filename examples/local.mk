@@ -11,9 +11,10 @@ examples_train_all_LDADD = $(SRT_LIB)
 examples_train_modules_LDADD = $(SRT_LIB)
 examples_train_own_LDADD = $(SRT_LIB) -lm
 
-# cuda_kernel.c and opencl_kernel.c need a driver's library: built by test_install.sh alone.
+# cuda_kernel.c and opencl_kernel.c need a driver's library, autograd.cc a C++ compiler: built by test_install.sh alone.
 exampledir = $(docdir)/examples
 dist_example_DATA = \
+	examples/autograd.cc \
 	examples/cuda_kernel.c \
 	examples/cuda_relu.cu \
 	examples/opencl_kernel.c \

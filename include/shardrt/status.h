@@ -37,8 +37,8 @@ extern "C" {
 	X(SRT_ERR_DEVICE, 12, "device error")                                                      \
 	X(SRT_ERR_SYSTEM, 13, "operating system error")
 
-/** Result of a call. SRT_OK is 0. */
-typedef enum srt_status {
+/** Result of a call. SRT_OK is 0. C++17 and C23 warn where it is ignored. */
+typedef enum SRT_NODISCARD srt_status {
 #define SRT_STATUS_ENUM(name, value, text) name = value,
 	SRT_STATUS_TABLE(SRT_STATUS_ENUM)
 #undef SRT_STATUS_ENUM

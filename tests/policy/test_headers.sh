@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Each public header compiles alone, as C11 and as C++17, without any warning. A struct that begins with its size has an
+# Each public header compiles alone, as C11 and as C++17 (shardrt.hpp as C++17), without any warning. A struct that begins with its size has an
 # initialiser.
 top=$(cd "$srcdir" && pwd)
 failed=0
@@ -28,7 +28,7 @@ compile()
 {
 	suffix=$1
 	shift
-	for header in "$top"/include/shardrt/*.h; do
+	for header in $headers; do
 		name=${header##*/}
 		case $name in
 		opencl.h) drivers=$(flags OPENCL CL/cl.h) || continue ;;
@@ -44,9 +44,22 @@ compile()
 	rm -f headers.tmp.$suffix headers.tmp.o
 }
 
+headers=$(ls "$top"/include/shardrt/*.h)
 # shellcheck disable=SC2086
 compile c ${CC:-cc} -std=c11 -Wstrict-prototypes
-[ -z "$cxx" ] || compile cc $cxx -std=c++17
+if [ -n "$cxx" ]; then
+	headers="$headers $top/include/shardrt/shardrt.hpp"
+	compile cc $cxx -std=c++17
+	# A status that is ignored is a warning.
+	for call in '(void)srt_stream_sync(nullptr)' 'srt_stream_sync(nullptr)'; do
+		printf '#include <shardrt/shardrt.hpp>\nint main() { %s; }\n' "$call" > headers.tmp.cc
+		$cxx -std=c++17 -Werror=unused-result -I"$top/include" -c headers.tmp.cc -o headers.tmp.o 2> /dev/null
+		echo "$? $call"
+	done > headers.tmp.ignored
+	grep -q '^0 (void)' headers.tmp.ignored && grep -q '^1 srt' headers.tmp.ignored ||
+		{ echo "exit statuses of $cxx where a status is ignored:"; cat headers.tmp.ignored; failed=1; }
+	rm -f headers.tmp.*
+fi
 # Structs that cannot grow: elements of tables and of device memory, and what the library returns by address.
 fixed="srt_init_t srt_offload_t srt_part_t srt_placement_t srt_file_metadata_t srt_coll_segment_t srt_coll_owner_t srt_coll_message_t srt_config_entry_t srt_view_t
 srt_step_state_t srt_param_state_t srt_optim_segment_t srt_optim_group_t srt_file_entry_t srt_shard_place_t srt_shard_t

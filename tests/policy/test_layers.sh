@@ -116,7 +116,7 @@ if [ -n "$objects" ] && command -v "${nm%% *}" > /dev/null; then
 	[ -z "$out" ] || { echo "$out"; failed=1; }
 fi
 
-files=$(grep -E '^(include|base|kernels|device|backends|collectives|runtime|models|tools|tests|bench|examples|scripts)/.*\.([ch]|sh|awk|py|mk)$|^m4/srt_.*\.m4$|^(configure\.ac|Makefile\.am)$' tests/sources.txt)
+files=$(grep -E '^(include|base|kernels|device|backends|collectives|runtime|models|tools|tests|bench|examples|scripts)/.*\.([ch]|cc|hpp|sh|awk|py|mk)$|^m4/srt_.*\.m4$|^(configure\.ac|Makefile\.am)$' tests/sources.txt)
 [ -n "$files" ] || { echo "tests/sources.txt has no source"; exit 1; }
 # shellcheck disable=SC2086
 out=$(cd "$srcdir" && $awk -f "$rules" $files) || failed=1

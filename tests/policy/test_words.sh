@@ -56,7 +56,7 @@ inject base/a.c '/** As srt_file_open(), and more. */\n/* Ofthe */ puts("/* Of a
 inject base/a.c '/* A text.\n * Of one line. */' ''
 rm -rf $dir
 
-files=$(grep -E '^(include|base|kernels|device|backends|collectives|runtime|models|tools|tests|bench|examples|scripts)/.*(\.([chk]|cl|cu|sh|awk|py|mk|def|in|md|1)|/[^.]*)$|^m4/srt_.*\.m4$|^(configure\.ac|Makefile\.am|README\.md|NEWS|quickstart|\.ci/run)$' tests/sources.txt | grep -v '^tests/fuzz/corpus$')
+files=$(grep -E '^(include|base|kernels|device|backends|collectives|runtime|models|tools|tests|bench|examples|scripts)/.*(\.([chk]|cc|hpp|cl|cu|sh|awk|py|mk|def|in|md|1)|/[^.]*)$|^m4/srt_.*\.m4$|^(configure\.ac|Makefile\.am|README\.md|NEWS|quickstart|\.ci/run)$' tests/sources.txt | grep -v '^tests/fuzz/corpus$')
 [ -n "$files" ] || { echo "tests/sources.txt has no text"; exit 1; }
 # shellcheck disable=SC2086
 out=$(cd "$srcdir" && $awk -f "$rules" $files docs/*.md) || failed=1

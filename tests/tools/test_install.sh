@@ -31,7 +31,7 @@ libdir=$(dirname "$(find "$prefix" -name 'libshardrt.so' -o -name libshardrt.a |
 bindir=$(dirname "$(find "$prefix" -name shardrun)")
 [ -f "$prefix/include/shardrt/shardrt.h" ] || fail "the headers were not installed"
 docs=$prefix/share/doc/libshardrt
-for name in README.md LICENSE NEWS $(cd "$srcdir" && ls docs/*.md examples/*.[ch] examples/*.cu); do
+for name in README.md LICENSE NEWS $(cd "$srcdir" && ls docs/*.md examples/*.[ch] examples/*.cc examples/*.cu); do
 	cmp "$srcdir/$name" "$docs/$name" || fail "$name was not installed"
 done
 for program in shardrun shardrt-ckpt shardrt-info shardrt-train; do
@@ -238,17 +238,33 @@ build "$dest/readme.c" readme
 run readme "$first" > "$dest/readme.out" || fail "the README's program on two ranks"
 awk '{ n++; if ($NF > 1e-6) bad = 1 } END { exit n != 2 || bad }' "$dest/readme.out" ||
 	{ cat "$dest/readme.out"; fail "the README's program did not fit"; }
-# The C++ of docs/embedding.md: two ranks join twice, the first time to see an exception.
+# The C++ of docs/embedding.md: two ranks join twice, the first time to see an exception. examples/autograd.cc has the same
+# losses without an engine, on one rank and on two; a rank that throws ends the job with its sentence.
 for c in "$CXX" g++ clang++ c++; do
 	[ -n "$c" ] && command -v "$c" > /dev/null && cxx=$c && break
 done
 if [ -n "$cxx" ]; then
 	eval "flags=\$$first"
-	# shellcheck disable=SC2086
-	$cxx -std=c++17 $SRT_SANITIZE "$srcdir/tests/tools/embedding.cc" $flags -Wl,-rpath,"$libdir" -o "$dest/embedding" ||
-		fail "the C++ program"
+	for source in tests/tools/embedding.cc examples/autograd.cc; do
+		name=${source##*/}
+		# shellcheck disable=SC2086
+		$cxx -std=c++17 -Wall -Werror $SRT_SANITIZE "$srcdir/$source" $flags -Wl,-rpath,"$libdir" \
+			-o "$dest/${name%.cc}" || fail "the C++ build of $source"
+	done
 	"$bindir/shardrun" -n 2 "$dest/embedding" > "$dest/embedding.out" || fail "the C++ program on two ranks"
 	[ "$(grep -c 'option lr ' "$dest/embedding.out") $(grep -c 'norm 16$' "$dest/embedding.out")" = "2 2" ] ||
 		{ cat "$dest/embedding.out"; fail "the C++ program printed something else"; }
+	"$dest/autograd" plain > "$dest/plain.out" && [ "$(grep -c . "$dest/plain.out")" = 5 ] || fail "autograd plain"
+	for n in 1 2; do
+		"$bindir/shardrun" -n $n "$dest/autograd" zero3 > "$dest/autograd.out" || fail "autograd on $n ranks"
+		diff "$dest/plain.out" "$dest/autograd.out" || fail "autograd on $n ranks has other losses"
+	done
+	cat "$dest/plain.out"
+	if THROW=5 "$bindir/shardrun" --keep-going -n 2 "$dest/autograd" zero3 > "$dest/throw.out" 2>&1 ||
+		! grep -qx 'rank 1 has had enough' "$dest/throw.out" ||
+		! grep -q '^rank 0: .*rank 1 aborted communicator "world": rank 1 has had enough' "$dest/throw.out"; then
+		cat "$dest/throw.out"
+		fail "a rank that throws does not end the job with its sentence"
+	fi
 fi
 rm -rf "$dest"

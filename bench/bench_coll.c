@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 
 #include "bench/coll_rules.h"

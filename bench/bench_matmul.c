@@ -25,6 +25,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <shardrt/ops.h>
+
 #include "device/device.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/onednn.h"

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <shardrt/ops.h>
+
 #include "device/device.h"
 
 #define REPEATS 5

@@ -6,6 +6,7 @@
 #ifndef RELU_MODEL_H
 #define RELU_MODEL_H
 
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
  *
  *     shardrun -n 2 ./train_all model.safetensors
  */
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  *
  * The model learns to reproduce its input: head(mix(fc(x))). docs/guide.md explains it.
  */
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -207,28 +207,47 @@ typedef struct srt_k_scaler {
 #define SRT_K_SCHEDULE_STABLE 2
 #define SRT_K_SCHEDULE_CONSTANT 3
 
-/* The device's view of the structs of <shardrt/ops.h> that lie in device memory; table.c asserts
- * that they agree. */
+/* The step state of a group of parameters, or of a loss scaler. All fields have 4 bytes. */
 typedef struct srt_k_step_state {
-	int32_t step;
-	float lr, scale, inv_scale, found_inf, clip_coef, grad_norm, base_lr, min_lr;
-	int32_t warmup, lr_steps;
-	int32_t schedule, decay_steps, skipped, growth_tracker;
-	float clipped_by;
+	int32_t step;           /* real steps done, the current one included */
+	float lr;               /* of this step */
+	float scale;            /* loss scale */
+	float inv_scale;        /* 1/scale */
+	float found_inf;        /* non-zero: skip the step */
+	float clip_coef;        /* the optimizers multiply gradients by it */
+	float grad_norm;        /* of the last step, before clipping; not finite if a gradient is
+				 * not, or by overflow */
+	float base_lr;          /* schedule: peak */
+	float min_lr;           /* schedule: at the end */
+	int32_t warmup;         /* schedule: steps of linear warm-up; 0 = none */
+	int32_t lr_steps;       /* schedule: steps of the whole; 0 = constant base_lr */
+	int32_t schedule;       /* srt_schedule_t */
+	int32_t decay_steps;    /* SRT_SCHEDULE_STABLE: steps of the way down, the last ones */
+	int32_t skipped;        /* steps that found_inf has skipped */
+	int32_t growth_tracker; /* of a loss scaler: clean steps since the scale last changed */
+	float clipped_by;       /* what srt_op_clip() last multiplied gradients by, in place */
 } srt_k_step_state_t;
 
+/* The step state of a parameter. */
 typedef struct srt_k_param_state {
-	int32_t used, step;
-	float bias1, bias2;
+	int32_t used; /* 0: no rank has a gradient; the parameter is left alone in this step */
+	int32_t step; /* real steps of this parameter (as torch counts) */
+	float bias1;  /* 1 - beta1^step, rounded once (a float power would lose its digits) */
+	float bias2;  /* 1 - beta2^step */
 } srt_k_param_state_t;
 
+/* A run of elements in the flat buffers that belongs to one parameter. */
 typedef struct srt_k_segment {
-	int64_t offset, nelem;
-	int32_t group, param;
+	int64_t offset; /* elements from the start of the flat buffers */
+	int64_t nelem;
+	int32_t group; /* index into the group table */
+	int32_t param; /* index into the parameter states */
 } srt_k_segment_t;
 
+/* Hyper-parameters of parameters that have them in common. */
 typedef struct srt_k_group {
-	float lr_scale, weight_decay;
+	float lr_scale; /* learning rate: state.lr * lr_scale */
+	float weight_decay;
 } srt_k_group_t;
 
 #endif

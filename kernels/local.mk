@@ -45,7 +45,9 @@ libshardrt_core_la_SOURCES += \
 	$(KERNEL_DIALECT) \
 	kernels/all.h \
 	kernels/dialect/softfma.h \
-	kernels/dialect/window.h
+	kernels/dialect/window.h \
+	kernels/step_info.c \
+	kernels/step_info.h
 
 # What launches kernels needs this of them; a backend's module has its own copy.
 noinst_LTLIBRARIES += libkernels_table.la

@@ -5,25 +5,11 @@
  */
 #include "kernels/table.h"
 
-#define SAME_LAYOUT(device, host) _Static_assert(sizeof(device) == sizeof(host), #host)
-#define SAME_FIELD(device, host, field)                                                            \
-	_Static_assert(offsetof(device, field) == offsetof(host, field), #host "." #field)
-
-SAME_LAYOUT(srt_k_step_state_t, srt_step_state_t);
-SAME_FIELD(srt_k_step_state_t, srt_step_state_t, found_inf);
-SAME_FIELD(srt_k_step_state_t, srt_step_state_t, grad_norm);
-SAME_FIELD(srt_k_step_state_t, srt_step_state_t, lr_steps);
-SAME_FIELD(srt_k_step_state_t, srt_step_state_t, growth_tracker);
 _Static_assert((int)SRT_SCHEDULE_COSINE == SRT_K_SCHEDULE_COSINE, "cosine");
 _Static_assert((int)SRT_SCHEDULE_LINEAR == SRT_K_SCHEDULE_LINEAR, "linear");
 _Static_assert((int)SRT_SCHEDULE_STABLE == SRT_K_SCHEDULE_STABLE, "stable");
 _Static_assert((int)SRT_SCHEDULE_CONSTANT == SRT_K_SCHEDULE_CONSTANT, "constant");
-SAME_LAYOUT(srt_k_param_state_t, srt_param_state_t);
-SAME_FIELD(srt_k_param_state_t, srt_param_state_t, bias2);
-SAME_LAYOUT(srt_k_segment_t, srt_optim_segment_t);
-SAME_FIELD(srt_k_segment_t, srt_optim_segment_t, param);
-SAME_LAYOUT(srt_k_group_t, srt_optim_group_t);
-SAME_FIELD(srt_k_group_t, srt_optim_group_t, weight_decay);
+_Static_assert(sizeof(srt_k_step_state_t) == SRT_STEP_STATE_NBYTES, "step state");
 
 /* Every struct is a whole number of its widest member: no compiler pads its end. */
 #define K(NAME, name, types, access, args, grid)                                                   \

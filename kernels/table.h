@@ -11,6 +11,7 @@
 
 #include <shardrt/dtype.h>
 #include <shardrt/ops.h>
+#include <shardrt/optimizer.h>
 #include <shardrt/status.h>
 
 #include "kernels/args.h"

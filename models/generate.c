@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <shardrt/ops.h>
+
 #include "models/hash.h"
 #include "models/try.h"
 

@@ -15,6 +15,7 @@
 #ifndef SRT_MODELS_LAYERS_H
 #define SRT_MODELS_LAYERS_H
 
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 
 #include "models/tape.h"

@@ -13,7 +13,7 @@
 #include <shardrt/engine_options.h>
 #include <shardrt/export.h>
 #include <shardrt/file.h>
-#include <shardrt/ops_step.h>
+#include <shardrt/optimizer.h>
 #include <shardrt/scaler.h>
 #include <shardrt/status.h>
 
@@ -52,11 +52,11 @@ SRT_API srt_status_t srt_file_get_checkpoint(const srt_file_t *file,
 					     srt_file_checkpoint_t *checkpoint);
 
 /**
- * The step state of group i of parameters: steps, learning rate, schedule. Local.
- * @param[out] state set on success only.
+ * Steps, learning rate and schedule of group i of parameters. Local.
+ * @param[out] info its size is set by SRT_STEP_INFO_INIT; filled on success only.
  * @return SRT_ERR_NOT_FOUND for a file that is no checkpoint, or past the last group.
  */
-SRT_API srt_status_t srt_file_get_group(const srt_file_t *file, size_t i, srt_step_state_t *state);
+SRT_API srt_status_t srt_file_get_group(const srt_file_t *file, size_t i, srt_step_info_t *info);
 
 /**
  * Entry i of the program. Local.

@@ -91,7 +91,7 @@
 #include <shardrt/engine_options.h>
 #include <shardrt/engine_plan.h>
 #include <shardrt/export.h>
-#include <shardrt/ops.h>
+#include <shardrt/optimizer.h>
 #include <shardrt/precision.h>
 #include <shardrt/status.h>
 
@@ -401,15 +401,15 @@ SRT_API srt_status_t srt_engine_reset(srt_engine_t *engine);
 /**
  * Scalars of the last step: step count, learning rate, norm, clip coefficient. Local; waits for the
  * step. Logs the first norm that is not finite (srt_engine_options_t.norm_p).
- * @param[out] state copied from the device.
+ * @param[out] info its size is set by SRT_STEP_INFO_INIT; filled on success only.
  * @return SRT_ERR_STATE before srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream,
-				      srt_step_state_t *state);
+				      srt_step_info_t *info);
 
 /**
- * As srt_engine_state(), without waiting: copies the srt_step_state_t to device memory. Local,
- * asynchronous.
+ * As srt_engine_state(), without waiting: copies SRT_STEP_STATE_NBYTES bytes to device memory, for
+ * srt_step_info_decode(). Local, asynchronous.
  * @param to a buffer of the engine's device, e.g. of kind SRT_MEM_PINNED.
  * @param offset bytes from its start.
  * @return SRT_ERR_STATE before srt_engine_build().

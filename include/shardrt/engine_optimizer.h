@@ -19,7 +19,6 @@
 #include <shardrt/device.h>
 #include <shardrt/engine.h>
 #include <shardrt/export.h>
-#include <shardrt/ops_step.h>
 #include <shardrt/optimizer.h>
 #include <shardrt/status.h>
 
@@ -62,17 +61,16 @@ SRT_API srt_status_t srt_engine_set_group_lr(srt_engine_t *engine, int32_t group
 /** As srt_engine_state(), of a group: its learning rate and schedule; srt_engine_state() has those
  * of group 0. @return SRT_ERR_INVALID_ARGUMENT for a group that there is not, too. */
 SRT_API srt_status_t srt_engine_group_state(srt_engine_t *engine, int32_t group,
-					    srt_stream_t *stream, srt_step_state_t *state);
+					    srt_stream_t *stream, srt_step_info_t *info);
 
 /**
- * Sets the state of a group: steps, skipped steps, learning rate, schedule. Local, asynchronous.
- * @param state copied; found_inf is taken as 0.
+ * Sets steps, skipped steps, learning rate and schedule of a group. Local, asynchronous.
+ * @param info copied.
  * @return SRT_ERR_INVALID_ARGUMENT for a group that there is not or a field outside its range;
  *         SRT_ERR_STATE before srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_set_group_state(srt_engine_t *engine, int32_t group,
-						const srt_step_state_t *state,
-						srt_stream_t *stream);
+						const srt_step_info_t *info, srt_stream_t *stream);
 
 /**
  * Copies the number of steps that the optimizer made of a parameter; steps without its gradient and

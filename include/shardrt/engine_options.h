@@ -10,7 +10,6 @@
 
 #include <shardrt/context.h>
 #include <shardrt/mesh.h>
-#include <shardrt/ops_step.h>
 #include <shardrt/optimizer.h>
 #include <shardrt/precision.h>
 
@@ -117,12 +116,12 @@ typedef struct srt_engine_options {
 	const srt_optim_options_t *optim;
 
 	/* 0: no norm is computed; 1, 2, 3 or SRT_NORM_INF. A gradient that is infinite or NaN on
-	 * any rank makes srt_step_state_t.grad_norm infinite or NaN on all ranks. The step uses it
+	 * any rank makes srt_step_info_t.grad_norm infinite or NaN on all ranks. The step uses it
 	 * all the same; srt_engine_state() logs a warning, once. Without a norm nothing tells. */
 	int norm_p;
 	float max_norm; /* clip the gradients to this norm; <= 0: no clipping */
 	/* 1: a step with an infinite or NaN gradient changes nothing on any rank, and
-	 * srt_step_state_t.skipped counts it */
+	 * srt_step_info_t.skipped counts it */
 	int skip_nonfinite;
 } srt_engine_options_t;
 

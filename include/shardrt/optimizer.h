@@ -33,12 +33,19 @@
 
 #include <shardrt/device.h>
 #include <shardrt/export.h>
-#include <shardrt/ops_step.h>
 #include <shardrt/status.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/** What the learning rate does after the warm-up. */
+typedef enum srt_schedule {
+	SRT_SCHEDULE_COSINE, /* half a cosine from base_lr down to min_lr at lr_steps */
+	SRT_SCHEDULE_LINEAR, /* a line from base_lr down to min_lr at lr_steps */
+	SRT_SCHEDULE_STABLE, /* warmup-stable-decay: base_lr, and a line in the last decay_steps */
+	SRT_SCHEDULE_CONSTANT, /* base_lr; the others too if lr_steps is 0 */
+} srt_schedule_t;
 
 /** Which optimizer, by the rules of torch.optim. */
 typedef enum srt_optimizer {
@@ -127,6 +134,45 @@ typedef struct srt_optim_param {
 		.lr_scale = 1.0f                                                                   \
 	}
 
+/**
+ * What the steps of a group of parameters have done: counts, scalars of the last step, and the
+ * schedule of the learning rate. As srt_optim_set_state() takes it, it continues an earlier run.
+ */
+typedef struct srt_step_info {
+	size_t size;      /* set by SRT_STEP_INFO_INIT */
+	int32_t step;     /* steps done, skipped ones not counted; at least 0 */
+	int32_t skipped;  /* steps that were skipped because of an infinity or NaN; at least 0 */
+	float lr;         /* learning rate of the last step */
+	float grad_norm;  /* of the last step, before clipping; not finite if a gradient is not, or
+			  * by overflow */
+	float clip_coef;  /* what the last step multiplied gradients by while it read them */
+	float clipped_by; /* what srt_engine_clip() last multiplied gradients by, in place; 0: it
+			   * was not called */
+	float base_lr;    /* schedule: peak; at least 0 */
+	float min_lr;     /* schedule: at the end */
+	int32_t warmup;   /* schedule: steps of linear warm-up; 0: none */
+	int32_t lr_steps; /* schedule: steps of the whole; 0: constant base_lr */
+	srt_schedule_t schedule;
+	int32_t decay_steps; /* SRT_SCHEDULE_STABLE: the last of lr_steps, in which lr decays */
+} srt_step_info_t;
+
+/** Sets srt_step_info_t.size; the other defaults are zero. */
+#define SRT_STEP_INFO_INIT                                                                         \
+	{                                                                                          \
+		.size = sizeof(srt_step_info_t)                                                    \
+	}
+
+/** Bytes that srt_engine_copy_state() copies, in the library's own form. */
+#define SRT_STEP_STATE_NBYTES 64
+
+/**
+ * Reads a copy by srt_engine_copy_state(). Local. Thread-safe.
+ * @param copy SRT_STEP_STATE_NBYTES bytes, in host memory.
+ * @param[out] info its size is set by SRT_STEP_INFO_INIT; filled on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for NULL or a size of 0.
+ */
+SRT_API srt_status_t srt_step_info_decode(const void *copy, srt_step_info_t *info);
+
 /** An optimizer. Opaque. */
 typedef struct srt_optim srt_optim_t;
 
@@ -152,9 +198,9 @@ SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_opti
 SRT_API void srt_optim_destroy(srt_optim_t *optim);
 
 /**
- * Steps all parameters that are used: step counts, learning rate, values, states. If found_inf of
- * srt_optim_step_state() is not 0, nothing changes but `skipped`. Gradients stay; they are not
- * clipped (srt_op_clip() clips them in place before). Local, asynchronous.
+ * Steps all parameters that are used: step counts, learning rate, values, states. If
+ * srt_optim_found_inf() is not 0, nothing changes but srt_step_info_t.skipped. Gradients stay; they
+ * are not clipped. Local, asynchronous.
  * @return SRT_ERR_STATE if a group with parameters has no learning rate: its option lr is 0, and
  *         neither srt_optim_set_lr() nor srt_optim_set_state() set one.
  */
@@ -180,32 +226,30 @@ SRT_API srt_status_t srt_optim_set_lr(srt_optim_t *optim, size_t group, float lr
 				      srt_stream_t *stream);
 
 /**
- * The step state of a group in device memory: srt_step_state_t, SRT_U8. found_inf of group 0
- * decides for all groups; the program writes it (srt_op_unscale()) and zeroes it. Local.
- * @param group index of a group.
- * @return the view; buffer NULL for an index outside the range.
+ * Whether the next step is skipped, in device memory: not 0 if an infinity or NaN was found.
+ * srt_scaler_unscale_grads() writes it, or the program does; a step leaves it alone. Local.
+ * @return (1), SRT_F32, zero in a new object; buffer NULL for a NULL object.
  */
-SRT_API srt_view_t srt_optim_step_state(const srt_optim_t *optim, size_t group);
+SRT_API srt_view_t srt_optim_found_inf(const srt_optim_t *optim);
 
 /* ---- reading and setting what a step changes ------------------------------------------- */
 
 /**
- * Copies the step state of a group: steps, skipped steps, learning rate, schedule. Waits for the
- * stream. Local.
- * @param[out] state set on success.
+ * What the steps of a group have done. Waits for the stream. Local.
+ * @param[out] info its size is set by SRT_STEP_INFO_INIT; filled on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an index outside the range.
  */
 SRT_API srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t group,
-					 srt_stream_t *stream, srt_step_state_t *state);
+					 srt_stream_t *stream, srt_step_info_t *info);
 
 /**
- * Sets the step state of a group, e.g. to what srt_optim_get_state() copied in an earlier run;
- * found_inf becomes 0. Local, asynchronous.
- * @param state copied.
+ * Sets steps and schedule of a group, e.g. to what srt_optim_get_state() read in an earlier run;
+ * srt_optim_found_inf() becomes 0. Local, asynchronous.
+ * @param info copied.
  * @return SRT_ERR_INVALID_ARGUMENT for a value outside its range.
  */
 SRT_API srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t group,
-					 const srt_step_state_t *state, srt_stream_t *stream);
+					 const srt_step_info_t *info, srt_stream_t *stream);
 
 /** Copies the number of steps that a parameter has made, skipped ones not counted. Waits for the
  * stream. Local. @param[out] steps set on success. @return SRT_ERR_INVALID_ARGUMENT for an index

@@ -2,7 +2,7 @@
 /*
  * The gradient scaler: multiplies a loss so that fp16 gradients do not vanish, checks and unscales
  * the gradients before the step, and lets the scale follow what it found. As torch.amp.GradScaler
- * and torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler; the rule says which (ops.h).
+ * and torch.distributed.fsdp.sharded_grad_scaler.ShardedGradScaler; the rule says which.
  *
  *     srt_scaler_scale(scaler, &loss, 1, stream);      forward; then backward of the scaled loss
  *     srt_scaler_unscale(scaler, engine, stream);      optional: before gradients are clipped
@@ -45,7 +45,6 @@
 #include <shardrt/dtype.h>
 #include <shardrt/engine.h>
 #include <shardrt/export.h>
-#include <shardrt/ops.h>
 #include <shardrt/status.h>
 
 #ifdef __cplusplus
@@ -54,6 +53,16 @@ extern "C" {
 
 /** A gradient scaler. Opaque. */
 typedef struct srt_scaler srt_scaler_t;
+
+/** How the scale of a loss follows what was found. */
+typedef enum srt_scaler_rule {
+	/* torch.amp.GradScaler: shrinks if found_inf is not 0; stays finite; the products of
+	 * scale and factors are rounded from double. */
+	SRT_SCALER_PLAIN,
+	/* torch's ShardedGradScaler: shrinks if found_inf >= 1, so not for NaN; may grow to
+	 * infinity; the factors are rounded to float. */
+	SRT_SCALER_SHARDED,
+} srt_scaler_rule_t;
 
 /** Options of srt_scaler_create(): SRT_SCALER_OPTIONS_INIT, then what differs. */
 typedef struct srt_scaler_options {
@@ -145,7 +154,7 @@ SRT_API srt_status_t srt_scaler_unscale(srt_scaler_t *scaler, srt_engine_t *engi
 /**
  * srt_scaler_unscale() unless it was called, then srt_engine_step(). If any rank found an infinity
  * or NaN, values, optimizer state and step counts stay as they are on all ranks, and
- * srt_step_state_t.skipped counts. Disabled: srt_engine_step(). Collective over the engine's ranks,
+ * srt_step_info_t.skipped counts. Disabled: srt_engine_step(). Collective over the engine's ranks,
  * asynchronous.
  * @return the errors of the two calls.
  */
@@ -161,14 +170,39 @@ SRT_API srt_status_t srt_scaler_update(srt_scaler_t *scaler, srt_stream_t *strea
 
 /* ---- the step of a program's own optimizer --------------------------------------------- */
 
+/** Most dimensions of the indices of a sparse gradient. */
+#define SRT_COO_MAX_DIMS 4
+
+/**
+ * A sparse gradient in coordinate form, as torch.sparse_coo_tensor has it: entry i is at
+ * (indices[0][i], indices[1][i], ...) of a tensor of this shape and has `block` values. indices
+ * (ndim,nnz), SRT_I32 or SRT_I64, each within the shape (checked by the caller); values
+ * (nnz,block). A value, which does not grow.
+ */
+typedef struct srt_coo {
+	int64_t nnz;
+	int64_t block; /* 1 for single values; the width of a row of an embedding's gradient */
+	int ndim;      /* 1..SRT_COO_MAX_DIMS */
+	int64_t shape[SRT_COO_MAX_DIMS];
+	int round_each; /* 16-bit values: 0 = sums in float, rounded once; 1 = after each addition,
+			 * as torch.amp.GradScaler does it */
+} srt_coo_t;
+
+/** Bytes of scratch that a sparse gradient of SRT_F16 needs on the device. Local. Thread-safe.
+ * @param[out] nbytes set on success only. @return SRT_ERR_INVALID_ARGUMENT for a bad shape. */
+SRT_API srt_status_t srt_coo_scratch(const srt_coo_t *coo, size_t *nbytes);
+
 /** A gradient in coordinate form. Values of SRT_F16 are coalesced before the check, others not. */
 typedef struct srt_scaler_sparse {
 	size_t size;   /* set by SRT_SCALER_SPARSE_INIT */
 	srt_coo_t coo; /* round_each is not used: sums of fp16 are rounded once, or by
 			* SRT_SCALER_PLAIN after each addition, as torch's classes do it */
 	srt_view_t indices;
-	/* For srt_op_coo_coalesce(); absent unless the values are SRT_F16. The gradient is there
-	 * afterwards. */
+	/* Absent unless the values are SRT_F16. Then entries with the same indices are added into
+	 * one, by rising position, and the gradient is there afterwards, sorted row-major: count
+	 * (1), SRT_I32 = number k of entries that are left; columns k.. of out_indices (ndim,nnz)
+	 * and rows k.. of out_values (nnz,block) become 0. scratch, SRT_U8: srt_coo_scratch()
+	 * bytes, contents undefined. */
 	srt_view_t out_indices, out_values, count, scratch;
 } srt_scaler_sparse_t;
 
@@ -197,22 +231,23 @@ typedef struct srt_scaler_grad {
 /**
  * srt_scaler_unscale() for gradients that no engine has. Collective over the scaler's communicator,
  * also for ranks without gradients; asynchronous.
- * @param state the srt_step_state_t (SRT_U8) of the program's optimizer, which it identifies:
- *        found_inf is stored there, so that srt_op_step_advance() and the optimizers' steps skip.
+ * @param found_inf (1), SRT_F32, which identifies the program's optimizer: srt_optim_found_inf(),
+ *        or memory of the program. 1 is stored there if a gradient of any rank is infinite or NaN,
+ *        else 0.
  * @param grads ngrads gradients of this rank; borrowed for the call.
  * @return as srt_scaler_unscale(), and the errors of <shardrt/ops.h>.
  */
-SRT_API srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t state,
+SRT_API srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t found_inf,
 					      const srt_scaler_grad_t *grads, size_t ngrads,
 					      srt_stream_t *stream);
 
 /**
  * Announces the step of the program's optimizer, after srt_scaler_unscale_grads(). Local; queues
  * nothing.
- * @param state as in srt_scaler_unscale_grads().
+ * @param found_inf as in srt_scaler_unscale_grads().
  * @return SRT_ERR_STATE by the table above, or before srt_scaler_unscale_grads().
  */
-SRT_API srt_status_t srt_scaler_step_grads(srt_scaler_t *scaler, srt_view_t state);
+SRT_API srt_status_t srt_scaler_step_grads(srt_scaler_t *scaler, srt_view_t found_inf);
 
 /* ---- state ----------------------------------------------------------------------------- */
 

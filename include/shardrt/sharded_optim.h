@@ -90,16 +90,15 @@ SRT_API srt_status_t srt_sharded_optim_step(srt_sharded_optim_t *optim, srt_stre
 SRT_API srt_status_t srt_sharded_optim_set_lr(srt_sharded_optim_t *optim, size_t group, float lr,
 					      srt_stream_t *stream);
 
-/** Copies the step state of a group: steps, skipped steps, learning rate, schedule. Waits for the
- * stream. Local; the same on all ranks. @param[out] state set on success. @return
+/** What the steps of a group have done. Waits for the stream. Local; the same on all ranks.
+ * @param[out] info its size is set by SRT_STEP_INFO_INIT; filled on success only. @return
  * SRT_ERR_INVALID_ARGUMENT for an index outside the range. */
 SRT_API srt_status_t srt_sharded_optim_get_state(const srt_sharded_optim_t *optim, size_t group,
-						 srt_stream_t *stream, srt_step_state_t *state);
-/** Sets the step state of a group, as srt_optim_set_state(). Local, asynchronous; on all ranks with
- * the same state. @return SRT_ERR_INVALID_ARGUMENT for a value outside its range. */
+						 srt_stream_t *stream, srt_step_info_t *info);
+/** Sets steps and schedule of a group, as srt_optim_set_state(). Local, asynchronous; on all ranks
+ * with the same values. @return SRT_ERR_INVALID_ARGUMENT for a value outside its range. */
 SRT_API srt_status_t srt_sharded_optim_set_state(srt_sharded_optim_t *optim, size_t group,
-						 const srt_step_state_t *state,
-						 srt_stream_t *stream);
+						 const srt_step_info_t *info, srt_stream_t *stream);
 
 /* ---- named parameters and states; local ------------------------------------------------ */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All public headers of libshardrt.
+ * All public headers of libshardrt but the optional ones: <shardrt/ops.h>, the operations on
+ * tensors, and <shardrt/opencl.h> and <shardrt/cuda.h>, the types of drivers.
  *
  * Structs of options, descriptions and arguments that a program fills, or that the library fills
  * for it, begin with `size`. The macro SRT_..._INIT next to a struct sets it, and the defaults of
@@ -17,7 +18,7 @@
  * library that does not have it. All elements of an array have the size of the first.
  *
  * Small values do not grow: views, placements, the elements of arrays (segments, owners, messages,
- * metadata, boxes, shapes of copies), and the rows of tables in device memory.
+ * metadata, boxes, shapes of copies).
  */
 #ifndef SHARDRT_SHARDRT_H
 #define SHARDRT_SHARDRT_H
@@ -40,7 +41,6 @@
 #include <shardrt/mesh.h>
 #include <shardrt/module.h>
 #include <shardrt/native.h>
-#include <shardrt/ops.h>
 #include <shardrt/optimizer.h>
 #include <shardrt/precision.h>
 #include <shardrt/scaler.h>

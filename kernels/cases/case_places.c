@@ -9,10 +9,10 @@
 
 #include "base/base.h"
 
-static const srt_param_state_t sample_params[3] = { { 1, 7, 0.4f, 0.01f },
-						    { 0, 3, 0.3f, 0.02f },
-						    { 1, 1, 0.1f, 0.001f } };
-static const srt_optim_group_t sample_groups[2] = { { 1.0f, 0.1f }, { 0.5f, 0.0f } };
+static const srt_k_param_state_t sample_params[3] = { { 1, 7, 0.4f, 0.01f },
+						      { 0, 3, 0.3f, 0.02f },
+						      { 1, 1, 0.1f, 0.001f } };
+static const srt_k_group_t sample_groups[2] = { { 1.0f, 0.1f }, { 0.5f, 0.0f } };
 
 static const uint32_t edge_bits[] = {
 	0x00000000u, 0x80000000u, 0x00000001u, 0x80000001u, 0x007fffffu, 0x00800000u,
@@ -123,13 +123,13 @@ size_t srt_kernel_place_width(const srt_kernel_place_t *place, srt_dtype_t dtype
 {
 	switch (place->fill) {
 	case 's':
-		return sizeof(srt_step_state_t);
+		return sizeof(srt_k_step_state_t);
 	case 'p':
-		return sizeof(srt_param_state_t);
+		return sizeof(srt_k_param_state_t);
 	case 'g':
-		return sizeof(srt_optim_segment_t);
+		return sizeof(srt_k_segment_t);
 	case 'h':
-		return sizeof(srt_optim_group_t);
+		return sizeof(srt_k_group_t);
 	default:
 		break;
 	}
@@ -224,21 +224,21 @@ static void fill_structs(const srt_kernel_place_t *place, srt_kernel_input_t inp
 			 unsigned char *bytes)
 {
 	int64_t n = place->below;
-	srt_step_state_t state = { .step = 7,
-				   .lr = 1e-3f,
-				   .clip_coef = input == SRT_INPUT_MILD ? 0.75f : 1.0f,
-				   .found_inf = found_inf ? 1.0f : 0.0f,
-				   .scale = 1024.0f,
-				   .inv_scale = 1.0f / 1024.0f,
-				   .base_lr = 1e-3f,
-				   .min_lr = 1e-4f,
-				   .warmup = input == SRT_INPUT_EDGE ? 10 : 3,
-				   .lr_steps = 50,
-				   .schedule = (int32_t)n,
-				   .decay_steps = n ? 45 : 0 };
+	srt_k_step_state_t state = { .step = 7,
+				     .lr = 1e-3f,
+				     .clip_coef = input == SRT_INPUT_MILD ? 0.75f : 1.0f,
+				     .found_inf = found_inf ? 1.0f : 0.0f,
+				     .scale = 1024.0f,
+				     .inv_scale = 1.0f / 1024.0f,
+				     .base_lr = 1e-3f,
+				     .min_lr = 1e-4f,
+				     .warmup = input == SRT_INPUT_EDGE ? 10 : 3,
+				     .lr_steps = 50,
+				     .schedule = (int32_t)n,
+				     .decay_steps = n ? 45 : 0 };
 	/* The second parameter is not used; a gap lies before the last. */
-	srt_optim_segment_t segments[2] = { { n > 8, n / 2, 0, 0 },
-					    { n > 8 ? n / 2 + 5 : n / 2, 0, 1, 2 } };
+	srt_k_segment_t segments[2] = { { n > 8, n / 2, 0, 0 },
+					{ n > 8 ? n / 2 + 5 : n / 2, 0, 1, 2 } };
 
 	segments[1].nelem = n - segments[1].offset;
 	if (place->fill == 's')

@@ -308,8 +308,10 @@ static srt_status_t set_rest(loader_t *l, srt_stream_t *stream)
 
 	for (size_t g = 0; g < engine->ngroups && has_optimizer(l); g++) {
 		const srt_manifest_group_t *group = &l->reader.manifest.groups[g];
+		srt_step_info_t info = SRT_STEP_INFO_INIT;
 
-		SRT_TRY(srt_engine_set_group_state(engine, (int32_t)g, &group->state, stream));
+		SRT_TRY(srt_step_info_write(&info, &group->state));
+		SRT_TRY(srt_engine_set_group_state(engine, (int32_t)g, &info, stream));
 		engine->optim->has_lr[g] = group->has_lr;
 	}
 	for (size_t i = 0; i < l->ntensors && has_optimizer(l); i++) {

@@ -181,10 +181,11 @@ srt_status_t srt_file_get_checkpoint(const srt_file_t *file, srt_file_checkpoint
 	return fail_plain();
 }
 
-srt_status_t srt_file_get_group(const srt_file_t *file, size_t i, srt_step_state_t *state)
+srt_status_t srt_file_get_group(const srt_file_t *file, size_t i, srt_step_info_t *info)
 {
 	SRT_NOT_NULL(file);
-	SRT_NOT_NULL(state);
+	SRT_NOT_NULL(info);
+	SRT_TRY(srt_struct_check(info, "srt_step_info_t"));
 	(void)i;
 	return fail_plain();
 }

@@ -79,14 +79,15 @@ static srt_status_t take_groups(srt_checkpoint_write_t *s, srt_stream_t *stream)
 {
 	srt_manifest_t *m = &s->manifest;
 	srt_engine_t *engine = s->engine;
+	srt_step_info_t info = SRT_STEP_INFO_INIT;
 
 	m->groups = srt_calloc(engine->ngroups + 1, sizeof(*m->groups), "groups of parameters");
 	if (m->groups == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (m->ngroups = 0; m->ngroups < engine->ngroups; m->ngroups++) {
 		m->groups[m->ngroups].has_lr = engine->optim->has_lr[m->ngroups];
-		SRT_TRY(srt_engine_group_state(engine, (int32_t)m->ngroups, stream,
-					       &m->groups[m->ngroups].state));
+		SRT_TRY(srt_engine_group_state(engine, (int32_t)m->ngroups, stream, &info));
+		SRT_TRY(srt_step_info_read(&m->groups[m->ngroups].state, &info));
 	}
 	for (size_t i = 0; i < m->ntensors; i++) {
 		srt_param_t *p = s->tensors[i].param;

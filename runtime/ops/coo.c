@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launcher of the coalescing of sparse gradients of <shardrt/ops.h>: kernels/coo.k. The scratch
+ * Launcher of the coalescing of sparse gradients of step.h: kernels/coo.k. The scratch
  * holds two sets of (keys, order), of which one is sorted into the other in turn, the groups'
  * counts and the starts.
  */
@@ -50,11 +50,11 @@ static coo_layout_t compute_layout(int64_t nnz)
 	return at;
 }
 
-srt_status_t srt_op_coo_scratch(const srt_coo_t *coo, size_t *nbytes)
+srt_status_t srt_coo_scratch(const srt_coo_t *coo, size_t *nbytes)
 {
 	SRT_NOT_NULL(coo);
 	SRT_NOT_NULL(nbytes);
-	SRT_TRY(check_shape("srt_op_coo_scratch", coo));
+	SRT_TRY(check_shape("srt_coo_scratch", coo));
 	*nbytes = compute_layout(coo->nnz).nbytes;
 	return SRT_OK;
 }

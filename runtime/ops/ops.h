@@ -8,9 +8,9 @@
 #ifndef SRT_RUNTIME_OPS_OPS_H
 #define SRT_RUNTIME_OPS_OPS_H
 
-#include "device/device.h"
-
 #include <shardrt/ops.h>
+
+#include "runtime/ops/step.h"
 
 /* One tensor of a call, in the order of the kernel's places. */
 typedef struct srt_op_tensor {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launchers of the optimizer steps of <shardrt/ops.h>: kernels/optim.k. Values
+ * Launchers of the optimizer steps of step.h: kernels/optim.k. Values
  * computed from hyper-parameters are part of the result, so they are computed in the floating-point
  * environment of the kernels.
  */
@@ -41,8 +41,8 @@ srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_vie
 {
 	srt_k_step_t args = { .nparams = nparams, .max_norm = max_norm };
 	const srt_op_tensor_t tensors[] = {
-		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
-		{ "params", params, srt_op_size(nparams, sizeof(srt_param_state_t)),
+		{ "state", state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", params, srt_op_size(nparams, sizeof(srt_k_param_state_t)),
 		  SRT_OP_DTYPE_BYTES },
 		{ "norm", norm, 1, SRT_OP_DTYPE_F32 },
 	};
@@ -64,7 +64,7 @@ srt_status_t srt_op_clip(srt_stream_t *stream, srt_view_t g, srt_view_t state, s
 	const srt_k_elem_t args = { .nelem = nelem, .value = max_norm };
 	const srt_op_tensor_t tensors[] = {
 		{ "g", g, srt_op_size(nelem, 1), 0 },
-		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "state", state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
 		{ "norm", norm, 1, SRT_OP_DTYPE_F32 },
 	};
 
@@ -109,11 +109,11 @@ srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, cons
 		{ "param", args->param, nelem, t.state },
 		{ "grad", args->grad, nelem, t.grad },
 		{ "m", args->m, nelem, t.state },
-		{ "state", args->state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
-		{ "params", args->params, sizeof(srt_param_state_t), SRT_OP_DTYPE_BYTES },
-		{ "segments", args->segments,
-		  srt_op_size(args->nsegments, sizeof(srt_optim_segment_t)), SRT_OP_DTYPE_BYTES },
-		{ "groups", args->groups, sizeof(srt_optim_group_t), SRT_OP_DTYPE_BYTES },
+		{ "state", args->state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", args->params, sizeof(srt_k_param_state_t), SRT_OP_DTYPE_BYTES },
+		{ "segments", args->segments, srt_op_size(args->nsegments, sizeof(srt_k_segment_t)),
+		  SRT_OP_DTYPE_BYTES },
+		{ "groups", args->groups, sizeof(srt_k_group_t), SRT_OP_DTYPE_BYTES },
 		{ "copy", args->copy, nelem, 0 },
 	};
 
@@ -151,11 +151,11 @@ srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, con
 		{ "grad", args->grad, nelem, t.grad },
 		{ "m", args->m, nelem, t.state },
 		{ "v", args->v, nelem, t.state },
-		{ "state", args->state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
-		{ "params", args->params, sizeof(srt_param_state_t), SRT_OP_DTYPE_BYTES },
-		{ "segments", args->segments,
-		  srt_op_size(args->nsegments, sizeof(srt_optim_segment_t)), SRT_OP_DTYPE_BYTES },
-		{ "groups", args->groups, sizeof(srt_optim_group_t), SRT_OP_DTYPE_BYTES },
+		{ "state", args->state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", args->params, sizeof(srt_k_param_state_t), SRT_OP_DTYPE_BYTES },
+		{ "segments", args->segments, srt_op_size(args->nsegments, sizeof(srt_k_segment_t)),
+		  SRT_OP_DTYPE_BYTES },
+		{ "groups", args->groups, sizeof(srt_k_group_t), SRT_OP_DTYPE_BYTES },
 		{ "vmax", adam->amsgrad ? args->vmax : absent, nelem, t.state },
 		{ "copy", args->copy, nelem, 0 },
 	};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Launchers of the loss scaler's operations of <shardrt/ops.h>: kernels/scaler.k. */
+/* Launchers of the loss scaler's operations of step.h: kernels/scaler.k. */
 #include "runtime/ops/ops.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view_t found
 	const srt_k_elem_t args = { .nelem = nelem, .value = inv_scale };
 	const srt_op_tensor_t tensors[] = {
 		{ "g", g, srt_op_size(nelem, 1), 0 },
-		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "state", state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
 		{ "found_inf", found_inf, 1, SRT_OP_DTYPE_F32 },
 	};
 
@@ -39,7 +39,7 @@ srt_status_t srt_op_scaler_update(srt_stream_t *stream, srt_view_t state, srt_sc
 				      .interval = interval,
 				      .is_sharded = rule == SRT_SCALER_SHARDED };
 	const srt_op_tensor_t tensors[] = {
-		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "state", state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
 	};
 
 	SRT_NOT_NULL(stream);
@@ -59,7 +59,7 @@ srt_status_t srt_op_scale_loss(srt_stream_t *stream, srt_view_t y, srt_view_t x,
 	const srt_op_tensor_t tensors[] = {
 		{ "y", y, srt_op_size(nelem, 1), widens ? SRT_OP_DTYPE_F32 : SRT_OP_DTYPE_SAME },
 		{ "x", x, srt_op_size(nelem, 1), 0 },
-		{ "state", state, sizeof(srt_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "state", state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
 	};
 
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_scale_loss", stream, SRT_K_SCALE_LOSS,

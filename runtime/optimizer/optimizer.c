@@ -20,10 +20,10 @@ void srt_optim_plan_tables(size_t nparams, size_t ngroups, srt_optim_layout_t *l
 {
 	size_t at = 0;
 
-	layout->states = reserve_bytes(&at, ngroups * sizeof(srt_step_state_t));
-	layout->params = reserve_bytes(&at, nparams * sizeof(srt_param_state_t));
-	layout->segments = reserve_bytes(&at, nparams * sizeof(srt_optim_segment_t));
-	layout->groups = reserve_bytes(&at, nparams * sizeof(srt_optim_group_t));
+	layout->states = reserve_bytes(&at, ngroups * sizeof(srt_k_step_state_t));
+	layout->params = reserve_bytes(&at, nparams * sizeof(srt_k_param_state_t));
+	layout->segments = reserve_bytes(&at, nparams * sizeof(srt_k_segment_t));
+	layout->groups = reserve_bytes(&at, nparams * sizeof(srt_k_group_t));
 	layout->total = at;
 }
 

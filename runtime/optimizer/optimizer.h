@@ -8,8 +8,8 @@
  *     step.c        a step: scalars advanced, launches
  *     state.c       what a step changes, read and set
  *
- * A group has its own hyper-parameters and its own srt_step_state_t, so it has launches of its
- * parameters only. A table of srt_param_state_t has the parameters sorted by group.
+ * A group has its own hyper-parameters and its own srt_k_step_state_t, so it has launches of its
+ * parameters only. A table of srt_k_param_state_t has the parameters sorted by group.
  */
 #ifndef SRT_RUNTIME_OPTIMIZER_OPTIMIZER_H
 #define SRT_RUNTIME_OPTIMIZER_OPTIMIZER_H
@@ -20,16 +20,18 @@
 
 #include "base/base.h"
 #include "device/device.h"
+#include "kernels/step_info.h"
+#include "runtime/ops/step.h"
 
 /* Alignment of tables and states, in bytes. */
 #define SRT_OPTIM_ALIGN ((size_t)64)
 
 /* Tables of an optimizer in one piece of device memory: offsets in bytes. */
 typedef struct srt_optim_layout {
-	size_t states;   /* srt_step_state_t [ngroups] */
-	size_t params;   /* srt_param_state_t [nparams] */
-	size_t segments; /* srt_optim_segment_t [nparams] */
-	size_t groups;   /* srt_optim_group_t [nparams]: pairs of decay and factor, at most */
+	size_t states;   /* srt_k_step_state_t [ngroups] */
+	size_t params;   /* srt_k_param_state_t [nparams] */
+	size_t segments; /* srt_k_segment_t [nparams] */
+	size_t groups;   /* srt_k_group_t [nparams]: pairs of decay and factor, at most */
 	size_t total;
 } srt_optim_layout_t;
 
@@ -94,6 +96,10 @@ srt_status_t srt_optim_create_in(srt_device_t *device, const srt_optim_options_t
 srt_status_t srt_optim_make_runs(srt_optim_t *optim);
 srt_status_t srt_optim_allocate_states(srt_optim_t *optim);
 srt_status_t srt_optim_upload_tables(srt_optim_t *optim, srt_stream_t *stream);
+
+/* ---- state.c */
+/* The step state of a group in device memory: srt_k_step_state_t, SRT_U8. */
+srt_view_t srt_optim_step_state(const srt_optim_t *optim, size_t group);
 
 /* ---- step.c */
 /* SRT_ERR_STATE if a group with parameters never got a learning rate, which `setter` sets. */

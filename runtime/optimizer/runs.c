@@ -162,18 +162,17 @@ srt_status_t srt_optim_allocate_states(srt_optim_t *optim)
 
 /* The tables in the making. */
 typedef struct tables {
-	srt_step_state_t *states;
-	srt_param_state_t *params;
-	srt_optim_segment_t *segments;
-	srt_optim_group_t *factors;
+	srt_k_step_state_t *states;
+	srt_k_param_state_t *params;
+	srt_k_segment_t *segments;
+	srt_k_group_t *factors;
 	int32_t nfactors;
 } tables_t;
 
 /* Index of the parameter's decay and factor; adds them if no earlier parameter has them. */
 static int32_t find_or_add_factors(const srt_optim_param_t *p, tables_t *tables)
 {
-	const srt_optim_group_t factors = { .lr_scale = p->lr_scale,
-					    .weight_decay = p->weight_decay };
+	const srt_k_group_t factors = { .lr_scale = p->lr_scale, .weight_decay = p->weight_decay };
 
 	for (int32_t i = 0; i < tables->nfactors; i++) {
 		if (memcmp(&tables->factors[i], &factors, sizeof(factors)) == 0)
@@ -200,7 +199,7 @@ static void fill_segments(srt_optim_t *optim, tables_t *tables)
 		run->args.state = srt_optim_step_state(optim, (size_t)run->group);
 		run->args.params = table_view(optim, layout->params);
 		run->args.segments =
-			table_view(optim, layout->segments + n * sizeof(srt_optim_segment_t));
+			table_view(optim, layout->segments + n * sizeof(srt_k_segment_t));
 		run->args.groups = table_view(optim, layout->groups);
 		n += (size_t)run->args.nsegments;
 		run->args.nsegments = 0; /* counted again */
@@ -214,9 +213,9 @@ static void fill_segments(srt_optim_t *optim, tables_t *tables)
 			continue;
 		run = &optim->runs[entry->run];
 		at = (run->args.segments.offset - optim->tables.offset - layout->segments) /
-			     sizeof(srt_optim_segment_t) +
+			     sizeof(srt_k_segment_t) +
 		     (size_t)run->args.nsegments++;
-		tables->segments[at] = (srt_optim_segment_t){
+		tables->segments[at] = (srt_k_segment_t){
 			.offset = entry->first,
 			.nelem = entry->param.nelem,
 			.group = find_or_add_factors(&entry->param, tables),
@@ -230,7 +229,7 @@ static void fill_states(const srt_optim_t *optim, tables_t *tables)
 	for (size_t g = 0; g < optim->ngroups; g++) {
 		const srt_optim_options_t *o = &optim->groups[g];
 
-		tables->states[g] = (srt_step_state_t){
+		tables->states[g] = (srt_k_step_state_t){
 			.scale = 1.0f,
 			.inv_scale = 1.0f,
 			.clip_coef = 1.0f,

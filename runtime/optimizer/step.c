@@ -8,7 +8,7 @@
 /* found_inf of the first group decides for all. */
 static srt_status_t copy_found_inf(const srt_optim_t *optim, size_t group, srt_stream_t *stream)
 {
-	const size_t at = offsetof(srt_step_state_t, found_inf);
+	const size_t at = offsetof(srt_k_step_state_t, found_inf);
 	const srt_view_t from = srt_optim_step_state(optim, 0);
 	const srt_view_t to = srt_optim_step_state(optim, group);
 
@@ -23,7 +23,7 @@ srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_no
 
 	for (size_t g = 0; g < optim->ngroups; g++) {
 		const size_t first = optim->first_slot[g];
-		const size_t at = optim->layout.params + first * sizeof(srt_param_state_t);
+		const size_t at = optim->layout.params + first * sizeof(srt_k_param_state_t);
 
 		if (g > 0)
 			SRT_TRY(copy_found_inf(optim, g, stream));

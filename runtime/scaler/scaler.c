@@ -2,7 +2,7 @@
 /*
  * The gradient scaler of <shardrt/scaler.h>: memory, the scaling of losses, getters and setters.
  *
- * The scale is an srt_step_state_t on the device, the form that srt_op_unscale(),
+ * The scale is an srt_k_step_state_t on the device, the form that srt_op_unscale(),
  * srt_op_scale_loss() and srt_op_scaler_update() take, so a step moves nothing to the host.
  */
 #include "runtime/scaler/scaler.h"
@@ -80,7 +80,7 @@ static srt_status_t upload_scale(srt_scaler_t *scaler, float scale, srt_stream_t
 /* The buffer is zero but for the scale. */
 static srt_status_t allocate(srt_scaler_t *scaler, srt_device_t *device)
 {
-	const size_t local = srt_align_up(sizeof(srt_step_state_t), ALIGN), all = local + ALIGN;
+	const size_t local = srt_align_up(sizeof(srt_k_step_state_t), ALIGN), all = local + ALIGN;
 	srt_stream_t *stream;
 	srt_status_t status;
 
@@ -89,8 +89,8 @@ static srt_status_t allocate(srt_scaler_t *scaler, srt_device_t *device)
 				  all + (size_t)scaler->world * sizeof(float), "gradient scaler",
 				  &scaler->buffer));
 	scaler->state = srt_view(scaler->buffer, 0, SRT_U8);
-	scaler->scale = field(scaler, offsetof(srt_step_state_t, scale));
-	scaler->found_inf = field(scaler, offsetof(srt_step_state_t, found_inf));
+	scaler->scale = field(scaler, offsetof(srt_k_step_state_t, scale));
+	scaler->found_inf = field(scaler, offsetof(srt_k_step_state_t, found_inf));
 	scaler->local_found = srt_view(scaler->buffer, local, SRT_F32);
 	scaler->all_found = srt_view(scaler->buffer, all, SRT_F32);
 	SRT_TRY(srt_stream_create(device, 0, "scaler", &stream));
@@ -255,7 +255,8 @@ srt_status_t srt_scaler_set_scale(srt_scaler_t *scaler, float scale, srt_stream_
 	return srt_scaler_end(scaler, stream);
 }
 
-static srt_status_t read_block(srt_scaler_t *scaler, srt_stream_t *stream, srt_step_state_t *block)
+static srt_status_t read_block(srt_scaler_t *scaler, srt_stream_t *stream,
+			       srt_k_step_state_t *block)
 {
 	SRT_TRY(srt_scaler_begin(scaler, stream));
 	return srt_buffer_copy_to_host(block, scaler->buffer, scaler->state.offset, sizeof(*block),
@@ -265,7 +266,7 @@ static srt_status_t read_block(srt_scaler_t *scaler, srt_stream_t *stream, srt_s
 srt_status_t srt_scaler_get_state(srt_scaler_t *scaler, srt_stream_t *stream,
 				  srt_scaler_state_t *state)
 {
-	srt_step_state_t block;
+	srt_k_step_state_t block;
 
 	SRT_NOT_NULL(scaler);
 	SRT_NOT_NULL(stream);
@@ -311,7 +312,7 @@ srt_status_t srt_scaler_set_state(srt_scaler_t *scaler, const srt_scaler_state_t
 	SRT_TRY(upload_scale(scaler, state->scale, stream));
 	SRT_TRY(srt_buffer_copy_from_host(scaler->buffer,
 					  scaler->state.offset +
-						  offsetof(srt_step_state_t, growth_tracker),
+						  offsetof(srt_k_step_state_t, growth_tracker),
 					  &state->growth_tracker, sizeof(state->growth_tracker),
 					  stream));
 	scaler->options.growth_interval = state->growth_interval;
@@ -322,7 +323,7 @@ srt_status_t srt_scaler_set_state(srt_scaler_t *scaler, const srt_scaler_state_t
 
 srt_status_t srt_scaler_found_inf(srt_scaler_t *scaler, srt_stream_t *stream, float *found_inf)
 {
-	srt_step_state_t block = { 0 };
+	srt_k_step_state_t block = { 0 };
 
 	SRT_NOT_NULL(scaler);
 	SRT_NOT_NULL(stream);

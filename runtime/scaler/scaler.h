@@ -9,8 +9,9 @@
 #include <shardrt/scaler.h>
 
 #include "device/device.h"
+#include "runtime/ops/step.h"
 
-/* An engine, or a program's optimizer by its step state, that is not READY. */
+/* An engine, or a program's optimizer by its found_inf, that is not READY. */
 typedef struct srt_scaler_user {
 	const void *object; /* compared only */
 	size_t offset;
@@ -24,7 +25,7 @@ struct srt_scaler {
 	srt_scaler_user_t *users;
 	size_t nusers, room;
 
-	/* Absent if disabled. The buffer: the scaler's srt_step_state_t, of which scale, inv_scale,
+	/* Absent if disabled. The buffer: the scaler's srt_k_step_state_t, of which scale, inv_scale,
 	 * growth_tracker and found_inf (the sum over users) are used; this rank's finding; those of
 	 * all ranks. */
 	srt_buffer_t *buffer;

@@ -233,13 +233,12 @@ static srt_status_t unscale_grad(const srt_scaler_t *scaler, const srt_scaler_gr
 	return srt_op_unscale(stream, values, scaler->local_found, scaler->state, 0, nelem);
 }
 
-static srt_status_t check_grads(const srt_scaler_t *scaler, const char *call, srt_view_t state,
+static srt_status_t check_grads(const srt_scaler_t *scaler, const char *call, srt_view_t found_inf,
 				const srt_scaler_grad_t *grads, size_t ngrads)
 {
-	if (!state.buffer || state.dtype != SRT_U8)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: state is %s, must be the srt_step_state_t of an optimizer, u8",
-				call, state.buffer ? srt_dtype_name(state.dtype) : "absent");
+	if (!found_inf.buffer || found_inf.dtype != SRT_F32)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: found_inf is %s, must be f32", call,
+				found_inf.buffer ? srt_dtype_name(found_inf.dtype) : "absent");
 	for (size_t i = 0; i < ngrads; i++) {
 		srt_scaler_sparse_t sparse;
 		srt_scaler_grad_t grad;
@@ -254,7 +253,7 @@ static srt_status_t check_grads(const srt_scaler_t *scaler, const char *call, sr
 	return SRT_OK;
 }
 
-srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t state,
+srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t found_inf,
 				      const srt_scaler_grad_t *grads, size_t ngrads,
 				      srt_stream_t *stream)
 {
@@ -264,9 +263,6 @@ srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t state,
 	SRT_NOT_NULL(stream);
 
 	static const char call[] = "srt_scaler_unscale_grads";
-	const srt_view_t found =
-		srt_view(state.buffer, state.offset + offsetof(srt_step_state_t, found_inf),
-			 SRT_F32);
 	const srt_view_t local = scaler->local_found;
 	srt_scaler_sparse_t sparse;
 	srt_scaler_grad_t grad;
@@ -276,8 +272,8 @@ srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t state,
 	if (ngrads > 0)
 		SRT_TRY(srt_struct_check(grads, "srt_scaler_grad_t"));
 	SRT_TRY(check_in_use(scaler, call));
-	SRT_TRY(check_ready(call, find_user(scaler, state.buffer, state.offset)));
-	SRT_TRY(check_grads(scaler, call, state, grads, ngrads));
+	SRT_TRY(check_ready(call, find_user(scaler, found_inf.buffer, found_inf.offset)));
+	SRT_TRY(check_grads(scaler, call, found_inf, grads, ngrads));
 	SRT_TRY(reserve_user(scaler));
 	SRT_TRY(srt_scaler_begin(scaler, stream));
 	if (scaler->gather) /* Edge: peers' reading of the last finding -> the new one. */
@@ -289,18 +285,18 @@ srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t state,
 	}
 	if (scaler->gather)
 		SRT_TRY(srt_coll_start(scaler->gather, NULL, stream));
-	SRT_TRY(srt_op_absmax(stream, found, scaler->gather ? scaler->all_found : local,
+	SRT_TRY(srt_op_absmax(stream, found_inf, scaler->gather ? scaler->all_found : local,
 			      scaler->world, 0));
-	return add_user(scaler, state.buffer, state.offset, found, stream);
+	return add_user(scaler, found_inf.buffer, found_inf.offset, found_inf, stream);
 }
 
-srt_status_t srt_scaler_step_grads(srt_scaler_t *scaler, srt_view_t state)
+srt_status_t srt_scaler_step_grads(srt_scaler_t *scaler, srt_view_t found_inf)
 {
 	static const char call[] = "srt_scaler_step_grads";
 	srt_scaler_user_t *user;
 
 	SRT_NOT_NULL(scaler);
-	user = find_user(scaler, state.buffer, state.offset);
+	user = find_user(scaler, found_inf.buffer, found_inf.offset);
 	if (scaler->options.disabled)
 		return SRT_OK;
 	SRT_TRY(check_in_use(scaler, call));

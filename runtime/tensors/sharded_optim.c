@@ -379,27 +379,27 @@ srt_status_t srt_sharded_optim_set_lr(srt_sharded_optim_t *optim, size_t group, 
 }
 
 srt_status_t srt_sharded_optim_get_state(const srt_sharded_optim_t *optim, size_t group,
-					 srt_stream_t *stream, srt_step_state_t *state)
+					 srt_stream_t *stream, srt_step_info_t *info)
 {
 	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(state);
-	return srt_optim_get_state(optim->local[0], group, stream, state);
+	SRT_NOT_NULL(info);
+	return srt_optim_get_state(optim->local[0], group, stream, info);
 }
 
 srt_status_t srt_sharded_optim_set_state(srt_sharded_optim_t *optim, size_t group,
-					 const srt_step_state_t *state, srt_stream_t *stream)
+					 const srt_step_info_t *info, srt_stream_t *stream)
 {
 	srt_stream_t *home;
 
 	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(state);
+	SRT_NOT_NULL(info);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_optim_set_state(optim->local[0], group, state, stream));
+	SRT_TRY(srt_optim_set_state(optim->local[0], group, info, stream));
 	if (optim->local[1] == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_host_side_enter(&optim->host, optim->host.device, stream, &home));
-	SRT_TRY(srt_optim_set_state(optim->local[1], group, state, home));
+	SRT_TRY(srt_optim_set_state(optim->local[1], group, info, home));
 	return srt_host_side_leave(&optim->host, home, stream);
 }
 

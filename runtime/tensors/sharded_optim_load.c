@@ -87,10 +87,10 @@ static srt_status_t load_local(srt_sharded_optim_t *optim, size_t i,
 static srt_status_t load_group(srt_sharded_optim_t *optim, const srt_sharded_optim_t *from,
 			       size_t group, srt_stream_t *stream)
 {
-	srt_step_state_t state;
+	srt_step_info_t info = SRT_STEP_INFO_INIT;
 
-	SRT_TRY(srt_sharded_optim_get_state(from, group, stream, &state));
-	SRT_TRY(srt_sharded_optim_set_state(optim, group, &state, stream));
+	SRT_TRY(srt_sharded_optim_get_state(from, group, stream, &info));
+	SRT_TRY(srt_sharded_optim_set_state(optim, group, &info, stream));
 	/* The state of a group that no call gave a learning rate does not set one. */
 	for (int home = 0; home < 2; home++) {
 		if (optim->local[home] != NULL)

@@ -57,7 +57,7 @@ static void result_free(result_t *r)
 
 static void take_results(engine_case_t *c, result_t *result)
 {
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	CHECK_OK(srt_engine_state(c->engine, c->stream, &state));
 	result->norm = state.grad_norm;

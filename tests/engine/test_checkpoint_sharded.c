@@ -123,25 +123,24 @@ static bool has(const srt_param_t *p, srt_param_what_t what)
 	return what == SRT_PARAM_VALUE || srt_param_requires_grad(p);
 }
 
-static const srt_step_state_t wanted_state = { .step = 17,
-					       .lr = 0.25f,
-					       .scale = 8.0f,
-					       .inv_scale = 0.125f,
-					       .clip_coef = 0.5f,
-					       .grad_norm = -1.0f,
-					       .base_lr = 0.5f,
-					       .min_lr = 0.125f,
-					       .warmup = 3,
-					       .lr_steps = 100,
-					       .schedule = SRT_SCHEDULE_LINEAR,
-					       .skipped = 2 };
+static const srt_step_info_t wanted_state = { .size = sizeof(srt_step_info_t),
+					      .step = 17,
+					      .lr = 0.25f,
+					      .clip_coef = 0.5f,
+					      .grad_norm = -1.0f,
+					      .base_lr = 0.5f,
+					      .min_lr = 0.125f,
+					      .warmup = 3,
+					      .lr_steps = 100,
+					      .schedule = SRT_SCHEDULE_LINEAR,
+					      .skipped = 2 };
 static const srt_scaler_state_t wanted_scaler = { 1024.0f, 5, 2000, 2.0, 0.5 };
 
 static void subject_fill(subject_t *s)
 {
 	const float mean[] = { 1.5f, -2.0f, (float)s->c.rank };
 	const int64_t count = (int64_t)1 << 40 | s->c.rank;
-	srt_step_state_t state = wanted_state;
+	srt_step_info_t state = wanted_state;
 
 	for (size_t i = 0; i < s->c.nparams; i++) {
 		srt_param_t *p = s->c.param[i];
@@ -204,7 +203,7 @@ static void subject_check(subject_t *s, bool is_rounded, int buffers_of)
 {
 	const float want_mean[] = { 1.5f, -2.0f, (float)buffers_of };
 	srt_scaler_state_t scaler;
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	float mean[3];
 	int64_t count;
 
@@ -358,7 +357,7 @@ static void compare(engine_case_t *a, engine_case_t *b, const char *name)
 		CHECK_INT(x, y);
 	}
 	for (int g = 0; g < (a->ngroups > 0 ? a->ngroups : 1); g++) {
-		srt_step_state_t x, y;
+		srt_step_info_t x = SRT_STEP_INFO_INIT, y = SRT_STEP_INFO_INIT;
 
 		CHECK_OK(srt_engine_group_state(a->engine, g, a->stream, &x));
 		CHECK_OK(srt_engine_group_state(b->engine, g, b->stream, &y));

@@ -102,7 +102,7 @@ static void test_values_only(const char *folder)
 					       .nentries = 1 };
 	srt_engine_t *from = make_engine(SRT_OPTIMIZER_ADAM, NPARAMS, SRT_F32, true);
 	srt_engine_t *to = make_engine(SRT_OPTIMIZER_SGD, NPARAMS, SRT_F32, true);
-	srt_step_state_t before, after;
+	srt_step_info_t before = SRT_STEP_INFO_INIT, after = SRT_STEP_INFO_INIT;
 	float x[NELEM];
 	int32_t steps;
 

@@ -14,7 +14,7 @@ static srt_comm_t *self; /* this rank alone */
 /* All results of a run. */
 typedef struct result {
 	float *value, *grad, *state0, *state1, *state2;
-	srt_step_state_t step;
+	srt_step_info_t step;
 	unsigned char hash[16];
 	int has_hash;
 } result_t;
@@ -40,6 +40,7 @@ static void run(const srt_engine_options_t *options, int64_t h, int unused, int 
 	case_build(&c);
 	for (int step = 0; step < STEPS; step++)
 		CHECK_OK_OR_DIE(case_step(&c, step, nmicro));
+	result->step = (srt_step_info_t)SRT_STEP_INFO_INIT;
 	CHECK_OK(srt_engine_state(c.engine, c.stream, &result->step));
 	result->value = case_collect(&c, SRT_PARAM_VALUE);
 	result->grad = case_collect(&c, SRT_PARAM_GRAD);
@@ -261,7 +262,7 @@ static void test_gradients(srt_strategy_t strategy)
 static float norm_alone(const float *grads, int64_t h, int p)
 {
 	srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	engine_case_t c;
 	size_t at = 0;
 
@@ -290,7 +291,7 @@ static void test_norm(int p)
 {
 	const int64_t h = 9;
 	srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	engine_case_t c;
 	float *grads, alone;
 	double plain = 0;

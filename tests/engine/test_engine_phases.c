@@ -62,7 +62,7 @@ static void test_schedule(srt_strategy_t strategy, srt_dtype_t stored, srt_sched
 	srt_optim_options_t optim = SRT_OPTIM_OPTIONS_INIT;
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .optim = &optim };
 	engine_case_t a, b;
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	optim.beta2 = 0.99;
 	optim.eps = 1e-3f;
@@ -110,7 +110,7 @@ static srt_engine_options_t clipping(srt_strategy_t strategy, int norm_p)
 static void test_drop(srt_strategy_t strategy, srt_dtype_t stored)
 {
 	const srt_engine_options_t options = clipping(strategy, 2);
-	srt_step_state_t state, after;
+	srt_step_info_t state = SRT_STEP_INFO_INIT, after = SRT_STEP_INFO_INIT;
 	engine_case_t a, b;
 
 	declare(&a, &options, stored);
@@ -142,7 +142,7 @@ static void test_drop(srt_strategy_t strategy, srt_dtype_t stored)
 static void test_skip(srt_strategy_t strategy, srt_dtype_t stored, int norm_p, int phases)
 {
 	srt_engine_options_t options = clipping(strategy, norm_p);
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	engine_case_t a, b;
 	int32_t steps;
 
@@ -196,7 +196,7 @@ static void count_nonfinite(srt_log_level_t level, const char *message, void *ar
 static void test_nonfinite(srt_strategy_t strategy, int norm_p)
 {
 	const srt_engine_options_t options = clipping(strategy, norm_p);
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	engine_case_t c;
 	int warnings = 0;
 

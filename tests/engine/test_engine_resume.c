@@ -20,7 +20,7 @@ static srt_context_t *context;
 typedef struct saved {
 	char *tensor[SRT_PARAM_STATE2 + 1]; /* by srt_param_what_t; NULL for gradients */
 	int32_t steps[MAX_CASE_PARAMS];
-	srt_step_state_t group[3];
+	srt_step_info_t group[3];
 } saved_t;
 
 typedef struct run_options {
@@ -56,8 +56,10 @@ static void save(engine_case_t *c, int ngroups, saved_t *saved)
 		if (srt_param_requires_grad(c->param[i]))
 			CHECK_OK(srt_param_steps(c->param[i], c->stream, &saved->steps[i]));
 	}
-	for (int g = 0; g < ngroups; g++)
+	for (int g = 0; g < ngroups; g++) {
+		saved->group[g] = (srt_step_info_t)SRT_STEP_INFO_INIT;
 		CHECK_OK(srt_engine_group_state(c->engine, g, c->stream, &saved->group[g]));
+	}
 }
 
 static void restore(engine_case_t *c, int ngroups, const saved_t *saved)
@@ -352,7 +354,7 @@ static void test_group_lr(srt_strategy_t strategy)
 {
 	const srt_engine_options_t options = ENGINE_SGD(strategy, 0.1f);
 	const case_types_t types = { .ngroups = 3 };
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	engine_case_t c;
 
 	case_declare_as(&c, context, &options, 5, &types);
@@ -390,7 +392,7 @@ static void test_errors(void)
 	} bad[] = { { -0.5f, 1 }, { NAN, 1 }, { 0, -0.5f }, { INFINITY, 1 }, { 0, INFINITY } };
 	srt_param_options_t how = SRT_PARAM_OPTIONS_INIT;
 	srt_optim_options_t group = SRT_OPTIM_ADAM_INIT;
-	srt_step_state_t state = { .step = 1, .base_lr = -1.0f };
+	srt_step_info_t state = { .size = sizeof(srt_step_info_t), .step = 1, .base_lr = -1.0f };
 	srt_param_t *param;
 	engine_case_t c;
 	int32_t index;

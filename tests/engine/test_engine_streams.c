@@ -45,7 +45,7 @@ static void close_fixture(fixture_t *f)
  */
 static void test_set_and_read(srt_strategy_t strategy)
 {
-	srt_step_state_t state = { 0 };
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	float set[25], read[25];
 	int32_t steps = 0;
 	fixture_t f;
@@ -87,18 +87,20 @@ static void test_set_and_read(srt_strategy_t strategy)
  */
 static void test_copied_state(srt_strategy_t strategy)
 {
-	srt_step_state_t state = { 0 };
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
+	unsigned char bytes[SRT_STEP_STATE_NBYTES];
 	srt_buffer_t *copy;
 	fixture_t f;
 
 	open_fixture(&f, strategy);
 	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE,
-					  sizeof(state), "copy", &copy));
+					  sizeof(bytes), "copy", &copy));
 	for (int step = 1; step <= NTRIES; step++) {
 		CHECK_OK(srt_engine_copy_state(f.c.engine, f.other, copy, 0));
 		CHECK_OK_OR_DIE(case_step(&f.c, step, 1));
 		CHECK_OK(srt_stream_sync(f.c.stream));
-		CHECK_OK(srt_buffer_copy_to_host(&state, copy, 0, sizeof(state), f.other));
+		CHECK_OK(srt_buffer_copy_to_host(bytes, copy, 0, sizeof(bytes), f.other));
+		CHECK_OK(srt_step_info_decode(bytes, &state));
 		CHECK_INT(state.step, step);
 	}
 	close_fixture(&f);

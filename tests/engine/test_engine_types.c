@@ -23,7 +23,7 @@ static void run(const srt_engine_options_t *options, const case_types_t *types, 
 		result_t *result)
 {
 	const int nmicro = options->microbatches;
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	srt_plan_t plan = SRT_PLAN_INIT;
 	engine_case_t c;
 	size_t allocated;

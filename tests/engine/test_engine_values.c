@@ -62,7 +62,7 @@ static void test_streams(srt_strategy_t strategy)
 {
 	const srt_engine_options_t options = case_adamw(strategy);
 	srt_stream_t *stepping, *reading;
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	engine_case_t c, plain;
 	float *va, *vb;
 

@@ -164,7 +164,7 @@ static void run(const srt_engine_options_t *options, srt_flat_t flat, int64_t h,
 		const char *save, result_t *result)
 {
 	const case_types_t types = { .flat = flat };
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	srt_plan_t plan = SRT_PLAN_INIT;
 	size_t allocated;
 	engine_case_t c;

@@ -223,7 +223,7 @@ static void test_grads(const setup_t *s, bool on_host)
 	char grad[MOST * 4], bytes[MOST * 4];
 	engine_case_t c, set;
 	srt_mesh_t *mesh, *other;
-	srt_step_state_t state, want;
+	srt_step_info_t state = SRT_STEP_INFO_INIT, want = SRT_STEP_INFO_INIT;
 	size_t allocated;
 
 	options.with_grads = 1;

@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 
 #include "tests/harness/check.h"
@@ -243,7 +244,7 @@ static void test_scaler(void)
 	float before[2][N], after[2][N];
 	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 	srt_scaler_state_t scale;
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	check(srt_unit_types(unit[0], &types));
 	CHECK_INT(types.stored, SRT_F32);
@@ -276,7 +277,7 @@ static void test_learning_rate(void)
 {
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	float before[2][N], after[2][N];
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	declare(&options);
 	for (int step = 0; step < STEPS; step++) {
@@ -323,7 +324,7 @@ static void test_full_params(void)
 typedef struct saved {
 	float value[2][N], exp_avg[2][N], exp_avg_sq[2][N];
 	int32_t steps[2];
-	srt_step_state_t state; /* step, skipped steps, schedule */
+	srt_step_info_t state; /* step, skipped steps, schedule */
 } saved_t;
 
 static void save(saved_t *to)
@@ -334,6 +335,7 @@ static void save(saved_t *to)
 		check(srt_param_get(param[i], SRT_PARAM_STATE1, to->exp_avg_sq[i], stream));
 		check(srt_param_steps(param[i], stream, &to->steps[i]));
 	}
+	to->state = (srt_step_info_t)SRT_STEP_INFO_INIT;
 	check(srt_engine_state(engine, stream, &to->state));
 }
 

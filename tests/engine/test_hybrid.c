@@ -84,7 +84,7 @@ static void build(engine_case_t *c, const variant_t *v, const srt_engine_options
 
 static void collect(engine_case_t *c, result_t *result)
 {
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	CHECK_OK(srt_engine_state(c->engine, c->stream, &state));
 	result->norm = state.grad_norm;

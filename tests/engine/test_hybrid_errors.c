@@ -206,7 +206,7 @@ static void test_infinity(srt_strategy_t strategy, srt_mesh_t *mesh, bool writte
 	srt_scaler_options_t scaling = SRT_SCALER_OPTIONS_INIT;
 	srt_engine_options_t o = case_adamw(strategy);
 	srt_scaler_state_t scale;
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	srt_scaler_t *scaler;
 	engine_case_t c;
 	float *before, *after;
@@ -241,7 +241,7 @@ static void test_infinity(srt_strategy_t strategy, srt_mesh_t *mesh, bool writte
 static void test_skip_nonfinite(srt_mesh_t *mesh)
 {
 	srt_engine_options_t o = case_adamw(SRT_STRATEGY_HYBRID);
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	engine_case_t c;
 
 	o.mesh = mesh;

@@ -159,7 +159,7 @@ static void train(training_t *t)
 
 typedef struct results {
 	float *of[4];
-	srt_step_state_t step;
+	srt_step_info_t step;
 	srt_scaler_state_t scaler;
 	size_t nelem, nseen;
 } results_t;
@@ -170,6 +170,7 @@ static void collect(training_t *t, results_t *r)
 	r->nelem = t->nelem;
 	r->nseen = t->nelem + NSTEPS * NMICRO;
 	use_stream(t, READ);
+	r->step = (srt_step_info_t)SRT_STEP_INFO_INIT;
 	CHECK_OK(srt_engine_state(t->c.engine, t->c.stream, &r->step));
 	CHECK_OK(srt_scaler_get_state(t->scaler, t->c.stream, &r->scaler));
 	r->of[0] = case_collect(&t->c, SRT_PARAM_VALUE);

@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <signal.h>
 
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 
 #include "tests/harness/check.h"

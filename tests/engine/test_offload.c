@@ -73,7 +73,7 @@ static const struct {
 /* All results of a training. */
 typedef struct result {
 	float *of[4];
-	srt_step_state_t state;
+	srt_step_info_t state;
 	srt_scaler_state_t scaler;
 	srt_plan_t plan;
 } result_t;
@@ -150,6 +150,7 @@ static void run(const variant_t *v, const srt_engine_options_t *options, const c
 			CHECK_OK(srt_engine_set_lr(c.engine, 0.01f, c.stream));
 		step(&c, v, scaler, s);
 	}
+	r->state = (srt_step_info_t)SRT_STEP_INFO_INIT;
 	CHECK_OK(srt_engine_state(c.engine, c.stream, &r->state));
 	CHECK_OK(srt_scaler_get_state(scaler, c.stream, &r->scaler));
 	CHECK_INT(r->state.skipped, v->scaled);

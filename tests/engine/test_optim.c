@@ -213,9 +213,9 @@ static void test_state(void)
 	};
 	const float inf = 1.0f, zero = 0.0f;
 	float before[NPARAMS][MOST_NELEM], after[NPARAMS][MOST_NELEM], moment[MOST_NELEM];
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	srt_optim_t *optim;
-	srt_view_t block;
+	srt_view_t found;
 	int32_t steps;
 	list_t list;
 
@@ -237,14 +237,12 @@ static void test_state(void)
 		get_view(srt_optim_state(optim, (size_t)i, 1), sizes[i], moment);
 		CHECK((moment[3] > 0.0f) == (i != 1));
 	}
-	block = srt_optim_step_state(optim, 0); /* an infinity is found: all groups skip */
-	test_put(stream, block.buffer, block.offset + offsetof(srt_step_state_t, found_inf), &inf,
-		 sizeof(inf));
+	found = srt_optim_found_inf(optim); /* an infinity is found: all groups skip */
+	test_put(stream, found.buffer, found.offset, &inf, sizeof(inf));
 	CHECK_OK(srt_optim_step(optim, stream));
 	get_values(&list, before);
 	CHECK(memcmp(before[2], after[2], (size_t)sizes[2] * 4) == 0);
-	test_put(stream, block.buffer, block.offset + offsetof(srt_step_state_t, found_inf), &zero,
-		 sizeof(zero));
+	test_put(stream, found.buffer, found.offset, &zero, sizeof(zero));
 	CHECK_OK(srt_optim_set_lr(optim, 1, 0.0f, stream));
 	CHECK_OK(srt_optim_set_used(optim, 1, 1, stream));
 	CHECK_OK(srt_optim_set_steps(optim, 1, 7, stream));

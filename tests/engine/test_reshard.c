@@ -203,7 +203,7 @@ static void build(engine_case_t *c, const variant_t *v, srt_strategy_t strategy,
 static void run(const variant_t *v, srt_strategy_t strategy, srt_mesh_t *mesh, int reshard,
 		program_t program, result_t *result)
 {
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	engine_case_t c;
 	uint32_t before;
 

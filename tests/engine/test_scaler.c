@@ -62,9 +62,9 @@ static void destroy(srt_scaler_t *scaler)
 	srt_scaler_destroy(scaler);
 }
 
-static srt_view_t state_view(int i)
+static srt_view_t found_view(int i)
 {
-	return srt_view(memory, 128 * (size_t)i, SRT_U8);
+	return srt_view(memory, 128 * (size_t)i, SRT_F32);
 }
 
 static void put(srt_dtype_t dtype, const float *x, size_t n)
@@ -87,7 +87,7 @@ static float get(srt_dtype_t dtype, size_t offset)
 
 static float found_inf(int i)
 {
-	return get(SRT_F32, 128 * (size_t)i + offsetof(srt_step_state_t, found_inf));
+	return get(SRT_F32, found_view(i).offset);
 }
 
 static float scale_of(srt_scaler_t *scaler)
@@ -99,14 +99,14 @@ static float scale_of(srt_scaler_t *scaler)
 }
 
 /* One gradient of two elements of this rank. */
-static srt_status_t unscale(srt_scaler_t *scaler, int state, srt_dtype_t dtype, const char *name)
+static srt_status_t unscale(srt_scaler_t *scaler, int found, srt_dtype_t dtype, const char *name)
 {
 	const srt_scaler_grad_t grad = { .size = sizeof(srt_scaler_grad_t),
 					 .name = name,
 					 .grad = srt_view(memory, GRADS, dtype),
 					 .nelem = 2 };
 
-	return srt_scaler_unscale_grads(scaler, state_view(state), &grad, 1, stream);
+	return srt_scaler_unscale_grads(scaler, found_view(found), &grad, 1, stream);
 }
 
 #define REFUSED(call, code, words)                                                                 \
@@ -214,25 +214,25 @@ static void test_order(srt_scaler_rule_t rule)
 {
 	srt_scaler_t *scaler = create_of_rule(rule);
 	const float clean[] = { 65536.0f, 131072.0f };
-	const srt_view_t state = state_view(0), other = state_view(1);
+	const srt_view_t found = found_view(0), other = found_view(1);
 
 	put(SRT_F32, clean, 2);
 	REFUSED(srt_scaler_update(scaler, stream), SRT_ERR_STATE,
 		"srt_scaler_update() before srt_scaler_scale()");
 	REFUSED(unscale(scaler, 0, SRT_F32, NULL), SRT_ERR_STATE,
 		"srt_scaler_unscale_grads() before srt_scaler_scale()");
-	REFUSED(srt_scaler_step_grads(scaler, state), SRT_ERR_STATE, "before srt_scaler_scale()");
+	REFUSED(srt_scaler_step_grads(scaler, found), SRT_ERR_STATE, "before srt_scaler_scale()");
 	CHECK(get(SRT_F32, GRADS) == clean[0]);
 	srt_scaler_view(scaler);
 	for (int step = 0; step < 2; step++) {
 		REFUSED(srt_scaler_update(scaler, stream), SRT_ERR_STATE, "nothing was checked");
-		REFUSED(srt_scaler_step_grads(scaler, state), SRT_ERR_STATE,
+		REFUSED(srt_scaler_step_grads(scaler, found), SRT_ERR_STATE,
 			"before srt_scaler_unscale_grads()");
 		CHECK_OK(unscale(scaler, 0, SRT_F32, NULL));
 		REFUSED(unscale(scaler, 0, SRT_F32, NULL), SRT_ERR_STATE,
 			"was called before since the last srt_scaler_update()");
-		CHECK_OK(srt_scaler_step_grads(scaler, state));
-		REFUSED(srt_scaler_step_grads(scaler, state), SRT_ERR_STATE,
+		CHECK_OK(srt_scaler_step_grads(scaler, found));
+		REFUSED(srt_scaler_step_grads(scaler, found), SRT_ERR_STATE,
 			"srt_scaler_step_grads() was called before since");
 		REFUSED(unscale(scaler, 0, SRT_F32, NULL), SRT_ERR_STATE,
 			"after srt_scaler_step(): call srt_scaler_update()");
@@ -267,7 +267,7 @@ static void test_disabled(void)
 	CHECK_OK(srt_scaler_update(scaler, stream));
 	CHECK_OK(unscale(scaler, 0, SRT_F32, NULL));
 	CHECK_OK(unscale(scaler, 0, SRT_F16, NULL));
-	CHECK_OK(srt_scaler_step_grads(scaler, state_view(0)));
+	CHECK_OK(srt_scaler_step_grads(scaler, found_view(0)));
 	CHECK_OK(srt_scaler_set_scale(scaler, 2.0f, stream));
 	CHECK(get(SRT_F32, GRADS + 4) == 1.0f);
 	CHECK_OK(srt_scaler_found_inf(scaler, stream, &found));
@@ -292,7 +292,7 @@ static void test_found(srt_scaler_rule_t rule, int bad, float value)
 	scaler = create(&options);
 	srt_scaler_view(scaler);
 	put(SRT_F32, grads, 2);
-	CHECK_OK(is_empty ? srt_scaler_unscale_grads(scaler, state_view(0), NULL, 0, stream) :
+	CHECK_OK(is_empty ? srt_scaler_unscale_grads(scaler, found_view(0), NULL, 0, stream) :
 			    unscale(scaler, 0, SRT_F32, "w"));
 	CHECK(found_inf(0) == want);
 	CHECK(get(SRT_F32, GRADS) == (is_empty ? 65536.0f : 1.0f));
@@ -374,7 +374,7 @@ static void test_sparse(srt_scaler_rule_t rule, srt_dtype_t dtype, float want, f
 				   .sparse = &sparse };
 	size_t nbytes;
 
-	CHECK_OK(srt_op_coo_scratch(&coo, &nbytes));
+	CHECK_OK(srt_coo_scratch(&coo, &nbytes));
 	CHECK_OR_DIE(nbytes <= srt_buffer_nbytes(memory) - 1024);
 	if (is_f16) {
 		sparse.out_indices = srt_view(memory, 448, SRT_I32);
@@ -385,7 +385,7 @@ static void test_sparse(srt_scaler_rule_t rule, srt_dtype_t dtype, float want, f
 	put(dtype, values, 4);
 	CHECK_OK(srt_buffer_copy_from_host(memory, 384, indices, sizeof(indices), stream));
 	CHECK_OK(srt_scaler_set_scale(scaler, 4.0f, stream));
-	CHECK_OK(srt_scaler_unscale_grads(scaler, state_view(0), &grad, 1, stream));
+	CHECK_OK(srt_scaler_unscale_grads(scaler, found_view(0), &grad, 1, stream));
 	CHECK(found_inf(0) == want_found);
 	CHECK(get(dtype, is_f16 ? 512 : GRADS + 12) == 4.0f); /* coalesced ones are sorted */
 	CHECK(get(dtype, is_f16 ? 514 : GRADS) == want);

@@ -97,9 +97,9 @@ static bool models_equal(model_t *a, model_t *b)
 	return equal;
 }
 
-static srt_step_state_t model_state(model_t *m)
+static srt_step_info_t model_state(model_t *m)
 {
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	CHECK_OK(srt_engine_state(m->engine, stream, &state));
 	return state;
@@ -233,7 +233,7 @@ static void test_no_wait(void)
 	const srt_scaler_grad_t grad = { .size = sizeof(srt_scaler_grad_t),
 					 .grad = srt_view(values, 128, SRT_F32),
 					 .nelem = 8 };
-	const srt_view_t state = srt_view(values, 0, SRT_U8);
+	const srt_view_t found_inf = srt_view(values, 0, SRT_F32);
 	srt_scaler_t *scaler = create_in_use(SRT_SCALER_PLAIN, 0);
 	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	srt_scaler_state_t saved;
@@ -249,8 +249,8 @@ static void test_no_wait(void)
 		if (step > 0) /* the first step is compared with the other ranks' */
 			CHECK_OK(srt_stream_host_fn(stream, wait_at_gate, &gate));
 		CHECK_OK(srt_scaler_scale(scaler, &loss, 1, stream));
-		CHECK_OK(srt_scaler_unscale_grads(scaler, state, &grad, 1, stream));
-		CHECK_OK(srt_scaler_step_grads(scaler, state));
+		CHECK_OK(srt_scaler_unscale_grads(scaler, found_inf, &grad, 1, stream));
+		CHECK_OK(srt_scaler_step_grads(scaler, found_inf));
 		CHECK_OK(srt_scaler_step(scaler, m.engine, stream));
 		CHECK_OK(srt_scaler_update(scaler, stream));
 		CHECK_OK(srt_scaler_set_scale(scaler, 8.0f, stream));

@@ -3,6 +3,7 @@
  * Programs that were compiled with another header: their srt_engine_options_t ends earlier or later
  * than the library's, and an engine of it trains as one of the library's own struct.
  */
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 
 #include "tests/harness/check.h"

@@ -141,7 +141,7 @@ static srt_status_t clip_engine(net_t *net, srt_engine_t *engine, double *norm)
 	const int p = net->recipe->norm_p;
 	const double most = 0.125, tolerance = net_stored(net->recipe) == SRT_F32 ? 1e-5 : 1e-2;
 	double *all = job->all[0], clipped;
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	SRT_TRY(net_norm(net, engine, p, norm));
 	SRT_TRY(srt_engine_clip(engine, p, (float)most, job->stream));
@@ -199,7 +199,7 @@ static srt_status_t describe_found(net_t *net, net_fact_t *ours)
 {
 	net_job_t *job = net->job;
 	double *all = job->all[0], *skipped = job->all[1];
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	float found;
 	size_t used;
 
@@ -236,17 +236,17 @@ srt_status_t combine_find(net_job_t *job, const net_recipe_t *recipe, net_fact_t
 }
 
 /* A gradient that no other rank has is checked as one of the program's own: all ranks find what one
- * of them has, and `state` tells the program's optimizer. */
+ * of them has, and found_inf tells the program's optimizer. */
 srt_status_t combine_find_ignored(net_job_t *job, const net_recipe_t *recipe, net_fact_t *ours)
 {
 	net_recipe_t variant = *recipe;
-	srt_step_state_t own;
-	srt_buffer_t *state;
+	srt_buffer_t *found_inf;
+	float found;
 	net_t net;
 
 	ours->works = true;
-	SRT_TRY(srt_buffer_create(srt_context_device(job->context), SRT_MEM_DEVICE,
-				  sizeof(srt_step_state_t), "state", &state));
+	SRT_TRY(srt_buffer_create(srt_context_device(job->context), SRT_MEM_DEVICE, sizeof(float),
+				  "found_inf", &found_inf));
 	for (int k = 0; k < 2; k++) {
 		srt_scaler_grad_t grad = { .size = sizeof(srt_scaler_grad_t), .name = "0.bias" };
 
@@ -257,16 +257,16 @@ srt_status_t combine_find_ignored(net_job_t *job, const net_recipe_t *recipe, ne
 		grad.grad = srt_param_local(net_find(&net, "0.bias"), SRT_PARAM_GRAD);
 		grad.nelem = srt_param_nelem(net_find(&net, "0.bias"));
 		SRT_TRY(srt_scaler_unscale(net.scaler, net.engine, job->stream));
-		SRT_TRY(srt_scaler_unscale_grads(net.scaler, srt_view(state, 0, SRT_U8), &grad, 1,
-						 job->stream));
-		SRT_TRY(srt_scaler_step_grads(net.scaler, srt_view(state, 0, SRT_U8)));
+		SRT_TRY(srt_scaler_unscale_grads(net.scaler, srt_view(found_inf, 0, SRT_F32), &grad,
+						 1, job->stream));
+		SRT_TRY(srt_scaler_step_grads(net.scaler, srt_view(found_inf, 0, SRT_F32)));
 		SRT_TRY(describe_found(&net, ours));
-		SRT_TRY(srt_buffer_copy_to_host(&own, state, 0, sizeof(own), job->stream));
-		CHECK_ROW((own.found_inf != 0) == (k == 1), "%s: the optimizer is told %g",
-			  job->row, (double)own.found_inf);
+		SRT_TRY(srt_buffer_copy_to_host(&found, found_inf, 0, sizeof(found), job->stream));
+		CHECK_ROW((found != 0) == (k == 1), "%s: the optimizer is told %g", job->row,
+			  (double)found);
 		net_destroy(&net);
 	}
-	srt_buffer_destroy(state);
+	srt_buffer_destroy(found_inf);
 	return SRT_OK;
 }
 

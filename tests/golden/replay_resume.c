@@ -80,7 +80,7 @@ static srt_status_t set_states(replay_t *r, srt_param_t *p, int k, bool *any)
 /* The real steps of the engine. */
 static srt_status_t set_steps(replay_t *r, int32_t steps)
 {
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	SRT_TRY(srt_engine_group_state(r->engine, 0, r->stream, &state));
 	state.step = steps;

@@ -5,6 +5,7 @@
  * (replay_sequences.c). All of them are exact.
  */
 #include "config.h"
+#include "runtime/ops/step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +121,7 @@ srt_status_t fixture_compare(fixture_t *f, srt_view_t view, const char *key)
 srt_status_t fixture_unscale(fixture_t *f, srt_view_t g, size_t n, float inv_scale, bool by_state,
 			     float *found)
 {
-	srt_step_state_t state = { .inv_scale = inv_scale };
+	srt_k_step_state_t state = { .inv_scale = inv_scale };
 	srt_view_t where, none = { 0 };
 
 	if (by_state) {
@@ -176,7 +177,7 @@ static srt_status_t unscale_row(fixture_t *f, const json_t *row)
 static srt_status_t scaled(fixture_t *f, int index, const char *what, srt_view_t x, size_t n,
 			   srt_dtype_t to, float scale, bool by_state)
 {
-	const srt_step_state_t state = { .scale = scale };
+	const srt_k_step_state_t state = { .scale = scale };
 	srt_view_t y, where = { 0 };
 	char key[64];
 

@@ -4,6 +4,7 @@
  * steps, odd values of found_inf, and the order of calls.
  */
 #include "config.h"
+#include "runtime/ops/step.h"
 
 #include <math.h>
 #include <string.h>
@@ -43,6 +44,13 @@ static srt_status_t destroy_scaler(machine_t *m)
 	return status;
 }
 
+/* Where the program's optimizer is told of an infinity. */
+static srt_view_t found_inf(const machine_t *m)
+{
+	return srt_view(m->state.buffer, m->state.offset + offsetof(srt_k_step_state_t, found_inf),
+			SRT_F32);
+}
+
 /* A check of one gradient. */
 static srt_status_t unscale_value(machine_t *m, srt_dtype_t dtype, float value)
 {
@@ -52,7 +60,7 @@ static srt_status_t unscale_value(machine_t *m, srt_dtype_t dtype, float value)
 					 .nelem = 1 };
 
 	SRT_TRY(srt_buffer_copy_from_host(m->f->buffer, GRAD, &value, sizeof(value), m->f->stream));
-	return srt_scaler_unscale_grads(m->scaler, m->state, &grad, 1, m->f->stream);
+	return srt_scaler_unscale_grads(m->scaler, found_inf(m), &grad, 1, m->f->stream);
 }
 
 /* ---- sequences of steps ---------------------------------------------------------------------- */
@@ -117,7 +125,7 @@ static srt_status_t run_sequence(machine_t *m, const json_t *row, int number)
 /* Values of found_inf that no check makes: on the operation itself. */
 static srt_status_t run_special(machine_t *m, const json_t *row, int number)
 {
-	srt_step_state_t state = {
+	srt_k_step_state_t state = {
 		.scale = (float)hex_number(json_object_get(row, "scale_before")),
 		.found_inf = (float)hex_number(json_object_get(row, "found_inf")),
 	};
@@ -156,7 +164,7 @@ static srt_status_t call_unscale(machine_t *m)
 
 static srt_status_t call_step(machine_t *m)
 {
-	return srt_scaler_step_grads(m->scaler, m->state);
+	return srt_scaler_step_grads(m->scaler, found_inf(m));
 }
 
 static srt_status_t call_new_scale(machine_t *m)

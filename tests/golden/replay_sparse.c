@@ -3,6 +3,7 @@
  * Replays the table of sparse gradients (replay.h): coalescing of 16-bit ones, and unscaling.
  */
 #include "config.h"
+#include "runtime/ops/step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +118,7 @@ static srt_status_t coalesced_row(fixture_t *f, const char *name, const char *cl
 	size_t nbytes;
 	char key[96];
 
-	SRT_TRY(srt_op_coo_scratch(&coo, &nbytes));
+	SRT_TRY(srt_coo_scratch(&coo, &nbytes));
 	SRT_TRY(fixture_put(f, indices, &in_indices));
 	SRT_TRY(fixture_put(f, values, &in_values));
 	SRT_TRY(fixture_alloc(f, 2 * n * sizeof(int64_t), SRT_I64, &out_indices));

@@ -4,6 +4,7 @@
  * casts in replay_casts.c, tables of shards in replay_shards.c.
  */
 #include "config.h"
+#include "runtime/ops/step.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,17 +37,17 @@ static srt_status_t upload(bench_t *b, int which, const void *data, size_t nbyte
 static srt_status_t make_bench(bench_t *b, srt_context_t *context, size_t n, srt_dtype_t dtype)
 {
 	const size_t nbytes = n * srt_dtype_bits(dtype) / 8;
-	const size_t sizes[NBUFFERS] = { sizeof(srt_step_state_t),
-					 sizeof(srt_param_state_t),
-					 NSEGMENTS * sizeof(srt_optim_segment_t),
-					 sizeof(srt_optim_group_t),
+	const size_t sizes[NBUFFERS] = { sizeof(srt_k_step_state_t),
+					 sizeof(srt_k_param_state_t),
+					 NSEGMENTS * sizeof(srt_k_segment_t),
+					 sizeof(srt_k_group_t),
 					 nbytes,
 					 nbytes,
 					 nbytes,
 					 nbytes,
 					 nbytes };
 	srt_device_t *device = srt_context_device(context);
-	srt_optim_segment_t segments[NSEGMENTS] = { { 0 } };
+	srt_k_segment_t segments[NSEGMENTS] = { { 0 } };
 	int64_t at = 0;
 
 	b->n = n;
@@ -58,7 +59,7 @@ static srt_status_t make_bench(bench_t *b, srt_context_t *context, size_t n, srt
 	for (int i = 0; i < NSEGMENTS; i++) {
 		int64_t rest = (int64_t)n - at, nelem = i + 1 < NSEGMENTS ? rest / 3 : rest;
 
-		segments[i] = (srt_optim_segment_t){ .offset = at, .nelem = nelem };
+		segments[i] = (srt_k_segment_t){ .offset = at, .nelem = nelem };
 		at += nelem;
 	}
 	b->args.nsegments = NSEGMENTS;
@@ -193,12 +194,12 @@ static srt_status_t run_config(golden_t *g, verdict_t *v, bench_t *b, const json
 				.dampening = (float)golden_number(a, "dampening", 0),
 				.nesterov = golden_is_set(a, "nesterov"),
 				.maximize = golden_is_set(a, "maximize") };
-	const srt_optim_group_t group = { 1, (float)golden_number(a, "weight_decay", 0) };
-	const srt_step_state_t state = { .base_lr = (float)golden_number(a, "lr", 0),
-					 .scale = 1,
-					 .inv_scale = 1,
-					 .clip_coef = 1 };
-	srt_param_state_t param = { .used = 1 };
+	const srt_k_group_t group = { 1, (float)golden_number(a, "weight_decay", 0) };
+	const srt_k_step_state_t state = { .base_lr = (float)golden_number(a, "lr", 0),
+					   .scale = 1,
+					   .inv_scale = 1,
+					   .clip_coef = 1 };
+	srt_k_param_state_t param = { .used = 1 };
 	int nsteps = (int)golden_number(g->json, "steps", 0);
 	bool is_sgd = !strcmp(class, "SGD");
 	srt_view_t none = { NULL, 0, SRT_F32 };

@@ -3,6 +3,7 @@
  * Coalescing of sparse gradients: each kernel against a plain reference, and the whole through
  * srt_op_coo_coalesce() for 32- and 64-bit indices, one to four dimensions, blocks of all kinds.
  */
+#include "runtime/ops/step.h"
 #include "tests/kernels/kernel_check.h"
 
 #include <shardrt/ops.h>
@@ -247,7 +248,7 @@ static void check_op(const coo_t *c)
 		half_put(dtype, values, i, c->values[i]);
 		half_put(dtype, want, i, c->out_values[i]);
 	}
-	CHECK_OK_OR_DIE(srt_op_coo_scratch(&c->shape, &scratch_nbytes));
+	CHECK_OK_OR_DIE(srt_coo_scratch(&c->shape, &scratch_nbytes));
 	for (int i = 0; i < 5; i++) {
 		size_t sizes[] = { index_nbytes, value_nbytes, index_nbytes, value_nbytes, 4 };
 
@@ -289,7 +290,7 @@ static void test_refused(void)
 	size_t nbytes;
 
 	kc_open();
-	CHECK_STATUS(srt_op_coo_scratch(&coo, &nbytes), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_coo_scratch(&coo, &nbytes), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("ndim is 5, must be 1 to 4");
 	coo.ndim = 2;
 	coo.shape[0] = INT64_MAX;
@@ -298,7 +299,7 @@ static void test_refused(void)
 	CHECK_ERROR_HAS("srt_op_coo_coalesce: the shape is negative or too large");
 	coo.shape[0] = 2;
 	coo.nnz = (int64_t)1 << 31;
-	CHECK_STATUS(srt_op_coo_scratch(&coo, &nbytes), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_coo_scratch(&coo, &nbytes), SRT_ERR_INVALID_ARGUMENT);
 	coo.nnz = 3;
 	CHECK_STATUS(srt_op_coo_coalesce(kc_stream, &coo, v, v, v, v, v, v),
 		     SRT_ERR_INVALID_ARGUMENT);

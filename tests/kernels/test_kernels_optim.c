@@ -3,6 +3,7 @@
  * The step state and the optimizers: bits against a plain reference on awkward segment tables,
  * values against torch's formulas in double, and the cases where nothing may happen.
  */
+#include "runtime/ops/step.h"
 #include "tests/kernels/kernel_check.h"
 
 #include <shardrt/ops.h>
@@ -24,8 +25,8 @@ static void run(srt_kernel_id_t kernel, const void *args, unsigned char **places
 							  srt_kernel_grid(kernel, args));
 }
 
-static void advance(const srt_k_step_t *args, srt_step_state_t *state, srt_param_state_t *params,
-		    const float *norm)
+static void advance(const srt_k_step_t *args, srt_k_step_state_t *state,
+		    srt_k_param_state_t *params, const float *norm)
 {
 	unsigned char *places[3];
 
@@ -43,9 +44,9 @@ static void test_bias(void)
 
 	for (size_t b = 0; b < 5; b++) {
 		for (size_t s = 0; s < 7; s++) {
-			srt_step_state_t state = { .clip_coef = 0.0f };
-			srt_param_state_t p[2] = { { 1, steps[s] - 1, 0.0f, 0.0f },
-						   { 0, 5, 6.0f, 7.0f } };
+			srt_k_step_state_t state = { .clip_coef = 0.0f };
+			srt_k_param_state_t p[2] = { { 1, steps[s] - 1, 0.0f, 0.0f },
+						     { 0, 5, 6.0f, 7.0f } };
 			srt_k_step_t args = step_args(2, betas[b], betas[0], 0.0f);
 			double want1 = -expm1((double)steps[s] * log(betas[b]));
 			double want2 = -expm1((double)steps[s] * log(betas[0]));
@@ -80,12 +81,12 @@ static double schedule_at(srt_schedule_t schedule, int decay_steps, int t)
 
 static void test_schedule(srt_schedule_t schedule, int decay_steps)
 {
-	srt_step_state_t state = { .base_lr = 1e-3f,
-				   .min_lr = 1e-4f,
-				   .warmup = 10,
-				   .lr_steps = 50,
-				   .schedule = (int32_t)schedule,
-				   .decay_steps = decay_steps };
+	srt_k_step_state_t state = { .base_lr = 1e-3f,
+				     .min_lr = 1e-4f,
+				     .warmup = 10,
+				     .lr_steps = 50,
+				     .schedule = (int32_t)schedule,
+				     .decay_steps = decay_steps };
 	srt_k_step_t args = step_args(0, 0.9, 0.999, 0.0f);
 
 	for (int t = 1; t <= 60; t++) {
@@ -99,7 +100,7 @@ static void test_schedule(srt_schedule_t schedule, int decay_steps)
 		CHECK(t < 10 || want != 1e-3 || state.lr == 1e-3f);
 		CHECK(t < 50 || want != 1e-4 || state.lr == 1e-4f);
 	}
-	state = (srt_step_state_t){ .base_lr = 0.5f, .schedule = (int32_t)schedule };
+	state = (srt_k_step_state_t){ .base_lr = 0.5f, .schedule = (int32_t)schedule };
 	advance(&args, &state, NULL, NULL);
 	CHECK(state.lr == 0.5f);
 }
@@ -118,13 +119,13 @@ static void test_schedule_bits(void)
 	const float base = 3e-4f, min = 7e-6f;
 
 	for (int t = 1; t < 100; t++) {
-		srt_step_state_t line = { .step = t - 1,
-					  .base_lr = base,
-					  .min_lr = min,
-					  .warmup = 3,
-					  .lr_steps = 100,
-					  .schedule = SRT_SCHEDULE_LINEAR };
-		srt_step_state_t stable = line, curve = line;
+		srt_k_step_state_t line = { .step = t - 1,
+					    .base_lr = base,
+					    .min_lr = min,
+					    .warmup = 3,
+					    .lr_steps = 100,
+					    .schedule = SRT_SCHEDULE_LINEAR };
+		srt_k_step_state_t stable = line, curve = line;
 		srt_k_step_t args = step_args(0, 0.9, 0.999, 0.0f);
 		float rising = base * ((float)t / 3.0f);
 		float want = fmaf(base - min, (float)(100 - t) / 97.0f, min);
@@ -155,7 +156,7 @@ static void test_clip(void)
 		      { NAN, 1.0f, NAN } };
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		srt_step_state_t state = { .lr = 3.0f };
+		srt_k_step_state_t state = { .lr = 3.0f };
 		srt_k_step_t args = step_args(0, 0.9, 0.999, cases[i].max_norm);
 
 		advance(&args, &state, NULL, &cases[i].norm);
@@ -166,8 +167,8 @@ static void test_clip(void)
 
 static void test_found_inf(void)
 {
-	srt_step_state_t state = { .step = 4, .lr = 3.0f, .found_inf = 1.0f, .base_lr = 9.0f };
-	srt_param_state_t p = { 1, 7, 0.5f, 0.25f };
+	srt_k_step_state_t state = { .step = 4, .lr = 3.0f, .found_inf = 1.0f, .base_lr = 9.0f };
+	srt_k_param_state_t p = { 1, 7, 0.5f, 0.25f };
 	srt_k_step_t args = step_args(1, 0.9, 0.999, 0.0f);
 
 	advance(&args, &state, &p, NULL);
@@ -181,10 +182,10 @@ static void test_found_inf(void)
 
 typedef struct flat {
 	int64_t n;
-	srt_step_state_t state;
-	srt_param_state_t params[NPARAMS];
-	srt_optim_segment_t segments[NPARAMS];
-	srt_optim_group_t groups[2];
+	srt_k_step_state_t state;
+	srt_k_param_state_t params[NPARAMS];
+	srt_k_segment_t segments[NPARAMS];
+	srt_k_group_t groups[2];
 	float *x[6], *want[6]; /* param, grad, m, v, vmax, copy */
 	int is_master, grad_is_t;
 } flat_t;
@@ -204,12 +205,12 @@ static void flat_make(flat_t *f, int is_master, int grad_is_t)
 	memset(f, 0, sizeof(*f));
 	f->is_master = is_master;
 	f->grad_is_t = grad_is_t;
-	f->state = (srt_step_state_t){ .step = 9, .lr = 0.01f, .clip_coef = 0.75f };
-	f->groups[0] = (srt_optim_group_t){ 1.0f, 0.1f };
-	f->groups[1] = (srt_optim_group_t){ 0.5f, 0.0f };
+	f->state = (srt_k_step_state_t){ .step = 9, .lr = 0.01f, .clip_coef = 0.75f };
+	f->groups[0] = (srt_k_group_t){ 1.0f, 0.1f };
+	f->groups[1] = (srt_k_group_t){ 0.5f, 0.0f };
 	for (int i = 0; i < NPARAMS; i++) {
-		f->segments[i] = (srt_optim_segment_t){ at, sizes[i], i % 2, NPARAMS - 1 - i };
-		f->params[i] = (srt_param_state_t){ i != 2, i == 3 ? 1 : 5, 0.4f, 0.01f };
+		f->segments[i] = (srt_k_segment_t){ at, sizes[i], i % 2, NPARAMS - 1 - i };
+		f->params[i] = (srt_k_param_state_t){ i != 2, i == 3 ? 1 : 5, 0.4f, 0.01f };
 		at += sizes[i] + (i == 1 ? 2500 : i == 3 ? 1 : 0);
 	}
 	f->n = at;
@@ -245,7 +246,7 @@ static float moment(float m)
 	return fabsf(m) < 0x1p-120f ? 0.0f : m;
 }
 
-static void sgd_one(flat_t *f, const srt_k_sgd_t *a, const srt_optim_segment_t *s, int64_t i,
+static void sgd_one(flat_t *f, const srt_k_sgd_t *a, const srt_k_segment_t *s, int64_t i,
 		    int with_momentum)
 {
 	float lr = f->state.lr * f->groups[s->group].lr_scale;
@@ -266,7 +267,7 @@ static void sgd_one(flat_t *f, const srt_k_sgd_t *a, const srt_optim_segment_t *
 	f->want[5][i] = half_round(dtype, f->want[0][i]);
 }
 
-static void adam_one(flat_t *f, const srt_k_adam_t *a, const srt_optim_segment_t *s, int64_t i,
+static void adam_one(flat_t *f, const srt_k_adam_t *a, const srt_k_segment_t *s, int64_t i,
 		     int amsgrad)
 {
 	float lr = f->state.lr * f->groups[s->group].lr_scale;
@@ -404,10 +405,10 @@ static void test_adam_trace(int decoupled, int amsgrad, int maximize)
 			      .eps = 1e-8f,
 			      .decoupled = decoupled,
 			      .maximize = maximize };
-	srt_step_state_t state = { .base_lr = 1e-2f };
-	srt_param_state_t param = { .used = 1 };
-	srt_optim_segment_t segment = { 0, 1, 0, 0 };
-	srt_optim_group_t group = { 1.0f, 0.1f };
+	srt_k_step_state_t state = { .base_lr = 1e-2f };
+	srt_k_param_state_t param = { .used = 1 };
+	srt_k_segment_t segment = { 0, 1, 0, 0 };
+	srt_k_group_t group = { 1.0f, 0.1f };
 	float p = 0.7f, g, m = 0.0f, v = 0.0f, vmax = 0.0f;
 	double dp = (double)p, dm = 0.0, dv = 0.0, dmax = 0.0;
 	unsigned char *places[9] = { (unsigned char *)&p,

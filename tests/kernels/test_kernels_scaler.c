@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The check of the loss scaler: bits, what it finds and where it says so; how the scale changes;
  * clipping in place. */
+#include "runtime/ops/step.h"
 #include "tests/kernels/kernel_check.h"
 
 #include <shardrt/ops.h>
@@ -14,7 +15,7 @@ enum { FOUND_OWN, FOUND_IN_STATE, SCALE_IN_STATE };
 static void check(const float *x, int64_t n, float inv_scale, int where, float old)
 {
 	srt_k_elem_t args = { .nelem = n, .value = where == FOUND_OWN ? inv_scale : 77.0f };
-	srt_step_state_t state = { .inv_scale = inv_scale, .found_inf = old, .lr = 3.0f }, after;
+	srt_k_step_state_t state = { .inv_scale = inv_scale, .found_inf = old, .lr = 3.0f }, after;
 	float *want = kc_floats(n, NULL), found = old;
 
 	for (int64_t i = 0; i < n; i++) {
@@ -79,12 +80,12 @@ static void update(int is_sharded, double growth, double backoff, int interval,
 		   const float values[3], int tracker, float want_scale, int want_tracker)
 {
 	srt_k_scaler_t args = { .interval = interval, .is_sharded = is_sharded };
-	srt_step_state_t state = { .step = 5,
-				   .scale = values[0],
-				   .inv_scale = values[1],
-				   .found_inf = values[2],
-				   .growth_tracker = tracker };
-	srt_step_state_t after = state;
+	srt_k_step_state_t state = { .step = 5,
+				     .scale = values[0],
+				     .inv_scale = values[1],
+				     .found_inf = values[2],
+				     .growth_tracker = tracker };
+	srt_k_step_state_t after = state;
 
 	memcpy(&args.growth, &growth, sizeof(growth));
 	memcpy(&args.backoff, &backoff, sizeof(backoff));
@@ -126,7 +127,8 @@ static void test_update(void)
 static void test_clip(int64_t n, float norm, float max_norm)
 {
 	srt_k_elem_t args = { .nelem = n, .value = max_norm };
-	srt_step_state_t state = { .step = 5, .clip_coef = 0.5f, .grad_norm = 9.0f }, after = state;
+	srt_k_step_state_t state = { .step = 5, .clip_coef = 0.5f, .grad_norm = 9.0f },
+			   after = state;
 	float *x = kc_floats(n, kc_hard), *want = kc_floats(n, NULL);
 	float coef = max_norm > 0.0f ? max_norm / (norm + 1e-6f) : 1.0f;
 

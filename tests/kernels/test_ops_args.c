@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include "runtime/ops/step.h"
 #include "tests/kernels/ops_check.h"
 
 #define LAYERNORM(...)                                                                             \

@@ -195,7 +195,7 @@ static void run_step(model_t *m, int step)
 
 static void train(model_t *m)
 {
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	srt_scaler_state_t scaler;
 	float scale = 65536.0f;
 	int skipped = 0;

@@ -392,7 +392,7 @@ static void train(const case_of_model_t *of, const srt_precision_t *precision,
 	for (int step = 1; step <= STEPS; step++) {
 		struct scalars *s = &trace->scalars[step - 1];
 		srt_scaler_state_t scaler;
-		srt_step_state_t state;
+		srt_step_info_t state = SRT_STEP_INFO_INIT;
 		float found_inf;
 
 		run_step(&m, step);

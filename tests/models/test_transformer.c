@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 
 #include "models/transformer.h"

@@ -15,7 +15,7 @@ command -v "${nm%% *}" > /dev/null || skip "no nm"
 
 # The compiler's own view of the prototypes, not scripts/symbols.awk which made the symbol map.
 # shellcheck disable=SC2086
-echo '#include <shardrt/shardrt.h>' | ${CC:-cc} -E -P -I"$srcdir/include" -x c - | tr '\n' ' ' |
+printf '#include <shardrt/%s.h>\n' shardrt ops | ${CC:-cc} -E -P -I"$srcdir/include" -x c - | tr '\n' ' ' |
 	tr ';' '\n' | sed -n 's/.*visibility("default")))//p' |
 	sed 's/(.*//; s/.*[ *]//' | sort > $tmp.prototypes
 $nm -D --defined-only $lib | awk '$2 ~ /[TtWi]/ { sub(/@.*/, "", $3); print $3 }' | sort > $tmp.exported

@@ -3,6 +3,8 @@
  * The excerpts of docs/guide.md on sharded tensors: a Linear layer whose weight is cut by rows
  * learns to give zero, then goes on with the weight cut by columns. Run by test_sharded_tensor.sh.
  */
+#include <shardrt/ops.h>
+
 #include "tests/tensors/tensor_case.h"
 
 enum { ROWS = 3, IN = 5, OUT = 6, NSTEPS = 10, MAX_WORLD = 64 };

@@ -6,6 +6,8 @@
  * of the tree of partial products. Run by test_sharded_tensor.sh; mode "wrong": one rank's argument
  * is wrong.
  */
+#include <shardrt/ops.h>
+
 #include "base/base.h"
 #include "tests/harness/random.h"
 #include "tests/tensors/tensor_case.h"

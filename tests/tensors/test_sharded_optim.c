@@ -6,6 +6,8 @@
  *
  * Parity: 002 TestShardedOptimizer.test_named_params_with_sharded_tensor | 1 to 4 | all | passes
  */
+#include <shardrt/ops.h>
+
 #include "base/base.h"
 #include "tests/harness/options.h"
 #include "tests/harness/random.h"
@@ -213,7 +215,7 @@ static void check_equal(const whole_t *w, const parts_t *p, srt_dtype_t dtype)
 static void test_kind(srt_optim_options_t group, srt_dtype_t dtype)
 {
 	srt_optim_options_t groups[NGROUPS] = { group, group };
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	whole_t w;
 	parts_t p, q;
 

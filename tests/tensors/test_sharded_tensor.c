@@ -7,6 +7,8 @@
  */
 #include <math.h>
 
+#include <shardrt/ops.h>
+
 #include "base/base.h"
 #include "tests/harness/random.h"
 #include "tests/tensors/tensor_case.h"

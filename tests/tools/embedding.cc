@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.hpp>
 
 using shardrt::check;
@@ -13,7 +14,7 @@ class training {
 	shardrt::stream stream;
 	shardrt::engine engine; // last, so destroyed first
 
-public:
+      public:
 	explicit training(float lr)
 	{
 		srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
@@ -34,7 +35,7 @@ public:
 	double norm()
 	{
 		const int64_t shape[] = { 8 };
-		srt_step_state_t state;
+		srt_step_info_t state = SRT_STEP_INFO_INIT;
 		srt_unit_t *unit = shardrt::get(srt_unit_create, engine.get(), nullptr, "model", nullptr);
 		srt_param_t *param = shardrt::get(srt_param_create, unit, "w", SRT_F32, 1, shape, nullptr);
 

@@ -56,7 +56,7 @@ static void print_tensor(const ckpt_request_t *r, const srt_file_t *file,
 /* What a checkpoint has apart from tensors. */
 static void print_checkpoint(const srt_file_t *file, const srt_file_checkpoint_t *c)
 {
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	const char *key, *text;
 	const void *data;
 	int64_t integer;

@@ -148,9 +148,9 @@ static int check_position(trainer_t *t, const char *path, const train_position_t
 }
 
 /* The schedule of this run's options, which may have more steps, with the progress of the state. */
-static srt_status_t restore_schedule(trainer_t *t, const srt_step_state_t *fresh)
+static srt_status_t restore_schedule(trainer_t *t, const srt_step_info_t *fresh)
 {
-	srt_step_state_t state;
+	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	SRT_TRY(srt_engine_state(t->engine, t->stream, &state));
 	t->skipped = state.skipped;
@@ -240,7 +240,7 @@ static srt_status_t load(trainer_t *t, search_t *s)
 						   .scaler = t->scaler,
 						   .entries = entries,
 						   .nentries = TRAIN_NLOADED };
-	srt_step_state_t fresh;
+	srt_step_info_t fresh = SRT_STEP_INFO_INIT;
 	srt_status_t status;
 	found_t found;
 

@@ -50,22 +50,22 @@ static srt_status_t keep_losses(trainer_t *t, const srt_gpt_io_t *io, srt_buffer
 			       (size_t)n * sizeof(float), t->stream);
 }
 
-/* The optimizer's step, and its results: the engine's scalars with the scale of the next step. */
-static srt_status_t step_engine(trainer_t *t, size_t at)
+/* The optimizer's step, and its results: the engine's scalars, and the scale of the next step. */
+static srt_status_t step_engine(trainer_t *t, size_t slot)
 {
-	const size_t scale = at + offsetof(srt_step_state_t, scale);
+	const size_t state = offsetof(train_seen_t, states) + slot * SRT_STEP_STATE_NBYTES;
 	srt_view_t view;
 
 	if (!t->scaler) {
 		SRT_TRY(srt_engine_step(t->engine, t->stream));
-		return srt_engine_copy_state(t->engine, t->stream, t->results, at);
+		return srt_engine_copy_state(t->engine, t->stream, t->results, state);
 	}
 	SRT_TRY(srt_scaler_step(t->scaler, t->engine, t->stream));
 	SRT_TRY(srt_scaler_update(t->scaler, t->stream));
-	SRT_TRY(srt_engine_copy_state(t->engine, t->stream, t->results, at));
+	SRT_TRY(srt_engine_copy_state(t->engine, t->stream, t->results, state));
 	view = srt_scaler_view(t->scaler);
-	return srt_buffer_copy(t->results, scale, view.buffer, view.offset, sizeof(float),
-			       t->stream);
+	return srt_buffer_copy(t->results, offsetof(train_seen_t, scales) + slot * sizeof(float),
+			       view.buffer, view.offset, sizeof(float), t->stream);
 }
 
 srt_status_t trainer_step(trainer_t *t, int64_t step)
@@ -90,7 +90,7 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 	}
 	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->losses, 0, SRT_F32),
 			       o->accumulate * micro_tokens, tokens, total, t->stream));
-	return step_engine(t, offsetof(train_seen_t, states) + slot * sizeof(srt_step_state_t));
+	return step_engine(t, slot);
 }
 
 srt_status_t trainer_post(trainer_t *t, int64_t step)
@@ -113,9 +113,12 @@ srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
 		SRT_TRY(srt_stream_sync(t->stream));
 	for (int64_t s = t->watched + 1; s <= step; s++) {
 		const int64_t slot = (s - 1) % TRAIN_WATCH;
-		const int skipped = seen->states[slot].skipped != t->skipped;
+		srt_step_info_t info = SRT_STEP_INFO_INIT;
+		int skipped;
 
-		t->skipped = seen->states[slot].skipped;
+		SRT_TRY(srt_step_info_decode(seen->states[slot], &info));
+		skipped = info.skipped != t->skipped;
+		t->skipped = info.skipped;
 		t->nonfinite = isfinite(seen->totals[slot]) ? 0 : t->nonfinite + 1;
 		if (t->nonfinite > 0 && (!skipped || t->nonfinite == TRAIN_STUCK) &&
 		    t->diverged_at == 0)
@@ -129,14 +132,16 @@ srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
 
 srt_status_t trainer_read(trainer_t *t, train_result_t *result)
 {
-	const srt_step_state_t *state =
-		&get_seen(t, result->step)->states[(result->step - 1) % TRAIN_WATCH];
+	const train_seen_t *seen = get_seen(t, result->step);
+	const int64_t slot = (result->step - 1) % TRAIN_WATCH;
+	srt_step_info_t info = SRT_STEP_INFO_INIT;
 
 	SRT_TRY(trainer_watch(t, result->step, &result->loss));
-	result->grad_norm = (double)state->grad_norm;
-	result->lr = (double)state->lr;
-	result->scale = (double)state->scale;
-	result->skipped = state->skipped;
+	SRT_TRY(srt_step_info_decode(seen->states[slot], &info));
+	result->grad_norm = (double)info.grad_norm;
+	result->lr = (double)info.lr;
+	result->scale = t->scaler ? (double)seen->scales[slot] : 1.0;
+	result->skipped = info.skipped;
 	return SRT_OK;
 }
 

@@ -42,8 +42,9 @@
 
 /** Results of a step for the host, in pinned memory. */
 typedef struct train_seen {
-	float totals[TRAIN_WATCH];            /* sums of losses: step s at (s - 1) % TRAIN_WATCH */
-	srt_step_state_t states[TRAIN_WATCH]; /* the same steps; `scale` is that of the loss */
+	float totals[TRAIN_WATCH]; /* sums of losses: step s at (s - 1) % TRAIN_WATCH */
+	float scales[TRAIN_WATCH]; /* of a loss scaler after the same steps */
+	unsigned char states[TRAIN_WATCH][SRT_STEP_STATE_NBYTES]; /* of the engine */
 } train_seen_t;
 
 /** A step whose results are being copied to the host. */

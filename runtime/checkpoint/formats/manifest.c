@@ -13,11 +13,11 @@
 
 #define INT(field)                                                                                 \
 	{                                                                                          \
-#field, offsetof(srt_step_state_t, field), false                                   \
+#field, offsetof(srt_k_step_state_t, field), false                                 \
 	}
 #define FLOAT(field)                                                                               \
 	{                                                                                          \
-#field, offsetof(srt_step_state_t, field), true                                    \
+#field, offsetof(srt_k_step_state_t, field), true                                  \
 	}
 
 const srt_manifest_field_t srt_manifest_fields[] = {
@@ -27,7 +27,7 @@ const srt_manifest_field_t srt_manifest_fields[] = {
 	INT(decay_steps), INT(skipped),     INT(growth_tracker), FLOAT(clipped_by),
 };
 const size_t srt_manifest_nfields = SRT_ARRAY_LEN(srt_manifest_fields);
-_Static_assert(sizeof(srt_step_state_t) == 4 * SRT_ARRAY_LEN(srt_manifest_fields),
+_Static_assert(sizeof(srt_k_step_state_t) == 4 * SRT_ARRAY_LEN(srt_manifest_fields),
 	       "a field of the step state is not in manifests");
 
 const char *const srt_manifest_kinds[SRT_MANIFEST_NKINDS] = { "value", "buffer", "state0", "state1",

@@ -22,10 +22,10 @@
 #include <stdint.h>
 
 #include <shardrt/dtype.h>
-#include <shardrt/ops_step.h>
 #include <shardrt/scaler.h>
 #include <shardrt/status.h>
 
+#include "kernels/args.h"
 #include "runtime/checkpoint/formats/boxes.h"
 
 #define SRT_MANIFEST_NAME "manifest.json"
@@ -74,7 +74,7 @@ typedef struct srt_manifest_tensor {
 } srt_manifest_tensor_t;
 
 typedef struct srt_manifest_group {
-	srt_step_state_t state;
+	srt_k_step_state_t state;
 	bool has_lr;
 } srt_manifest_group_t;
 
@@ -132,7 +132,7 @@ srt_status_t srt_manifest_read(const char *folder, srt_manifest_t *manifest);
 
 /* ---- for manifest_*.c ------------------------------------------------------------------- */
 
-/* A field of srt_step_state_t; all have 4 bytes. Those of floats are written as their bits. */
+/* A field of srt_k_step_state_t; all have 4 bytes. Those of floats are written as their bits. */
 typedef struct srt_manifest_field {
 	const char *name;
 	size_t offset;

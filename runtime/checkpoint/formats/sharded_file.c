@@ -10,6 +10,7 @@
 #include <shardrt/checkpoint_file.h>
 
 #include "base/base.h"
+#include "kernels/step_info.h"
 #include "runtime/checkpoint/formats/box_reader.h"
 #include "runtime/checkpoint/formats/folder.h"
 
@@ -204,17 +205,17 @@ srt_status_t srt_file_get_checkpoint(const srt_file_t *file, srt_file_checkpoint
 	return srt_struct_write(checkpoint, &full, sizeof(full), "srt_file_checkpoint_t");
 }
 
-srt_status_t srt_file_get_group(const srt_file_t *file, size_t i, srt_step_state_t *state)
+srt_status_t srt_file_get_group(const srt_file_t *file, size_t i, srt_step_info_t *info)
 {
 	const srt_manifest_t *m;
 
 	SRT_NOT_NULL(file);
-	SRT_NOT_NULL(state);
+	SRT_NOT_NULL(info);
+	SRT_TRY(srt_struct_check(info, "srt_step_info_t"));
 	m = manifest_of(file);
 	if (m == NULL || i >= m->ngroups)
 		return fail_absent(file, "group of parameters", i);
-	*state = m->groups[i].state;
-	return SRT_OK;
+	return srt_step_info_write(info, &m->groups[i].state);
 }
 
 srt_status_t srt_file_get_entry(const srt_file_t *file, size_t i, const char **key,

@@ -21,9 +21,9 @@
 
 /* Alignment of every tensor in an arena or slot, in bytes. */
 #define SRT_TENSOR_ALIGN ((size_t)64)
-/* Floats from one gradient flag to the next: the size of srt_param_state_t, so that one strided
+/* Floats from one gradient flag to the next: the size of srt_k_param_state_t, so that one strided
  * copy writes all flags into the table of those. */
-#define SRT_FLAG_NELEM (sizeof(srt_param_state_t) / sizeof(float))
+#define SRT_FLAG_NELEM (sizeof(srt_k_param_state_t) / sizeof(float))
 
 /* What a tensor of a parameter is for (roles.c). */
 typedef enum srt_role_kind {
@@ -113,8 +113,8 @@ typedef struct srt_reproducible_sum_layout {
 /* Tables and scalars of the engine in one buffer: offsets in bytes. */
 typedef struct srt_staging {
 	size_t optim;  /* srt_optim_layout_t, with the next two: */
-	size_t state;  /* srt_step_state_t [ngroups] */
-	size_t params; /* srt_param_state_t [ntrainable] */
+	size_t state;  /* srt_k_step_state_t [ngroups] */
+	size_t params; /* srt_k_param_state_t [ntrainable] */
 	size_t flags;  /* float [ntrainable][SRT_FLAG_NELEM]: [0] is 1: this rank has a gradient */
 	size_t used;   /* the same shape: the flags summed over ranks */
 	size_t norm;   /* float */

@@ -39,7 +39,7 @@ void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *stag
 	staging->found = reserve_bytes(&at, sizeof(float));
 	staging->all_found = reserve_bytes(&at, (size_t)world * sizeof(float));
 	staging->scale =
-		reserve_bytes(&at, srt_roles_offload(engine) ? sizeof(srt_step_state_t) : 0);
+		reserve_bytes(&at, srt_roles_offload(engine) ? sizeof(srt_k_step_state_t) : 0);
 	plan_sum(&staging->norm_sum, &at, srt_shard_count(engine, world) * srt_cell_count(engine));
 	plan_sum(&staging->user_sum, &at, world);
 	staging->total = at;

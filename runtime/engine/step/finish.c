@@ -8,6 +8,7 @@
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/layout/layout.h"
 #include "runtime/engine/step/step.h"
+#include "runtime/ops/step.h"
 
 srt_status_t srt_finish_check(const srt_engine_t *engine, const char *call)
 {
@@ -126,7 +127,7 @@ srt_status_t srt_engine_finish_backward(srt_engine_t *engine, srt_stream_t *stre
 srt_view_t srt_found_inf(const srt_engine_t *engine)
 {
 	return srt_view(engine->storage.staging,
-			engine->memory.staging.state + offsetof(srt_step_state_t, found_inf),
+			engine->memory.staging.state + offsetof(srt_k_step_state_t, found_inf),
 			SRT_F32);
 }
 
@@ -215,7 +216,7 @@ srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, sr
 	if (engine->home.stream != NULL) {
 		SRT_TRY(srt_buffer_copy(engine->storage.staging_alias, staging->scale,
 					scale_state.buffer, scale_state.offset,
-					sizeof(srt_step_state_t), stream));
+					sizeof(srt_k_step_state_t), stream));
 		scale_state = srt_view(engine->storage.staging, staging->scale, SRT_U8);
 	}
 	SRT_TRY(srt_home_enter(engine, stream, &home));

@@ -8,6 +8,7 @@
 #include "runtime/engine/layout/shard.h"
 #include "runtime/engine/step/reproducible_sum.h"
 #include "runtime/engine/step/step.h"
+#include "runtime/ops/step.h"
 
 srt_view_t srt_part_grads(const srt_engine_t *engine, int part)
 {

@@ -359,23 +359,23 @@ static srt_status_t upload_flags(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_TRY(srt_coll_wait_readers(engine->scalars.reduce_flags, stream));
 	SRT_TRY(srt_buffer_copy_from_host(engine->storage.exchange, engine->memory.staging.flags,
 					  engine->scalars.flags,
-					  engine->declared.ntrainable * sizeof(srt_param_state_t),
+					  engine->declared.ntrainable * sizeof(srt_k_param_state_t),
 					  stream));
 	engine->scalars.flags_uploaded = true;
 	return SRT_OK;
 }
 
 /*
- * Sets srt_param_state_t.used: whether any rank has a gradient for the parameter. The host does not
- * wait: each rank's flags (1.0f or 0.0f) are summed on the device, and the bits of the sums are
+ * Sets srt_k_param_state_t.used: whether any rank has a gradient for the parameter. The host does
+ * not wait: each rank's flags (1.0f or 0.0f) are summed on the device, and the bits of the sums are
  * copied to the fields. The bits are zero exactly if all flags are zero.
  */
 srt_status_t srt_reduce_flags(srt_engine_t *engine, srt_stream_t *stream)
 {
 	const srt_staging_t *staging = &engine->memory.staging;
-	size_t pitch = sizeof(srt_param_state_t), n = engine->declared.ntrainable;
+	size_t pitch = sizeof(srt_k_param_state_t), n = engine->declared.ntrainable;
 	const srt_copy_rows_t rows = {
-		.dst_offset = staging->params + offsetof(srt_param_state_t, used),
+		.dst_offset = staging->params + offsetof(srt_k_param_state_t, used),
 		.src_offset = staging->used,
 		.dst_pitch = pitch,
 		.src_pitch = pitch,

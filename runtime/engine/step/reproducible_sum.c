@@ -16,6 +16,7 @@
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/step/reproducible_sum.h"
 #include "runtime/engine/step/step.h"
+#include "runtime/ops/step.h"
 
 srt_status_t srt_reproducible_sum_create(srt_engine_t *engine,
 					 const srt_reproducible_sum_layout_t *layout,

@@ -86,7 +86,7 @@ srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream)
 
 /* A step with such gradients was made all the same; without this the loss tells it later, if at
  * all. */
-static void warn_nonfinite(srt_engine_t *engine, const srt_step_state_t *state)
+static void warn_nonfinite(srt_engine_t *engine, const srt_k_step_state_t *state)
 {
 	if (engine->step.warned_nonfinite || isfinite(state->grad_norm) ||
 	    state->found_inf != 0.0f ||
@@ -99,18 +99,21 @@ static void warn_nonfinite(srt_engine_t *engine, const srt_step_state_t *state)
 		engine->rank, (double)state->grad_norm, (int)state->step);
 }
 
-srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_step_state_t *state)
+srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_step_info_t *info)
 {
+	srt_k_step_state_t state;
+
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(state);
+	SRT_NOT_NULL(info);
+	SRT_TRY(srt_struct_check(info, "srt_step_info_t"));
 	SRT_TRY(srt_engine_require_built(engine, "srt_engine_state"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
-	SRT_TRY(srt_buffer_copy_to_host(state, srt_tables_device(engine),
-					engine->memory.staging.state, sizeof(*state), stream));
-	warn_nonfinite(engine, state);
-	return SRT_OK;
+	SRT_TRY(srt_buffer_copy_to_host(&state, srt_tables_device(engine),
+					engine->memory.staging.state, sizeof(state), stream));
+	warn_nonfinite(engine, &state);
+	return srt_step_info_write(info, &state);
 }
 
 srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream, srt_buffer_t *to,
@@ -125,7 +128,7 @@ srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream, s
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	SRT_TRY(srt_buffer_copy(to, offset, srt_tables_device(engine), engine->memory.staging.state,
-				sizeof(srt_step_state_t), stream));
+				sizeof(srt_k_step_state_t), stream));
 	/* Edge: this read -> the next step or change, perhaps on another stream. */
 	SRT_TRY(srt_home_enter(engine, stream, &home));
 	return srt_unshard_changed(engine, home);

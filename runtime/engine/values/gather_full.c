@@ -186,7 +186,7 @@ static srt_status_t take_cell(srt_param_t *param, srt_view_t cell, const srt_gat
 static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
-	srt_param_state_t state;
+	srt_k_param_state_t state;
 
 	SRT_TRY(srt_buffer_copy_to_host(&state, srt_tables_device(engine),
 					engine->memory.staging.params +

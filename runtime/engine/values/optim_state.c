@@ -109,29 +109,31 @@ srt_status_t srt_engine_set_lr(srt_engine_t *engine, float lr, srt_stream_t *str
 }
 
 srt_status_t srt_engine_group_state(srt_engine_t *engine, int32_t group, srt_stream_t *stream,
-				    srt_step_state_t *state)
+				    srt_step_info_t *info)
 {
 	srt_stream_t *home;
 
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(state);
+	SRT_NOT_NULL(info);
+	SRT_TRY(srt_struct_check(info, "srt_step_info_t"));
 	SRT_TRY(check_group(engine, "srt_engine_group_state", group));
 	SRT_TRY(begin_access(engine, "srt_engine_group_state", stream, &home));
-	return srt_optim_get_state(engine->optim, (size_t)group, home, state);
+	return srt_optim_get_state(engine->optim, (size_t)group, home, info);
 }
 
 srt_status_t srt_engine_set_group_state(srt_engine_t *engine, int32_t group,
-					const srt_step_state_t *state, srt_stream_t *stream)
+					const srt_step_info_t *info, srt_stream_t *stream)
 {
 	srt_stream_t *home;
 
 	SRT_NOT_NULL(engine);
-	SRT_NOT_NULL(state);
+	SRT_NOT_NULL(info);
 	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_struct_check(info, "srt_step_info_t"));
 	SRT_TRY(check_group(engine, "srt_engine_set_group_state", group));
 	SRT_TRY(begin_access(engine, "srt_engine_set_group_state", stream, &home));
-	SRT_TRY(srt_optim_set_state(engine->optim, (size_t)group, state, home));
+	SRT_TRY(srt_optim_set_state(engine->optim, (size_t)group, info, home));
 	engine->step.norm_is_set = engine->step.norm_is_set || group == 0;
 	return end_change(engine, home, stream);
 }

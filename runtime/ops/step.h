@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations of a training step on gradients and parameters: reproducible sums, sparse gradients,
+ * the loss scaler, optimizers. The rules of all operations are in <shardrt/ops.h>. Tables in device
+ * memory have the structs of kernels/args.h.
+ */
+#ifndef SRT_RUNTIME_OPS_STEP_H
+#define SRT_RUNTIME_OPS_STEP_H
+
+#include <shardrt/scaler.h>
+
+#include "device/device.h"
+
+/* ---- reproducible sums (ReproBLAS; Demmel and Nguyen 2015) ------------------------------ */
+
+/* max (1, SRT_F32) = largest |x[i]|; NaN sticks; `accumulate` keeps the larger of it and max. */
+srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_view_t x, int64_t nelem,
+			   int accumulate);
+
+/*
+ * bins (2, SRT_F64) = exact partial sums of |x[i]|^power, power 1 (of x[i] itself if `is_signed`),
+ * 2 or 3, relative to `max` (1, SRT_F32: largest |x| over all ranks) and `total_nelem` (elements
+ * over all ranks; zeros, such as padding, need not be counted). Bins of different parts add in any
+ * order without rounding.
+ */
+srt_status_t srt_op_bin_sum(srt_stream_t *stream, srt_view_t bins, srt_view_t max, srt_view_t x,
+			    int64_t nelem, int64_t total_nelem, int power, int is_signed,
+			    int accumulate);
+
+/* out (1, SRT_F32) = the sum that nbins pairs of bins hold; then its power-th root if `root`. A
+ * non-finite max decides the result. */
+srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_view_t bins, srt_view_t max,
+			      int64_t nbins, int power, int root);
+
+/* ---- sparse gradients ------------------------------------------------------------------ */
+
+/*
+ * Adds entries with the same indices into one. The results are sorted row-major, sums go by rising
+ * position. count (1, SRT_I32) = number of entries that are left, k of nnz: columns k.. of
+ * out_indices (ndim,nnz) and rows k.. of out_values (nnz,block) become 0, so that without knowing k
+ * they are entries that add nothing. Nothing returns to the host. scratch (SRT_U8):
+ * srt_coo_scratch() bytes, contents undefined.
+ */
+srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_coo_t *coo, srt_view_t out_indices,
+				 srt_view_t out_values, srt_view_t count, srt_view_t indices,
+				 srt_view_t values, srt_view_t scratch);
+
+/* ---- optimizer steps ------------------------------------------------------------------- */
+
+/*
+ * If state.found_inf is 0: state.step += 1, state.lr from the schedule (linear warm-up to base_lr,
+ * then srt_schedule_t, and min_lr from lr_steps on), and for each of the nparams entries of
+ * `params` with used != 0: step += 1, bias corrections from the powers of beta, by squaring.
+ * Otherwise state.skipped += 1.
+ * clip_coef = min(1, max_norm / (norm + 1e-6)) with norm (1, SRT_F32), which is also stored in
+ * grad_norm; norm absent: clip_coef = 1; max_norm <= 0: clip_coef = 1 and the norm is stored.
+ * state and params have dtype SRT_U8.
+ */
+srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_view_t params,
+				 int64_t nparams, srt_view_t norm, float max_norm, double beta1,
+				 double beta2);
+
+/*
+ * Clips gradients in place: g[i] *= min(1, max_norm / (norm + 1e-6)), the coefficient of
+ * srt_op_step_advance(); 1 if max_norm <= 0. norm (1, SRT_F32) is that of all gradients, of which g
+ * (nelem) is a part: one call for each part. Stores norm and coefficient in state.grad_norm and
+ * state.clipped_by (SRT_U8), also if nelem is 0. clip_coef stays: the step that follows calls
+ * srt_op_step_advance() without a norm, which makes it 1, so that nothing is clipped twice. Then
+ * gradients of the parameters' dtype are stepped to the same bits as by clip_coef.
+ */
+srt_status_t srt_op_clip(srt_stream_t *stream, srt_view_t g, srt_view_t state, srt_view_t norm,
+			 float max_norm, int64_t nelem);
+
+/*
+ * The check of the loss scaler: found_inf = 1 if any g[i] is infinite or NaN, else it stays, so
+ * that calls on several tensors share one float, zeroed before; then g[i] *= inv_scale, found or
+ * not. What the multiplication makes infinite is not looked for. With `state` (srt_k_step_state_t,
+ * SRT_U8), inv_scale is state.inv_scale and the argument is ignored; `found_inf` (1, SRT_F32)
+ * absent: state.found_inf, on which the optimizers' steps depend. One of the two must be there.
+ * Nothing returns to the host. For a sparse gradient g are its values, coalesced before.
+ */
+srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view_t found_inf,
+			    srt_view_t state, float inv_scale, int64_t nelem);
+
+/*
+ * y[i] = x[i] * scale: the scaling of a loss, or of any output, before the backward pass. y of x's
+ * dtype (in place allowed), rounded once, as torch's ShardedGradScaler keeps it; or SRT_F32, as its
+ * GradScaler makes of a loss of one element. With `state` (SRT_U8), scale is state.scale and the
+ * argument is ignored.
+ */
+srt_status_t srt_op_scale_loss(srt_stream_t *stream, srt_view_t y, srt_view_t x, srt_view_t state,
+			       float scale, int64_t nelem);
+
+/*
+ * The loss scale after a step, on the device: if state.found_inf says so by the rule, scale *=
+ * backoff and growth_tracker = 0; else growth_tracker += 1, and when that is `interval`, scale *=
+ * growth and growth_tracker = 0. Then inv_scale = 1 / scale and found_inf = 0. state has dtype
+ * SRT_U8.
+ */
+srt_status_t srt_op_scaler_update(srt_stream_t *stream, srt_view_t state, srt_scaler_rule_t rule,
+				  double growth, double backoff, int interval);
+
+/*
+ * The flat buffers of a step and their tables; param, grad, m, v, vmax, copy share their layout.
+ *
+ * Without `copy` all of them have one dtype; with 16 bits everything that torch's loop stores in a
+ * tensor of that dtype is rounded to it, as there (Adam's eps of 1e-8 is then 0 in SRT_F16). With
+ * `copy`, param and moments are SRT_F32 (masters), gradients SRT_F32 or the copy's dtype, and the
+ * stepped parameters are written to the copy too, rounded once.
+ */
+typedef struct srt_optim_args {
+	srt_view_t state;    /* srt_k_step_state_t, SRT_U8 */
+	srt_view_t params;   /* srt_k_param_state_t [], SRT_U8 */
+	srt_view_t segments; /* srt_k_segment_t [nsegments], device memory, SRT_U8; by rising
+			      * offset, disjoint; gaps between them are left alone */
+	srt_view_t groups;   /* srt_k_group_t [], device memory, SRT_U8 */
+	int64_t nsegments;
+	int64_t nelem; /* span of the flat buffers: where the last segment ends */
+	srt_view_t param, grad;
+	srt_view_t m;    /* momentum_buffer (SGD, absent without momentum) or exp_avg */
+	srt_view_t v;    /* exp_avg_sq; absent for SGD */
+	srt_view_t vmax; /* max_exp_avg_sq; absent but for Adam with amsgrad */
+	srt_view_t copy; /* of the parameters, in 16 bits; absent: see above */
+} srt_optim_args_t;
+
+/* Hyper-parameters of SGD, as torch.optim.SGD has them. */
+typedef struct srt_sgd {
+	float momentum, dampening;
+	int nesterov;
+	int maximize; /* 1: steps up the gradient */
+} srt_sgd_t;
+
+/* Hyper-parameters of Adam and AdamW, as torch.optim has them. No field has a default: 0 is 0. */
+typedef struct srt_adam {
+	double beta1, beta2; /* in double: 1 - 0.999f is off by 1e-5 */
+	float eps;
+	int decoupled; /* 0: Adam (decay added to the gradient), 1: AdamW */
+	int amsgrad;   /* 1: divides by the root of the largest exp_avg_sq so far */
+	int maximize;  /* 1: steps up the gradient */
+} srt_adam_t;
+
+/* SGD on all segments: grad * clip_coef, decay, momentum (a parameter's first step: buffer =
+ * gradient). Does nothing if state.found_inf, nor to parameters that are not used. */
+srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, const srt_sgd_t *sgd);
+
+/* Adam or AdamW on all segments, as srt_op_sgd(). Moments below 2^-120 are stored as 0. */
+srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args,
+			 const srt_adam_t *adam);
+
+#endif

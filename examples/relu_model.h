@@ -126,6 +126,7 @@ static void train(srt_context_t *context, srt_stream_t *stream, srt_enqueue_fn *
 static int compare_models(srt_context_t *context, srt_enqueue_fn *fn)
 {
 	srt_device_t *device = srt_context_device(context);
+	srt_normal_t random = SRT_NORMAL_INIT;
 	float losses[2][ROWS], sum = 0.0f;
 	srt_buffer_t *buffers[NTENSORS];
 	srt_stream_t *stream;
@@ -137,8 +138,9 @@ static int compare_models(srt_context_t *context, srt_enqueue_fn *fn)
 		tensor[i] = srt_view(buffers[i], 0, SRT_F32);
 	}
 	/* Every rank has its own samples. */
-	check(srt_op_normal(stream, tensor[X], 1, "x", srt_context_rank(context) * nelem[X],
-			    nelem[X], 0.0f, 1.0f));
+	random.y = tensor[X], random.seed = 1, random.name = "x", random.nelem = nelem[X];
+	random.first = srt_context_rank(context) * nelem[X];
+	check(srt_op_normal(stream, &random));
 	check(srt_op_fill(stream, tensor[TARGET], 0.5f, nelem[TARGET]));
 	train(context, stream, NULL, losses[0]);
 	train(context, stream, fn, losses[1]);

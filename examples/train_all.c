@@ -48,10 +48,13 @@ static void use(srt_param_t *param, int k, int is_backward)
 
 static void forward(int number, float noise) /* of a sample of this rank */
 {
-	const int64_t first = ((int64_t)srt_context_rank(context) << 32) + number * N;
+	srt_normal_t random = SRT_NORMAL_INIT;
 	srt_view_t value;
 
-	check(srt_op_normal(stream, sample, 1, "samples", first, N, 0.0f, noise));
+	random.y = sample, random.seed = 1, random.name = "samples";
+	random.first = ((int64_t)srt_context_rank(context) << 32) + number * N;
+	random.nelem = N, random.std = noise;
+	check(srt_op_normal(stream, &random));
 	check(srt_unit_forward_begin(root, stream));
 	check(srt_param_data(goal, &value));
 	check(srt_op_add(stream, sample, sample, value, N));

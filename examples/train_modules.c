@@ -83,17 +83,20 @@ static void backward(srt_module_t *module, srt_view_t dx, srt_view_t dy, srt_vie
 static float train(srt_engine_t *engine, srt_module_t *const *layers, int step)
 {
 	static const int64_t sizes[] = { WIDTH, HIDDEN, HIDDEN, WIDTH };
-	const int64_t first = ((int64_t)srt_context_rank(context) << 32) + step * ROWS * WIDTH;
 	const srt_view_t target = tensor(0, SRT_F32), y = tensor(1, SRT_F32);
 	const srt_view_t dy = tensor(2, SRT_F32), loss = tensor(11, SRT_F32);
 	srt_unit_t *root = srt_module_unit(srt_engine_module(engine));
+	srt_normal_t random = SRT_NORMAL_INIT;
 	srt_loss_t mse = SRT_LOSS_INIT;
 	srt_view_t x[4], dx[4];
 	float value;
 
 	for (int i = 0; i < 4; i++)
 		x[i] = tensor(3 + i, SRT_BF16), dx[i] = tensor(7 + i, SRT_BF16);
-	check(srt_op_normal(stream, target, 1, "samples", first, ROWS * WIDTH, 0.0f, 1.0f));
+	random.y = target, random.seed = 1, random.name = "samples";
+	random.first = ((int64_t)srt_context_rank(context) << 32) + step * ROWS * WIDTH;
+	random.nelem = ROWS * WIDTH;
+	check(srt_op_normal(stream, &random));
 	check(srt_op_cast(stream, x[0], target, ROWS * WIDTH));
 	check(srt_unit_forward_begin(root, stream));
 	for (int i = 0; i < 3; i++)

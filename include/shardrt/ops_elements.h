@@ -6,6 +6,7 @@
 #ifndef SHARDRT_OPS_ELEMENTS_H
 #define SHARDRT_OPS_ELEMENTS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <shardrt/device.h>
@@ -100,13 +101,45 @@ SRT_API srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt
 
 /* ---- random numbers -------------------------------------------------------------------- */
 
+/** The elements of a tensor, or of a part of it, that get normally distributed numbers. */
+typedef struct srt_normal {
+	size_t size;      /* set by SRT_NORMAL_INIT */
+	srt_view_t y;     /* (nelem) */
+	uint64_t seed;    /* seed, name and number of an element determine its value */
+	const char *name; /* of the tensor */
+	int64_t first;    /* number of y's first element in the tensor */
+	int64_t nelem;
+	float mean, std;
+} srt_normal_t;
+
+/** Mean 0, standard deviation 1. */
+#define SRT_NORMAL_INIT                                                                            \
+	{                                                                                          \
+		.size = sizeof(srt_normal_t), .std = 1.0f                                          \
+	}
+
 /**
  * y[i] = mean + std * N(0,1), element first + i of the tensor called `name`. Philox 4x32-10 keyed
  * by (seed, name, global element): the same values however the tensor is sharded.
  */
-SRT_API srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed,
-				   const char *name, int64_t first, int64_t nelem, float mean,
-				   float std);
+SRT_API srt_status_t srt_op_normal(srt_stream_t *stream, const srt_normal_t *args);
+
+/** The elements of a tensor, or of a part of it, that get uniformly distributed numbers. */
+typedef struct srt_uniform {
+	size_t size;      /* set by SRT_UNIFORM_INIT */
+	srt_view_t y;     /* (nelem) */
+	uint64_t seed;    /* seed, name and number of an element determine its value */
+	const char *name; /* of the tensor */
+	int64_t first;    /* number of y's first element in the tensor */
+	int64_t nelem;
+	float low, high;
+} srt_uniform_t;
+
+/** From 0 to below 1. */
+#define SRT_UNIFORM_INIT                                                                           \
+	{                                                                                          \
+		.size = sizeof(srt_uniform_t), .high = 1.0f                                        \
+	}
 
 /**
  * y[i] = low + (high - low) * U[0,1), element first + i of the tensor called `name`, keyed as in
@@ -116,17 +149,31 @@ SRT_API srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t 
  * @return SRT_ERR_INVALID_ARGUMENT for a low above high, for bounds or a difference of them that
  *         are not finite, and for a range low < high without a value of y's dtype.
  */
-SRT_API srt_status_t srt_op_uniform(srt_stream_t *stream, srt_view_t y, uint64_t seed,
-				    const char *name, int64_t first, int64_t nelem, float low,
-				    float high);
+SRT_API srt_status_t srt_op_uniform(srt_stream_t *stream, const srt_uniform_t *args);
+
+/** The elements of a tensor, or of a part of it, of which some are dropped. */
+typedef struct srt_dropout {
+	size_t size;      /* set by SRT_DROPOUT_INIT */
+	srt_view_t x, y;  /* (nelem) */
+	uint64_t seed;    /* seed, name and number of an element determine the choice */
+	const char *name; /* of the tensor */
+	int64_t first;    /* number of the first element in the tensor */
+	int64_t nelem;
+	float rate; /* 0 (keeps all elements) to 1 (keeps none) */
+} srt_dropout_t;
+
+/** The rate of torch.nn.Dropout. */
+#define SRT_DROPOUT_INIT                                                                           \
+	{                                                                                          \
+		.size = sizeof(srt_dropout_t), .rate = 0.5f                                        \
+	}
 
 /**
  * y[i] = x[i] / (1 - rate) with probability 1 - rate, else +0 for any x[i]; in place allowed. The
  * choice depends on (seed, name, first + i) only, as in srt_op_normal(), so the gradient is the
- * same call on dy. Use another seed in each pass. rate is 0 (keeps all elements) to 1 (keeps none).
+ * same call on dy. Use another seed in each pass.
  */
-SRT_API srt_status_t srt_op_dropout(srt_stream_t *stream, srt_view_t y, srt_view_t x, uint64_t seed,
-				    const char *name, int64_t first, int64_t nelem, float rate);
+SRT_API srt_status_t srt_op_dropout(srt_stream_t *stream, const srt_dropout_t *args);
 
 #ifdef __cplusplus
 }

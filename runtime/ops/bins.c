@@ -42,49 +42,46 @@ srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_view_t x, i
 			   tensors, sizeof(float), accumulate);
 }
 
-srt_status_t srt_op_bin_sum(srt_stream_t *stream, srt_view_t bins, srt_view_t max, srt_view_t x,
-			    int64_t nelem, int64_t total_nelem, int power, int is_signed,
-			    int accumulate)
+srt_status_t srt_op_bin_sum(srt_stream_t *stream, const srt_bin_sum_t *a)
 {
 	const srt_k_bins_t args = {
-		.nelem = nelem,
-		.total_nelem = total_nelem,
-		.power = power,
-		.flag = is_signed != 0,
+		.nelem = a->nelem,
+		.total_nelem = a->total_nelem,
+		.power = a->power,
+		.flag = a->is_signed != 0,
 	};
 	const srt_op_tensor_t tensors[] = {
-		{ "bins", bins, BINS, SRT_OP_DTYPE_F64 },
-		{ "max", max, 1, SRT_OP_DTYPE_F32 },
-		{ "x", x, srt_op_size(nelem, 1), 0 },
+		{ "bins", a->bins, BINS, SRT_OP_DTYPE_F64 },
+		{ "max", a->max, 1, SRT_OP_DTYPE_F32 },
+		{ "x", a->x, srt_op_size(a->nelem, 1), 0 },
 	};
 
 	SRT_NOT_NULL(stream);
-	SRT_TRY(check_power("srt_op_bin_sum", power));
-	if (is_signed && power != 1)
+	SRT_TRY(check_power("srt_op_bin_sum", a->power));
+	if (a->is_signed && a->power != 1)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_op_bin_sum: a signed sum has power 1, not %d", power);
+				"srt_op_bin_sum: a signed sum has power 1, not %d", a->power);
 	/* Not compared with nelem: padding, which is zero, need not be counted. */
-	if (total_nelem < 1 && nelem > 0)
+	if (a->total_nelem < 1 && a->nelem > 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_bin_sum: total_nelem is %lld, must be at least 1",
-				(long long)total_nelem);
+				(long long)a->total_nelem);
 	return launch_onto(&(srt_op_call_t){ "srt_op_bin_sum", stream, SRT_K_BIN_SUM, false,
 					     &args },
-			   tensors, BINS * sizeof(double), accumulate);
+			   tensors, BINS * sizeof(double), a->accumulate);
 }
 
-srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_view_t bins, srt_view_t max,
-			      int64_t nbins, int power, int root)
+srt_status_t srt_op_bin_total(srt_stream_t *stream, const srt_bin_total_t *a)
 {
-	const srt_k_bins_t args = { .nelem = nbins, .power = power, .flag = root != 0 };
+	const srt_k_bins_t args = { .nelem = a->nbins, .power = a->power, .flag = a->root != 0 };
 	const srt_op_tensor_t tensors[] = {
-		{ "out", out, 1, SRT_OP_DTYPE_F32 },
-		{ "bins", bins, srt_op_size(nbins, BINS), SRT_OP_DTYPE_F64 },
-		{ "max", max, 1, SRT_OP_DTYPE_F32 },
+		{ "out", a->out, 1, SRT_OP_DTYPE_F32 },
+		{ "bins", a->bins, srt_op_size(a->nbins, BINS), SRT_OP_DTYPE_F64 },
+		{ "max", a->max, 1, SRT_OP_DTYPE_F32 },
 	};
 
 	SRT_NOT_NULL(stream);
-	SRT_TRY(check_power("srt_op_bin_total", power));
+	SRT_TRY(check_power("srt_op_bin_total", a->power));
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_bin_total", stream, SRT_K_BIN_TOTAL, false,
 					       &args },
 			     tensors);

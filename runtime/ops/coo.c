@@ -97,18 +97,20 @@ static srt_status_t sort_keys(srt_stream_t *stream, srt_k_coo_t *args, srt_view_
 	return SRT_OK;
 }
 
-srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_coo_t *coo, srt_view_t out_indices,
-				 srt_view_t out_values, srt_view_t count, srt_view_t indices,
-				 srt_view_t values, srt_view_t scratch)
+srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_scaler_sparse_t *sparse,
+				 srt_view_t values)
 {
 	const char *name = "srt_op_coo_coalesce";
+	const srt_coo_t *coo = &sparse->coo;
+	const srt_view_t indices = sparse->indices, out_indices = sparse->out_indices;
+	const srt_view_t out_values = sparse->out_values, count = sparse->count;
+	const srt_view_t scratch = sparse->scratch;
 	const bool wide = indices.dtype == SRT_I64;
 	srt_view_t keys, order, starts, counts;
 	srt_k_coo_t args = { 0 };
 	srt_dtype_t dtype;
 
 	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(coo);
 	SRT_TRY(check_shape(name, coo));
 	args = (srt_k_coo_t){
 		.nnz = coo->nnz,

@@ -35,24 +35,22 @@ static void adam_weights(srt_k_adam_t *args, const srt_adam_t *adam)
 	srt_fpenv_leave(env);
 }
 
-srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_view_t params,
-				 int64_t nparams, srt_view_t norm, float max_norm, double beta1,
-				 double beta2)
+srt_status_t srt_op_step_advance(srt_stream_t *stream, const srt_step_advance_t *a)
 {
-	srt_k_step_t args = { .nparams = nparams, .max_norm = max_norm };
+	srt_k_step_t args = { .nparams = a->nparams, .max_norm = a->max_norm };
 	const srt_op_tensor_t tensors[] = {
-		{ "state", state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
-		{ "params", params, srt_op_size(nparams, sizeof(srt_k_param_state_t)),
+		{ "state", a->state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", a->params, srt_op_size(a->nparams, sizeof(srt_k_param_state_t)),
 		  SRT_OP_DTYPE_BYTES },
-		{ "norm", norm, 1, SRT_OP_DTYPE_F32 },
+		{ "norm", a->norm, 1, SRT_OP_DTYPE_F32 },
 	};
 
 	SRT_NOT_NULL(stream);
-	if (nparams > 0 && !params.buffer)
+	if (a->nparams > 0 && !a->params.buffer)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_step_advance: params is absent, but nparams is %lld",
-				(long long)nparams);
-	split_betas(&args, beta1, beta2);
+				(long long)a->nparams);
+	split_betas(&args, a->beta1, a->beta2);
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_step_advance", stream, SRT_K_STEP_ADVANCE,
 					       false, &args },
 			     tensors);

@@ -6,11 +6,13 @@
 #include "base/fpenv.h"
 #include "runtime/ops/ops.h"
 
-/* Checks the range of elements that get random numbers. */
+/* Checks the name of a tensor and the range of its elements that get random numbers. */
 static srt_status_t check_elements(const char *op, const char *name, int64_t first, int64_t nelem)
 {
 	int64_t end;
 
+	if (!name)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is NULL", op);
 	if (first < 0 || __builtin_add_overflow(first, nelem, &end))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: element range of \"%s\" from %lld is invalid", op, name,
@@ -27,25 +29,26 @@ static void scale_kept(srt_k_dropout_t *args)
 	srt_fpenv_leave(env);
 }
 
-srt_status_t srt_op_normal(srt_stream_t *stream, srt_view_t y, uint64_t seed, const char *name,
-			   int64_t first, int64_t nelem, float mean, float std)
+srt_status_t srt_op_normal(srt_stream_t *stream, const srt_normal_t *args)
 {
+	srt_normal_t a = SRT_NORMAL_INIT;
+
 	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(name);
-
-	const srt_k_normal_t args = {
-		.seed = seed,
-		.name = srt_kernel_name_hash(name),
-		.first = first,
-		.nelem = nelem,
-		.mean = mean,
-		.std = std,
+	SRT_NOT_NULL(args);
+	SRT_TRY(srt_struct_read(&a, sizeof(a), args, "srt_normal_t"));
+	SRT_TRY(check_elements("srt_op_normal", a.name, a.first, a.nelem));
+	const srt_k_normal_t kernel = {
+		.seed = a.seed,
+		.name = srt_kernel_name_hash(a.name),
+		.first = a.first,
+		.nelem = a.nelem,
+		.mean = a.mean,
+		.std = a.std,
 	};
-	const srt_op_tensor_t tensors[] = { { "y", y, srt_op_size(nelem, 1), 0 } };
+	const srt_op_tensor_t tensors[] = { { "y", a.y, srt_op_size(a.nelem, 1), 0 } };
 
-	SRT_TRY(check_elements("srt_op_normal", name, first, nelem));
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_normal", stream, SRT_K_NORMAL, false,
-					       &args },
+					       &kernel },
 			     tensors);
 }
 
@@ -115,52 +118,54 @@ srt_status_t srt_op_uniform_range(const char *call, srt_dtype_t dtype, float low
 	return SRT_OK;
 }
 
-srt_status_t srt_op_uniform(srt_stream_t *stream, srt_view_t y, uint64_t seed, const char *name,
-			    int64_t first, int64_t nelem, float low, float high)
+srt_status_t srt_op_uniform(srt_stream_t *stream, const srt_uniform_t *args)
 {
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(name);
+	srt_uniform_t a = SRT_UNIFORM_INIT;
 
-	srt_k_uniform_t args = {
-		.seed = seed,
-		.name = srt_kernel_name_hash(name),
-		.first = first,
-		.nelem = nelem,
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(args);
+	SRT_TRY(srt_struct_read(&a, sizeof(a), args, "srt_uniform_t"));
+	SRT_TRY(check_elements("srt_op_uniform", a.name, a.first, a.nelem));
+	srt_k_uniform_t kernel = {
+		.seed = a.seed,
+		.name = srt_kernel_name_hash(a.name),
+		.first = a.first,
+		.nelem = a.nelem,
 	};
-	const srt_op_tensor_t tensors[] = { { "y", y, srt_op_size(nelem, 1), 0 } };
-	const srt_op_call_t call = { "srt_op_uniform", stream, SRT_K_UNIFORM, false, &args };
+	const srt_op_tensor_t tensors[] = { { "y", a.y, srt_op_size(a.nelem, 1), 0 } };
+	const srt_op_call_t call = { "srt_op_uniform", stream, SRT_K_UNIFORM, false, &kernel };
 	srt_dtype_t dtype;
 
-	SRT_TRY(check_elements("srt_op_uniform", name, first, nelem));
 	SRT_TRY(srt_op_check(&call, tensors, &dtype));
-	SRT_TRY(srt_op_uniform_range(call.name, dtype, low, high, &args));
+	SRT_TRY(srt_op_uniform_range(call.name, dtype, a.low, a.high, &kernel));
 	return srt_op_put(&call, SRT_COMMAND_KERNEL, tensors, 1, dtype);
 }
 
-srt_status_t srt_op_dropout(srt_stream_t *stream, srt_view_t y, srt_view_t x, uint64_t seed,
-			    const char *name, int64_t first, int64_t nelem, float rate)
+srt_status_t srt_op_dropout(srt_stream_t *stream, const srt_dropout_t *args)
 {
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(name);
+	srt_dropout_t a = SRT_DROPOUT_INIT;
 
-	srt_k_dropout_t args = {
-		.seed = seed,
-		.name = srt_kernel_name_hash(name),
-		.first = first,
-		.nelem = nelem,
-		.rate = rate,
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(args);
+	SRT_TRY(srt_struct_read(&a, sizeof(a), args, "srt_dropout_t"));
+	SRT_TRY(check_elements("srt_op_dropout", a.name, a.first, a.nelem));
+	if (!(a.rate >= 0.0f && a.rate <= 1.0f))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_op_dropout: rate is %g, must be from 0 to 1", (double)a.rate);
+	srt_k_dropout_t kernel = {
+		.seed = a.seed,
+		.name = srt_kernel_name_hash(a.name),
+		.first = a.first,
+		.nelem = a.nelem,
+		.rate = a.rate,
 	};
 	const srt_op_tensor_t tensors[] = {
-		{ "y", y, srt_op_size(nelem, 1), 0 },
-		{ "x", x, srt_op_size(nelem, 1), 0 },
+		{ "y", a.y, srt_op_size(a.nelem, 1), 0 },
+		{ "x", a.x, srt_op_size(a.nelem, 1), 0 },
 	};
 
-	SRT_TRY(check_elements("srt_op_dropout", name, first, nelem));
-	if (!(rate >= 0.0f && rate <= 1.0f))
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_op_dropout: rate is %g, must be from 0 to 1", (double)rate);
-	scale_kept(&args);
+	scale_kept(&kernel);
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_dropout", stream, SRT_K_DROPOUT, true,
-					       &args },
+					       &kernel },
 			     tensors);
 }

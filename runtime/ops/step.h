@@ -17,48 +17,66 @@
 srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_view_t x, int64_t nelem,
 			   int accumulate);
 
-/*
- * bins (2, SRT_F64) = exact partial sums of |x[i]|^power, power 1 (of x[i] itself if `is_signed`),
- * 2 or 3, relative to `max` (1, SRT_F32: largest |x| over all ranks) and `total_nelem` (elements
- * over all ranks; zeros, such as padding, need not be counted). Bins of different parts add in any
- * order without rounding.
- */
-srt_status_t srt_op_bin_sum(srt_stream_t *stream, srt_view_t bins, srt_view_t max, srt_view_t x,
-			    int64_t nelem, int64_t total_nelem, int power, int is_signed,
-			    int accumulate);
+/* The partial sums of a part of the terms. */
+typedef struct srt_bin_sum {
+	srt_view_t bins; /* (2), SRT_F64 */
+	srt_view_t max;  /* (1), SRT_F32: largest |x| over all ranks */
+	srt_view_t x;    /* (nelem) */
+	int64_t nelem;
+	int64_t total_nelem; /* over all ranks; zeros, such as padding, need not be counted */
+	int power;           /* 1, 2 or 3 */
+	int is_signed;       /* power 1: of x itself, not of |x| */
+	int accumulate;
+} srt_bin_sum_t;
 
-/* out (1, SRT_F32) = the sum that nbins pairs of bins hold; then its power-th root if `root`. A
- * non-finite max decides the result. */
-srt_status_t srt_op_bin_total(srt_stream_t *stream, srt_view_t out, srt_view_t bins, srt_view_t max,
-			      int64_t nbins, int power, int root);
+/* bins = exact partial sums of |x[i]|^power, relative to max and total_nelem. Bins of different
+ * parts add in any order without rounding. */
+srt_status_t srt_op_bin_sum(srt_stream_t *stream, const srt_bin_sum_t *args);
+
+/* What partial sums amount to. */
+typedef struct srt_bin_total {
+	srt_view_t out;  /* (1), SRT_F32 */
+	srt_view_t bins; /* (nbins,2), SRT_F64 */
+	srt_view_t max;  /* (1), SRT_F32 */
+	int64_t nbins;
+	int power;
+	int root; /* 1: the power-th root of the sum */
+} srt_bin_total_t;
+
+/* out = the sum that nbins pairs of bins hold, or its root. A non-finite max decides the result. */
+srt_status_t srt_op_bin_total(srt_stream_t *stream, const srt_bin_total_t *args);
 
 /* ---- sparse gradients ------------------------------------------------------------------ */
 
 /*
- * Adds entries with the same indices into one. The results are sorted row-major, sums go by rising
- * position. count (1, SRT_I32) = number of entries that are left, k of nnz: columns k.. of
- * out_indices (ndim,nnz) and rows k.. of out_values (nnz,block) become 0, so that without knowing k
- * they are entries that add nothing. Nothing returns to the host. scratch (SRT_U8):
- * srt_coo_scratch() bytes, contents undefined.
+ * Adds entries of `values` (nnz,block) with the same indices into one, as srt_scaler_sparse_t
+ * describes it; coo.round_each is used. Without knowing the number of entries that are left, those
+ * behind them add nothing. Nothing returns to the host.
  */
-srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_coo_t *coo, srt_view_t out_indices,
-				 srt_view_t out_values, srt_view_t count, srt_view_t indices,
-				 srt_view_t values, srt_view_t scratch);
+srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_scaler_sparse_t *sparse,
+				 srt_view_t values);
 
 /* ---- optimizer steps ------------------------------------------------------------------- */
+
+/* The scalars of a step. */
+typedef struct srt_step_advance {
+	srt_view_t state;  /* srt_k_step_state_t, SRT_U8 */
+	srt_view_t params; /* srt_k_param_state_t [nparams], SRT_U8 */
+	int64_t nparams;
+	srt_view_t norm; /* (1), SRT_F32, or absent */
+	float max_norm;  /* <= 0: nothing is clipped */
+	double beta1, beta2;
+} srt_step_advance_t;
 
 /*
  * If state.found_inf is 0: state.step += 1, state.lr from the schedule (linear warm-up to base_lr,
  * then srt_schedule_t, and min_lr from lr_steps on), and for each of the nparams entries of
  * `params` with used != 0: step += 1, bias corrections from the powers of beta, by squaring.
  * Otherwise state.skipped += 1.
- * clip_coef = min(1, max_norm / (norm + 1e-6)) with norm (1, SRT_F32), which is also stored in
- * grad_norm; norm absent: clip_coef = 1; max_norm <= 0: clip_coef = 1 and the norm is stored.
- * state and params have dtype SRT_U8.
+ * clip_coef = min(1, max_norm / (norm + 1e-6)), and the norm is stored in grad_norm; norm absent:
+ * clip_coef = 1; max_norm <= 0: clip_coef = 1 and the norm is stored.
  */
-srt_status_t srt_op_step_advance(srt_stream_t *stream, srt_view_t state, srt_view_t params,
-				 int64_t nparams, srt_view_t norm, float max_norm, double beta1,
-				 double beta2);
+srt_status_t srt_op_step_advance(srt_stream_t *stream, const srt_step_advance_t *args);
 
 /*
  * Clips gradients in place: g[i] *= min(1, max_norm / (norm + 1e-6)), the coefficient of

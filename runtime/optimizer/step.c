@@ -27,11 +27,17 @@ srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_no
 
 		if (g > 0)
 			SRT_TRY(copy_found_inf(optim, g, stream));
-		SRT_TRY(srt_op_step_advance(stream, srt_optim_step_state(optim, g),
-					    srt_view(tables->buffer, tables->offset + at, SRT_U8),
-					    (int64_t)(optim->first_slot[g + 1] - first), norm,
-					    max_norm, optim->groups[g].beta1,
-					    optim->groups[g].beta2));
+		SRT_TRY(srt_op_step_advance(stream,
+					    &(srt_step_advance_t){
+						    .state = srt_optim_step_state(optim, g),
+						    .params = srt_view(tables->buffer,
+								       tables->offset + at, SRT_U8),
+						    .nparams = (int64_t)(optim->first_slot[g + 1] -
+									 first),
+						    .norm = norm,
+						    .max_norm = max_norm,
+						    .beta1 = optim->groups[g].beta1,
+						    .beta2 = optim->groups[g].beta2 }));
 	}
 	return SRT_OK;
 }

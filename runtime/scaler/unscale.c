@@ -208,16 +208,14 @@ static srt_status_t read_grad(const srt_scaler_grad_t *grads, size_t i, srt_scal
 static srt_status_t coalesce(const srt_scaler_t *scaler, const srt_scaler_grad_t *grad,
 			     srt_stream_t *stream, srt_view_t *values)
 {
-	const srt_scaler_sparse_t *sparse = grad->sparse;
-	srt_coo_t coo = sparse->coo;
+	srt_scaler_sparse_t sparse = *grad->sparse;
 
 	*values = grad->grad;
 	if (grad->grad.dtype != SRT_F16)
 		return SRT_OK;
-	coo.round_each = scaler->options.rule == SRT_SCALER_PLAIN;
-	*values = sparse->out_values;
-	return srt_op_coo_coalesce(stream, &coo, sparse->out_indices, sparse->out_values,
-				   sparse->count, sparse->indices, grad->grad, sparse->scratch);
+	sparse.coo.round_each = scaler->options.rule == SRT_SCALER_PLAIN;
+	*values = sparse.out_values;
+	return srt_op_coo_coalesce(stream, &sparse, grad->grad);
 }
 
 static srt_status_t unscale_grad(const srt_scaler_t *scaler, const srt_scaler_grad_t *grad,

@@ -24,11 +24,25 @@ static srt_status_t fill_run(const srt_sharded_tensor_t *t, const values_t *v, s
 	case CONSTANT:
 		return srt_op_fill(stream, y, v->a, n);
 	case UNIFORM:
-		return srt_op_uniform(stream, y, v->seed, t->name, first, n, v->a, v->b);
+		return srt_op_uniform(stream, &(srt_uniform_t){ .size = sizeof(srt_uniform_t),
+								.y = y,
+								.seed = v->seed,
+								.name = t->name,
+								.first = first,
+								.nelem = n,
+								.low = v->a,
+								.high = v->b });
 	case NORMAL:
 		break;
 	}
-	return srt_op_normal(stream, y, v->seed, t->name, first, n, v->a, v->b);
+	return srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
+						      .y = y,
+						      .seed = v->seed,
+						      .name = t->name,
+						      .first = first,
+						      .nelem = n,
+						      .mean = v->a,
+						      .std = v->b });
 }
 
 static srt_status_t fill_shard(const srt_sharded_tensor_t *t, size_t local, const values_t *v,

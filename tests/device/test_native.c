@@ -275,7 +275,12 @@ static void train(srt_context_t *context, srt_buffer_t *source, float *result)
 	CHECK_OK_OR_DIE(srt_param_create(unit, "w", SRT_F32, 1, shape, NULL, &param));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	CHECK_OK(srt_param_init_normal(param, 1, 0.0f, 1.0f, stream));
-	CHECK_OK(srt_op_normal(stream, mine, 2, "grad", 0, N, 0.0f, 1.0f));
+	CHECK_OK(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
+							.y = mine,
+							.seed = 2,
+							.name = "grad",
+							.nelem = N,
+							.std = 1.0f }));
 	CHECK_OK(srt_unit_forward_begin(unit, stream));
 	CHECK_OK(srt_param_data(param, &view));
 	CHECK_OK(srt_op_add(stream, mine, mine, view, N));

@@ -62,14 +62,16 @@ static void destroy(void)
 static void run(int step, float factor, srt_view_t scale)
 {
 	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
+	srt_normal_t sample = SRT_NORMAL_INIT;
 	srt_loss_t mse = SRT_LOSS_INIT;
 	int accumulate;
 
 	check(srt_unit_types(unit[0], &types));
 	mse.rows = 1, mse.n = N, mse.scale = scale, mse.loss = srt_view(memory, 0, SRT_F32);
-	mse.target = srt_view(memory, 64, types.compute);
-	check(srt_op_normal(stream, mse.target, 2 + (uint64_t)srt_context_rank(context), "samples",
-			    step * N, N, 0.0f, factor));
+	mse.target = sample.y = srt_view(memory, 64, types.compute);
+	sample.seed = 2 + (uint64_t)srt_context_rank(context), sample.name = "samples";
+	sample.first = step * N, sample.nelem = N, sample.std = factor;
+	check(srt_op_normal(stream, &sample));
 	check(srt_unit_forward_begin(root, stream));
 	for (int i = 0; i < 2; i++) {
 		check(srt_unit_forward_begin(unit[i], stream));
@@ -247,9 +249,7 @@ static void test_scaler(void)
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	check(srt_unit_types(unit[0], &types));
-	CHECK_INT(types.stored, SRT_F32);
-	CHECK_INT(types.compute, SRT_F16);
-	CHECK_INT(types.reduce, SRT_F32);
+	CHECK(types.stored == SRT_F32 && types.compute == SRT_F16 && types.reduce == SRT_F32);
 	get(SRT_PARAM_VALUE, before);
 	scaled_step(scaler, 0, 1.0f); /* 65536 * 2 * (value - sample) is infinite in fp16 */
 	get(SRT_PARAM_VALUE, after);

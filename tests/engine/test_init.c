@@ -60,11 +60,21 @@ static void draw_alone(const struct draw *d, srt_dtype_t dtype, void *values)
 					  (size_t)n * elem, d->name, &buffer));
 	y = srt_view(buffer, 0, dtype);
 	if (init->kind == SRT_INIT_NORMAL)
-		CHECK_OK(srt_op_normal(stream, y, SEED, d->name, 0, n, (float)init->mean,
-				       (float)init->std));
+		CHECK_OK(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
+								.y = y,
+								.seed = SEED,
+								.name = d->name,
+								.nelem = n,
+								.mean = (float)init->mean,
+								.std = (float)init->std }));
 	else if (init->kind == SRT_INIT_UNIFORM)
-		CHECK_OK(srt_op_uniform(stream, y, SEED, d->name, 0, n, (float)init->low,
-					(float)init->high));
+		CHECK_OK(srt_op_uniform(stream, &(srt_uniform_t){ .size = sizeof(srt_uniform_t),
+								  .y = y,
+								  .seed = SEED,
+								  .name = d->name,
+								  .nelem = n,
+								  .low = (float)init->low,
+								  .high = (float)init->high }));
 	else
 		CHECK_OK(srt_op_fill(stream, y, (float)init->value, n));
 	CHECK_OK(srt_buffer_copy_to_host(values, buffer, 0, (size_t)n * elem, stream));

@@ -90,8 +90,12 @@ static void list_create(list_t *list, bool apart, bool has_copy, bool gives_stat
 	if (gives_state)
 		place(list, apart, state_of, SRT_F32, "states");
 	for (int i = 0; i < NPARAMS; i++)
-		CHECK_OK(srt_op_normal(stream, list->param[i].value, 7, names[i], 0, sizes[i], 0.0f,
-				       1.0f));
+		CHECK_OK(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
+								.y = list->param[i].value,
+								.seed = 7,
+								.name = names[i],
+								.nelem = sizes[i],
+								.std = 1.0f }));
 }
 
 static void list_destroy(list_t *list)
@@ -104,8 +108,12 @@ static void list_destroy(list_t *list)
 static void set_grads(list_t *list, uint64_t step)
 {
 	for (int i = 0; i < NPARAMS; i++)
-		CHECK_OK(srt_op_normal(stream, list->param[i].grad, step, names[i], 0, sizes[i],
-				       0.0f, 1.0f));
+		CHECK_OK(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
+								.y = list->param[i].grad,
+								.seed = step,
+								.name = names[i],
+								.nelem = sizes[i],
+								.std = 1.0f }));
 }
 
 static void get_view(srt_view_t view, int64_t nelem, void *host)

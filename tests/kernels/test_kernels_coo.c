@@ -240,6 +240,7 @@ static void check_op(const coo_t *c)
 	unsigned char *values = malloc(value_nbytes + 1), *want = malloc(value_nbytes + 1);
 	unsigned char *got = malloc(value_nbytes + index_nbytes + 1);
 	size_t at[5], used = 0, scratch_nbytes;
+	srt_scaler_sparse_t sparse;
 	srt_buffer_t *buffer;
 	int32_t count = -1;
 
@@ -259,11 +260,13 @@ static void check_op(const coo_t *c)
 	buffer = test_buffer(kc_device, used + scratch_nbytes, "coo");
 	test_put(kc_stream, buffer, at[0], indices, index_nbytes);
 	test_put(kc_stream, buffer, at[1], values, value_nbytes);
-	CHECK_OK(srt_op_coo_coalesce(kc_stream, &c->shape, srt_view(buffer, at[2], index),
-				     srt_view(buffer, at[3], dtype),
-				     srt_view(buffer, at[4], SRT_I32),
-				     srt_view(buffer, at[0], index), srt_view(buffer, at[1], dtype),
-				     srt_view(buffer, used, SRT_U8)));
+	sparse = (srt_scaler_sparse_t){ .coo = c->shape,
+					.indices = srt_view(buffer, at[0], index),
+					.out_indices = srt_view(buffer, at[2], index),
+					.out_values = srt_view(buffer, at[3], dtype),
+					.count = srt_view(buffer, at[4], SRT_I32),
+					.scratch = srt_view(buffer, used, SRT_U8) };
+	CHECK_OK(srt_op_coo_coalesce(kc_stream, &sparse, srt_view(buffer, at[1], dtype)));
 	test_get(kc_stream, &count, buffer, at[4], sizeof(count));
 	CHECK_INT(count, c->count);
 	test_get(kc_stream, got, buffer, at[2], index_nbytes);
@@ -285,24 +288,24 @@ static void check_op(const coo_t *c)
 
 static void test_refused(void)
 {
-	srt_coo_t coo = { .nnz = 3, .block = 1, .ndim = 5, .shape = { 2, 3 } };
+	srt_scaler_sparse_t sparse = {
+		.coo = { .nnz = 3, .block = 1, .ndim = 5, .shape = { 2, 3 } }
+	};
 	srt_view_t v = { 0 };
 	size_t nbytes;
 
 	kc_open();
-	CHECK_STATUS(srt_coo_scratch(&coo, &nbytes), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_coo_scratch(&sparse.coo, &nbytes), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("ndim is 5, must be 1 to 4");
-	coo.ndim = 2;
-	coo.shape[0] = INT64_MAX;
-	CHECK_STATUS(srt_op_coo_coalesce(kc_stream, &coo, v, v, v, v, v, v),
-		     SRT_ERR_INVALID_ARGUMENT);
+	sparse.coo.ndim = 2;
+	sparse.coo.shape[0] = INT64_MAX;
+	CHECK_STATUS(srt_op_coo_coalesce(kc_stream, &sparse, v), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("srt_op_coo_coalesce: the shape is negative or too large");
-	coo.shape[0] = 2;
-	coo.nnz = (int64_t)1 << 31;
-	CHECK_STATUS(srt_coo_scratch(&coo, &nbytes), SRT_ERR_INVALID_ARGUMENT);
-	coo.nnz = 3;
-	CHECK_STATUS(srt_op_coo_coalesce(kc_stream, &coo, v, v, v, v, v, v),
-		     SRT_ERR_INVALID_ARGUMENT);
+	sparse.coo.shape[0] = 2;
+	sparse.coo.nnz = (int64_t)1 << 31;
+	CHECK_STATUS(srt_coo_scratch(&sparse.coo, &nbytes), SRT_ERR_INVALID_ARGUMENT);
+	sparse.coo.nnz = 3;
+	CHECK_STATUS(srt_op_coo_coalesce(kc_stream, &sparse, v), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("srt_op_coo_coalesce: scratch is absent");
 }
 

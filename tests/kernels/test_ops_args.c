@@ -16,6 +16,9 @@
 
 #define EMBEDDING(...) (&(srt_embedding_t){ .size = sizeof(srt_embedding_t), __VA_ARGS__ })
 
+#define NORMAL(...) (&(srt_normal_t){ .size = sizeof(srt_normal_t), .std = 1, __VA_ARGS__ })
+#define UNIFORM(...) (&(srt_uniform_t){ .size = sizeof(srt_uniform_t), __VA_ARGS__ })
+#define DROPOUT(...) (&(srt_dropout_t){ .size = sizeof(srt_dropout_t), __VA_ARGS__ })
 #define LOSS(...) (&(srt_loss_t){ .size = sizeof(srt_loss_t), __VA_ARGS__ })
 
 static srt_view_t bytes_at(size_t offset)
@@ -155,11 +158,20 @@ static void test_norms(void)
 	CHECK_OK(srt_op_batchnorm_backward(s, BATCHNORM(.dx = y, .dy = y, .x = x, .mean = stats,
 							.rstd = at(b, 125), .gamma = gamma,
 							.rows = 4, .n = 25)));
-	REFUSED(srt_op_dropout(s, y, x, 1, "d", 0, 10, 1.5f), "rate is 1.5, must be from 0 to 1");
-	REFUSED(srt_op_dropout(s, y, x, 1, "d", 0, 10, NAN), "must be from 0 to 1");
-	REFUSED(srt_op_dropout(s, y, x, 1, NULL, 0, 10, 0.5f), "srt_op_dropout: name is NULL");
-	REFUSED(srt_op_dropout(s, y, x, 1, "d", -1, 10, 0.5f), "is invalid");
-	CHECK_OK(srt_op_dropout(s, y, y, 1, "d", 0, 10, 1.0f));
+	REFUSED(srt_op_dropout(s, DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .nelem = 10,
+					  .rate = 1.5f)),
+		"rate is 1.5, must be from 0 to 1");
+	REFUSED(srt_op_dropout(s, DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .nelem = 10,
+					  .rate = NAN)),
+		"must be from 0 to 1");
+	REFUSED(srt_op_dropout(s, DROPOUT(.y = y, .x = x, .seed = 1, .name = NULL, .nelem = 10,
+					  .rate = 0.5f)),
+		"srt_op_dropout: name is NULL");
+	REFUSED(srt_op_dropout(s, DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .first = -1,
+					  .nelem = 10, .rate = 0.5f)),
+		"is invalid");
+	CHECK_OK(srt_op_dropout(s, DROPOUT(.y = y, .x = y, .seed = 1, .name = "d", .nelem = 10,
+					   .rate = 1.0f)));
 	REFUSED(srt_op_softmax_backward(s, y, x, at(b, 1), 4, 25), "dx overlaps y");
 	CHECK_OK(srt_op_log_softmax_backward(s, y, y, x, 4, 25));
 	REFUSED(srt_op_silu_backward(s, y, x, absent, 10), "srt_op_silu_backward: x is absent");
@@ -235,29 +247,86 @@ static void test_sums(void)
 
 	REFUSED(srt_op_absmax(s, absent, x, 10, 0), "max is absent");
 	REFUSED(srt_op_absmax(s, srt_view(b, 0, SRT_F64), x, 10, 0), "max is f64");
-	REFUSED(srt_op_bin_sum(s, bins, max, x, 10, 10, 4, 0, 0), "power is 4");
-	REFUSED(srt_op_bin_sum(s, bins, max, x, 10, 10, 2, 1, 0), "a signed sum has power 1");
-	REFUSED(srt_op_bin_sum(s, bins, max, x, 10, 0, 1, 0, 0), "total_nelem is 0");
-	REFUSED(srt_op_bin_sum(s, at(b, 0), max, x, 10, 10, 1, 0, 0), "bins is f32");
-	REFUSED(srt_op_bin_total(s, at(b, 200), bins, max, -1, 2, 1), "bins is negative");
-	REFUSED(srt_op_bin_total(s, at(b, 200), bins, max, 1, 0, 1), "power is 0");
-	REFUSED(srt_op_normal(s, x, 1, NULL, 0, 10, 0, 1), "name is NULL");
-	REFUSED(srt_op_normal(s, x, 1, "w", -1, 10, 0, 1), "is invalid");
-	REFUSED(srt_op_normal(s, x, 1, "w", INT64_MAX, 10, 0, 1), "is invalid");
-	REFUSED(srt_op_uniform(s, x, 1, NULL, 0, 10, 0, 1), "name is NULL");
-	REFUSED(srt_op_uniform(s, x, 1, "w", -1, 10, 0, 1), "is invalid");
-	REFUSED(srt_op_uniform(s, x, 1, "w", 0, 10, 1, 0.5f), "the range is from 1 to 0.5;");
-	REFUSED(srt_op_uniform(s, x, 1, "w", 0, 10, 0, INFINITY), "must be finite");
-	REFUSED(srt_op_uniform(s, x, 1, "w", 0, 10, -3e38f, 3e38f), "their difference");
-	REFUSED(srt_op_uniform(s, srt_view(a, 0, SRT_BF16), 1, "w", 0, 10, 1.001f, 1.002f),
+	REFUSED(srt_op_bin_sum(s, &(srt_bin_sum_t){ .bins = bins,
+						    .max = max,
+						    .x = x,
+						    .nelem = 10,
+						    .total_nelem = 10,
+						    .power = 4 }),
+		"power is 4");
+	REFUSED(srt_op_bin_sum(s, &(srt_bin_sum_t){ .bins = bins,
+						    .max = max,
+						    .x = x,
+						    .nelem = 10,
+						    .total_nelem = 10,
+						    .power = 2,
+						    .is_signed = 1 }),
+		"a signed sum has power 1");
+	REFUSED(srt_op_bin_sum(s, &(srt_bin_sum_t){ .bins = bins,
+						    .max = max,
+						    .x = x,
+						    .nelem = 10,
+						    .total_nelem = 0,
+						    .power = 1 }),
+		"total_nelem is 0");
+	REFUSED(srt_op_bin_sum(s, &(srt_bin_sum_t){ .bins = at(b, 0),
+						    .max = max,
+						    .x = x,
+						    .nelem = 10,
+						    .total_nelem = 10,
+						    .power = 1 }),
+		"bins is f32");
+	REFUSED(srt_op_bin_total(s, &(srt_bin_total_t){ .out = at(b, 200),
+							.bins = bins,
+							.max = max,
+							.nbins = -1,
+							.power = 2,
+							.root = 1 }),
+		"bins is negative");
+	REFUSED(srt_op_bin_total(s, &(srt_bin_total_t){ .out = at(b, 200),
+							.bins = bins,
+							.max = max,
+							.nbins = 1,
+							.power = 0,
+							.root = 1 }),
+		"power is 0");
+	REFUSED(srt_op_normal(s, NORMAL(.y = x, .seed = 1, .name = NULL, .nelem = 10)),
+		"name is NULL");
+	REFUSED(srt_op_normal(s, NORMAL(.y = x, .seed = 1, .name = "w", .first = -1, .nelem = 10)),
+		"is invalid");
+	REFUSED(srt_op_normal(s, NORMAL(.y = x, .seed = 1, .name = "w", .first = INT64_MAX,
+					.nelem = 10)),
+		"is invalid");
+	REFUSED(srt_op_uniform(s, UNIFORM(.y = x, .seed = 1, .name = NULL, .nelem = 10, .high = 1)),
+		"name is NULL");
+	REFUSED(srt_op_uniform(s, UNIFORM(.y = x, .seed = 1, .name = "w", .first = -1, .nelem = 10,
+					  .high = 1)),
+		"is invalid");
+	REFUSED(srt_op_uniform(s, UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10, .low = 1,
+					  .high = 0.5f)),
+		"the range is from 1 to 0.5;");
+	REFUSED(srt_op_uniform(s, UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10,
+					  .high = INFINITY)),
+		"must be finite");
+	REFUSED(srt_op_uniform(s, UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10,
+					  .low = -3e38f, .high = 3e38f)),
+		"their difference");
+	REFUSED(srt_op_uniform(s, UNIFORM(.y = srt_view(a, 0, SRT_BF16), .seed = 1, .name = "w",
+					  .nelem = 10, .low = 1.001f, .high = 1.002f)),
 		"bf16 has no value from 1.00100005 to below 1.00199997");
-	REFUSED(srt_op_uniform(s, srt_view(a, 0, SRT_F16), 1, "w", 0, 10, 65505.0f, 1e6f),
+	REFUSED(srt_op_uniform(s, UNIFORM(.y = srt_view(a, 0, SRT_F16), .seed = 1, .name = "w",
+					  .nelem = 10, .low = 65505.0f, .high = 1e6f)),
 		"f16 has no value");
 	/* An empty shard has a maximum and bins all the same: zero. */
 	memset(host, 0xff, sizeof(host));
 	test_put(s, b, 0, host, sizeof(host));
 	CHECK_OK(srt_op_absmax(s, max, absent, 0, 0));
-	CHECK_OK(srt_op_bin_sum(s, bins, max, absent, 0, 10, 2, 0, 0));
+	CHECK_OK(srt_op_bin_sum(s, &(srt_bin_sum_t){ .bins = bins,
+						     .max = max,
+						     .x = absent,
+						     .nelem = 0,
+						     .total_nelem = 10,
+						     .power = 2 }));
 	test_get(s, host, b, 0, sizeof(host));
 	CHECK(host[100] == 0.0f);
 	CHECK(host[0] == 0.0f && host[1] == 0.0f && host[2] == 0.0f && host[3] == 0.0f);
@@ -281,17 +350,47 @@ static void test_optimizers(void)
 	};
 	srt_optim_args_t args = good;
 
-	REFUSED(srt_op_step_advance(s, bytes_at(4), bytes_at(64), 1, absent, 1, .9, .999),
+	REFUSED(srt_op_step_advance(s, &(srt_step_advance_t){ .state = bytes_at(4),
+							      .params = bytes_at(64),
+							      .nparams = 1,
+							      .max_norm = 1,
+							      .beta1 = .9,
+							      .beta2 = .999 }),
 		"state starts at byte 4");
-	REFUSED(srt_op_step_advance(s, at(a, 0), bytes_at(64), 1, absent, 1, .9, .999),
+	REFUSED(srt_op_step_advance(s, &(srt_step_advance_t){ .state = at(a, 0),
+							      .params = bytes_at(64),
+							      .nparams = 1,
+							      .max_norm = 1,
+							      .beta1 = .9,
+							      .beta2 = .999 }),
 		"state is f32, must be u8");
-	REFUSED(srt_op_step_advance(s, bytes_at(0), absent, 1, absent, 1, .9, .999),
+	REFUSED(srt_op_step_advance(s, &(srt_step_advance_t){ .state = bytes_at(0),
+							      .params = absent,
+							      .nparams = 1,
+							      .max_norm = 1,
+							      .beta1 = .9,
+							      .beta2 = .999 }),
 		"params is absent");
-	REFUSED(srt_op_step_advance(s, bytes_at(0), bytes_at(64), 1000, absent, 1, .9, .999),
+	REFUSED(srt_op_step_advance(s, &(srt_step_advance_t){ .state = bytes_at(0),
+							      .params = bytes_at(64),
+							      .nparams = 1000,
+							      .max_norm = 1,
+							      .beta1 = .9,
+							      .beta2 = .999 }),
 		"params: 16000 elements");
-	REFUSED(srt_op_step_advance(s, bytes_at(0), bytes_at(56), 1, absent, 1, .9, .999),
+	REFUSED(srt_op_step_advance(s, &(srt_step_advance_t){ .state = bytes_at(0),
+							      .params = bytes_at(56),
+							      .nparams = 1,
+							      .max_norm = 1,
+							      .beta1 = .9,
+							      .beta2 = .999 }),
 		"state overlaps params");
-	CHECK_OK(srt_op_step_advance(s, bytes_at(0), absent, 0, absent, 1, .9, .999));
+	CHECK_OK(srt_op_step_advance(s, &(srt_step_advance_t){ .state = bytes_at(0),
+							       .params = absent,
+							       .nparams = 0,
+							       .max_norm = 1,
+							       .beta1 = .9,
+							       .beta2 = .999 }));
 	REFUSED(srt_op_clip(s, at(b, 0), bytes_at(0), absent, 1, 10),
 		"srt_op_clip: norm is absent");
 	REFUSED(srt_op_clip(s, at(a, 0), bytes_at(0), at(b, 0), 1, 10), "g overlaps state");

@@ -118,9 +118,20 @@ int main(void)
 	y = allocate(ROWS * OUT);
 	dy = allocate(ROWS * OUT);
 	loss = allocate(ROWS);
-	check(srt_op_normal(stream, whole, 1, "w", 0, OUT * IN, 0.0f, 1.0f));
-	check(srt_op_normal(stream, x, 1, "x", (int64_t)srt_context_rank(context) * ROWS * IN,
-			    ROWS * IN, 0.0f, 0.25f));
+	check(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
+						     .y = whole,
+						     .seed = 1,
+						     .name = "w",
+						     .nelem = OUT * IN,
+						     .std = 1.0f }));
+	check(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
+						     .y = x,
+						     .seed = 1,
+						     .name = "x",
+						     .first = (int64_t)srt_context_rank(context) *
+							      ROWS * IN,
+						     .nelem = ROWS * IN,
+						     .std = 0.25f }));
 	shard_by_rows();
 	create_optimizer();
 	train();

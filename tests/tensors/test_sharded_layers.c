@@ -39,7 +39,12 @@ static srt_view_t view(const layer_case_t *l, int t)
 
 static void draw(const layer_case_t *l, int t, const char *name, int64_t nelem)
 {
-	CHECK_OK(srt_op_normal(c.stream, view(l, t), random_state, name, 0, nelem, 0.0f, 1.0f));
+	CHECK_OK(srt_op_normal(c.stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
+							  .y = view(l, t),
+							  .seed = random_state,
+							  .name = name,
+							  .nelem = nelem,
+							  .std = 1.0f }));
 }
 
 static void get(int t, void *host, size_t nbytes)

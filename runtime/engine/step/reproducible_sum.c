@@ -126,12 +126,22 @@ srt_status_t srt_reproducible_sum_total(const srt_reproducible_sum_t *sum, const
 	SRT_TRY(srt_buffer_zero(sum->local_bins.buffer, sum->local_bins.offset, 2 * sizeof(double),
 				stream));
 	for (int i = 0; i < nterms; i++)
-		SRT_TRY(srt_op_bin_sum(stream, sum->local_bins, sum->max, terms[i].x,
-				       terms[i].nelem, total_nelem, power, is_signed, 1));
+		SRT_TRY(srt_op_bin_sum(stream, &(srt_bin_sum_t){ .bins = sum->local_bins,
+								 .max = sum->max,
+								 .x = terms[i].x,
+								 .nelem = terms[i].nelem,
+								 .total_nelem = total_nelem,
+								 .power = power,
+								 .is_signed = is_signed,
+								 .accumulate = 1 }));
 	SRT_TRY(start_gather(sum, sum->gather_bins, sum->local_bins, sum->all_bins,
 			     2 * sizeof(double), stream));
-	return srt_op_bin_total(stream, out, sum->all_bins, sum->max, sum->nranks, power,
-				!is_signed);
+	return srt_op_bin_total(stream, &(srt_bin_total_t){ .out = out,
+							    .bins = sum->all_bins,
+							    .max = sum->max,
+							    .nbins = sum->nranks,
+							    .power = power,
+							    .root = !is_signed });
 }
 
 srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,

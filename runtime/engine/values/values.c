@@ -100,11 +100,23 @@ static srt_status_t fill_run(const srt_param_t *param, uint64_t seed, const srt_
 	int64_t row, begin, end;
 
 	if (init->kind == SRT_INIT_NORMAL)
-		SRT_TRY(srt_op_normal(home, y, seed, param->name, first, n, numbers[0],
-				      numbers[1]));
+		SRT_TRY(srt_op_normal(home, &(srt_normal_t){ .size = sizeof(srt_normal_t),
+							     .y = y,
+							     .seed = seed,
+							     .name = param->name,
+							     .first = first,
+							     .nelem = n,
+							     .mean = numbers[0],
+							     .std = numbers[1] }));
 	else if (init->kind == SRT_INIT_UNIFORM)
-		SRT_TRY(srt_op_uniform(home, y, seed, param->name, first, n, numbers[0],
-				       numbers[1]));
+		SRT_TRY(srt_op_uniform(home, &(srt_uniform_t){ .size = sizeof(srt_uniform_t),
+							       .y = y,
+							       .seed = seed,
+							       .name = param->name,
+							       .first = first,
+							       .nelem = n,
+							       .low = numbers[0],
+							       .high = numbers[1] }));
 	else
 		SRT_TRY(srt_op_fill(home, y, numbers[0], n));
 	if (!init->has_zero_row)

@@ -280,8 +280,8 @@ static srt_status_t copy_whole(const srt_comm_t *comm, const call_t *call, const
 
 		if (nbytes == 0)
 			continue;
-		SRT_TRY(to_own ? srt_copy(stream, own, own_at, call->whole.buffer, at, nbytes) :
-				 srt_copy(stream, call->whole.buffer, at, own, own_at, nbytes));
+		SRT_TRY(to_own ? srt_buffer_copy(own, own_at, call->whole.buffer, at, nbytes, stream) :
+				 srt_buffer_copy(call->whole.buffer, at, own, own_at, nbytes, stream));
 	}
 	return SRT_OK;
 }
@@ -295,8 +295,8 @@ static srt_status_t copy_part(const srt_comm_t *comm, const call_t *call, const 
 
 	if (nbytes == 0)
 		return SRT_OK;
-	return to_own ? srt_copy(stream, own, 0, call->part.buffer, at, nbytes) :
-			srt_copy(stream, call->part.buffer, at, own, 0, nbytes);
+	return to_own ? srt_buffer_copy(own, 0, call->part.buffer, at, nbytes, stream) :
+			srt_buffer_copy(call->part.buffer, at, own, 0, nbytes, stream);
 }
 
 static srt_status_t copy_source(const srt_comm_t *comm, const call_t *call, const chunk_t *chunk,

@@ -146,7 +146,7 @@ static void check_call(job_t *job, srt_coll_kind_t kind, int root, srt_reduce_op
 				test_put(job->stream, buffer[b], 0, host[b], nbytes[b]);
 		}
 		if (kind == SRT_COLL_ALL_GATHER) /* nothing of the source is in the result */
-			CHECK_OK(srt_zero(job->stream, buffer[0], OFFSET, d->nbytes));
+			CHECK_OK(srt_buffer_zero(buffer[0], OFFSET, d->nbytes, job->stream));
 		CHECK_OK(call(job, kind, root, op, d, view[0], view[1]));
 		CHECK_OK(srt_stream_sync(job->stream));
 		if (!of_program)

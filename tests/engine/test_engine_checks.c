@@ -243,17 +243,17 @@ static void test_addresses(srt_strategy_t strategy)
 	CHECK_OK(srt_param_address(c.tied, SRT_PARAM_VALUE, &value));
 	CHECK_OK(srt_param_address(c.tied, SRT_PARAM_GRAD, &grad));
 	for (int pass = 0; pass < 2; pass++) {
-		CHECK_STATUS(srt_copy(c.stream, c.scratch, 0, value.buffer, value.offset, 4),
+		CHECK_STATUS(srt_buffer_copy(c.scratch, 0, value.buffer, value.offset, 4, c.stream),
 			     SRT_ERR_STATE);
 		CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
-		CHECK_OK(srt_copy(c.stream, c.scratch, 0, value.buffer, value.offset, 60));
+		CHECK_OK(srt_buffer_copy(c.scratch, 0, value.buffer, value.offset, 60, c.stream));
 		CHECK_STATUS(fill(&c, grad, 15), SRT_ERR_STATE);
 		CHECK_ERROR_HAS("the view of the gradient of parameter 'root.weight' is used "
 				"outside of begin and end of its unit");
 		CHECK_OK(srt_unit_forward_end(c.root, c.stream));
 		CHECK_STATUS(fill(&c, value, 15), SRT_ERR_STATE);
 		CHECK_OK(srt_unit_backward_begin(c.root, c.stream));
-		CHECK_OK(srt_copy(c.stream, c.scratch, 0, value.buffer, value.offset, 60));
+		CHECK_OK(srt_buffer_copy(c.scratch, 0, value.buffer, value.offset, 60, c.stream));
 		CHECK_OK(srt_param_grad(c.tied, &view, &accumulate));
 		CHECK_OK(fill(&c, grad, 15));
 		CHECK_OK(srt_param_grad_ready(c.tied));

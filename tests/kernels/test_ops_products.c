@@ -5,10 +5,12 @@
 /* Dense rows have a distance that need not be given. */
 static void test_dense(const srt_matmul_t *given)
 {
+	srt_normal_t values = SRT_NORMAL_INIT;
 	srt_matmul_t mm = *given;
 	float want[20], got[20];
 
-	CHECK_OK(srt_op_normal(s, at(a, 0), 1, "a", 0, 130, 0.0f, 1.0f));
+	values.y = at(a, 0), values.nelem = 130, values.seed = 1, values.name = "a";
+	CHECK_OK(srt_op_normal(s, &values));
 	CHECK_OK(srt_op_matmul(s, &mm));
 	test_get(s, want, b, 0, sizeof(want));
 	CHECK_OK(srt_op_fill(s, at(b, 0), 0.0f, 20));

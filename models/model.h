@@ -9,7 +9,8 @@
 /** The dimension of a mesh for tensor parallelism. */
 #define SRT_MODEL_TENSOR_DIM "tp"
 
-/** Options of a model. Zero-initialise: parameters in SRT_F32 (SRT_DTYPE_NONE too), no decay, nothing frozen. */
+/** Options of a model. Zero-initialise: parameters in SRT_F32 (SRT_DTYPE_NONE too), no decay,
+ * nothing frozen. */
 typedef struct srt_model_options {
 	srt_dtype_t dtype; /* of the parameters, their gradients and the optimizer's state */
 	int recompute; /* 1: layers or blocks run forward again in the backward pass, which keeps

@@ -46,9 +46,8 @@ SRT_API const char *srt_dtype_name(srt_dtype_t dtype);
 /**
  * Bytes that nelem elements take, rounded up to whole bytes.
  * @param[out] nbytes set on success only.
- * @return SRT_ERR_INVALID_ARGUMENT for SRT_DTYPE_NONE, a value outside the enum, or when the product
- *         overflows size_t.
- * Thread-safe.
+ * @return SRT_ERR_INVALID_ARGUMENT for SRT_DTYPE_NONE, a value outside the enum, or when the
+ * product overflows size_t. Thread-safe.
  */
 SRT_API srt_status_t srt_dtype_nbytes(srt_dtype_t dtype, size_t nelem, size_t *nbytes);
 

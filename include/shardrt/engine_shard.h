@@ -18,8 +18,8 @@ extern "C" {
 
 /**
  * The part of a parameter that a rank owns: elements that follow each other in what the rank
- * computes with (srt_param_partition()), and, where they are one, a box of the unsharded tensor. Does
- * not grow.
+ * computes with (srt_param_partition()), and, where they are one, a box of the unsharded tensor.
+ * Does not grow.
  */
 typedef struct srt_part {
 	int ndim; /* of the parameter */

@@ -99,8 +99,8 @@ SRT_API srt_status_t srt_buffer_native(srt_buffer_t *buffer, const char *backend
 
 /**
  * Host memory of the program as a buffer, whose bytes do not change. On a CPU device all operations
- * use it. On other devices it is like SRT_MEM_PINNED: srt_buffer_copy() reads and writes it, and kernels
- * may be unable to. Between the stream's commands on it and the program's accesses,
+ * use it. On other devices it is like SRT_MEM_PINNED: srt_buffer_copy() reads and writes it, and
+ * kernels may be unable to. Between the stream's commands on it and the program's accesses,
  * srt_stream_sync() or srt_event_sync() keeps the order. Peers cannot map it: a zero copy
  * collective accepts it as a destination and refuses it as a source.
  * @param host aligned to 16 bytes. It must outlive the buffer, which does not free it.

@@ -4,11 +4,12 @@
  * ShardedTensor. They need a context and a communicator, no engine.
  *
  * A sharding (srt_sharding_t) describes the parts, the shards. Each shard is a box of the tensor
- * and has a place: a rank of the communicator, and its device or its host device. Each rank knows
- * all shards. It has memory for those at its place: the elements of a box, dense and row-major.
+ * and has a location: a rank of the communicator, and its device or its host device. Each rank
+ * knows all shards. It has memory for those at its location: the elements of a box, dense and
+ * row-major.
  *
- *     SRT_SHARDING_CHUNK  one dimension is cut into one chunk for each place, as PyTorch's
- *                         ChunkShardingSpec. The places are any ranks in any order.
+ *     SRT_SHARDING_CHUNK  one dimension is cut into one chunk for each location, as PyTorch's
+ *                         ChunkShardingSpec. The locations are any ranks in any order.
  *     SRT_SHARDING_BOXES  a list of boxes, as PyTorch's EnumerableShardingSpec. Together they are
  *                         the tensor, and none overlap.
  *
@@ -49,16 +50,16 @@ typedef enum srt_sharding_kind {
 } srt_sharding_kind_t;
 
 /** Where a shard is: "rank:2/cuda" of PyTorch. */
-typedef struct srt_shard_place {
+typedef struct srt_shard_location {
 	int rank;    /* of the communicator */
 	int on_host; /* 0: on the rank's device; 1: in the memory of srt_context_host() */
-} srt_shard_place_t;
+} srt_shard_location_t;
 
 /** A shard: a box of the tensor, and where it is. Unused dimensions are zero. */
 typedef struct srt_shard {
 	int64_t offset[SRT_MAX_DIMS];
 	int64_t size[SRT_MAX_DIMS]; /* a shard with a size of 0 is empty */
-	srt_shard_place_t place;
+	srt_shard_location_t location;
 } srt_shard_t;
 
 /** A sharding; copied by the calls that take it. */
@@ -66,13 +67,14 @@ typedef struct srt_sharding {
 	size_t size; /* sizeof(srt_sharding_t) */
 	srt_sharding_kind_t kind;
 	int dim; /* CHUNK: the dimension that is cut; a negative one counts from the last */
-	const srt_shard_place_t *places; /* CHUNK: nplaces, at least 1: of each chunk, in order */
-	size_t nplaces;
+	/* CHUNK: nlocations, at least 1: of each chunk, in order. */
+	const srt_shard_location_t *locations;
+	size_t nlocations;
 	const srt_shard_t *shards; /* BOXES: nshards, at least 1 */
 	size_t nshards;
 } srt_sharding_t;
 
-/** Chunks of dimension 0; places must be set. */
+/** Chunks of dimension 0; locations must be set. */
 #define SRT_SHARDING_INIT                                                                          \
 	{                                                                                          \
 		.size = sizeof(srt_sharding_t)                                                     \
@@ -82,19 +84,17 @@ typedef struct srt_sharding {
 typedef struct srt_sharded_tensor srt_sharded_tensor_t;
 
 /**
- * The shards of a tensor by a sharding, as build_metadata() of PyTorch. A chunk has
- * ceil(n / nplaces) of the n indices of the dimension, the last ones fewer or none. The offset of
- * an empty chunk is the one that a full one would have, which may be past the end. Pure;
- * thread-safe.
- * @param nranks ranks that places may name, 0 .. nranks - 1.
+ * The shards of a tensor by a sharding, as build_metadata() of PyTorch. A chunk has ceil(n /
+ * nlocations) of the n indices of the dimension, the last ones fewer or none. The offset of an
+ * empty chunk is the one that a full one would have, which may be past the end. Pure; thread-safe.
+ * @param nranks ranks that locations may name, 0 .. nranks - 1.
  * @param ndim 1 .. SRT_MAX_DIMS.
  * @param shape ndim sizes, not negative.
  * @param[out] shards memory for nshards shards; set on success only.
- * @param nshards number of places or boxes of the sharding.
- * @return SRT_ERR_INVALID_ARGUMENT for a dimension or a rank outside its range, no places or boxes,
- *         boxes that overlap, leave elements out or end outside the tensor, or another nshards;
- *         more than INT32_MAX places or boxes; a size above
- *         INT64_MAX / 16.
+ * @param nshards number of locations or boxes of the sharding.
+ * @return SRT_ERR_INVALID_ARGUMENT for a dimension or a rank outside its range, no locations or
+ * boxes, boxes that overlap, leave elements out or end outside the tensor, or another nshards; more
+ * than INT32_MAX locations or boxes; a size above INT64_MAX / 16.
  */
 SRT_API srt_status_t srt_sharding_resolve(const srt_sharding_t *sharding, int nranks, int ndim,
 					  const int64_t *shape, srt_shard_t *shards,

@@ -87,11 +87,11 @@ typedef struct srt_wrap_options {
 
 /**
  * Declares units, parameters and buffers from a tree, before srt_engine_build(), and takes the tree
- * over: after success the engine frees it, and srt_module_destroy() of it is not to be called; after
- * a failure it is the caller's as before. The root is the engine's root unit; units are named and ordered by the paths of their modules in the order of the
- * tree. A unit has the parameters of its module and of those below it that are in no other unit. A
- * parameter with names in several units belongs to their closest common ancestor. Local; the same
- * on all ranks.
+ * over: after success the engine frees it, and srt_module_destroy() of it is not to be called;
+ * after a failure it is the caller's as before. The root is the engine's root unit; units are named
+ * and ordered by the paths of their modules in the order of the tree. A unit has the parameters of
+ * its module and of those below it that are in no other unit. A parameter with names in several
+ * units belongs to their closest common ancestor. Local; the same on all ranks.
  * @param root the tree; owned by the engine after success.
  * @param policy NULL: SRT_WRAP_NONE. Modules of srt_module_wrap() become units with each policy.
  * @param options NULL for the defaults.

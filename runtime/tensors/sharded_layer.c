@@ -33,11 +33,11 @@ static srt_status_t check_weight(const srt_sharded_tensor_t *w, const srt_sharde
 				w->name);
 	for (size_t i = 0; i < w->nshards; i++) {
 		for (size_t j = 0; j < i; j++) {
-			if (w->shards[i].place.rank == w->shards[j].place.rank)
+			if (w->shards[i].location.rank == w->shards[j].location.rank)
 				return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 						"shards %zu and %zu of the weight '%s' are both on "
 						"rank %d of the communicator",
-						j, i, w->name, w->shards[i].place.rank);
+						j, i, w->name, w->shards[i].location.rank);
 		}
 	}
 	for (size_t i = 0; i < w->nlocal; i++) {
@@ -75,7 +75,7 @@ static srt_side_t list_rows(const srt_sharded_layer_t *layer, boxes_t *b, int64_
 	for (int r = 0; r < layer->comm->size; r++) {
 		b->shards[b->n++] = (srt_shard_t){ .offset = { first },
 						   .size = { b->rows[r], width },
-						   .place = { r, 0 } };
+						   .location = { r, 0 } };
 		first += b->rows[r];
 	}
 	return (srt_side_t){ b->shards, b->n };
@@ -88,9 +88,9 @@ static srt_side_t list_parts(const srt_sharded_layer_t *layer, const srt_sharded
 	b->n = 0;
 	for (size_t i = 0; i < w->nshards; i++) {
 		const srt_shard_t *shard = &w->shards[i];
-		srt_shard_t box = { .size = { layer->total, width }, .place = shard->place };
+		srt_shard_t box = { .size = { layer->total, width }, .location = shard->location };
 
-		box.place.on_host = 0;
+		box.location.on_host = 0;
 		if (srt_shard_nelem(shard, w->ndim) == 0)
 			continue;
 		if (columns) {

@@ -79,12 +79,13 @@ static srt_status_t verify_record(const record_t *a, int ra, const record_t *b, 
 				a->name, a->kind == SRT_SHARDING_CHUNK ? "chunks" : "boxes", a->dim,
 				ra, b->kind == SRT_SHARDING_CHUNK ? "chunks" : "boxes", b->dim, rb);
 	if (a->nshards != b->nshards || a->shards_hash != b->shards_hash)
-		return srt_fail(SRT_ERR_MISMATCH,
-				"sharded tensor '%s': the shards or their places differ: rank %d "
-				"has %llu shards (table %016llx), rank %d has %llu (table %016llx)",
-				a->name, ra, (unsigned long long)a->nshards,
-				(unsigned long long)a->shards_hash, rb,
-				(unsigned long long)b->nshards, (unsigned long long)b->shards_hash);
+		return srt_fail(
+			SRT_ERR_MISMATCH,
+			"sharded tensor '%s': the shards or their locations differ: rank %d "
+			"has %llu shards (table %016llx), rank %d has %llu (table %016llx)",
+			a->name, ra, (unsigned long long)a->nshards,
+			(unsigned long long)a->shards_hash, rb, (unsigned long long)b->nshards,
+			(unsigned long long)b->shards_hash);
 	return SRT_OK;
 }
 
@@ -184,7 +185,7 @@ static srt_status_t describe(srt_sharded_tensor_t *t, const char *name, srt_dtyp
 /* Which buffer a shard of this rank is in. */
 static int home_of(const srt_sharded_tensor_t *t, const srt_shard_t *shard)
 {
-	return shard->place.on_host && t->host.device != NULL;
+	return shard->location.on_host && t->host.device != NULL;
 }
 
 /* This rank's shards, and their memory: zero. */
@@ -198,10 +199,10 @@ static srt_status_t allocate(srt_sharded_tensor_t *t)
 	if (t->local == NULL || t->views == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < t->nshards; i++) {
-		if (t->shards[i].place.rank != t->comm->rank)
+		if (t->shards[i].location.rank != t->comm->rank)
 			continue;
 		t->local[t->nlocal++] = i;
-		on_host |= t->shards[i].place.on_host != 0;
+		on_host |= t->shards[i].location.on_host != 0;
 	}
 	if (on_host)
 		SRT_TRY(srt_host_side_create(t->context, &t->host));
@@ -263,27 +264,27 @@ srt_status_t srt_sharded_tensor_create_like(const srt_sharded_tensor_t *t, const
 					    srt_sharded_tensor_t **like)
 {
 	srt_sharding_t sharding;
-	srt_shard_place_t *places;
+	srt_shard_location_t *locations;
 	srt_status_t status;
 
 	SRT_TRY(srt_check_not_null(t, __func__, "tensor"));
 	SRT_NOT_NULL(name);
 	SRT_NOT_NULL(like);
-	places = srt_comm_calloc(t->comm, t->nshards, sizeof(*places), "a sharded tensor");
-	if (places == NULL)
+	locations = srt_comm_calloc(t->comm, t->nshards, sizeof(*locations), "a sharded tensor");
+	if (locations == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < t->nshards; i++)
-		places[i] = t->shards[i].place;
+		locations[i] = t->shards[i].location;
 	sharding = (srt_sharding_t){ .size = sizeof(sharding),
 				     .kind = t->kind,
 				     .dim = t->dim,
-				     .places = places,
-				     .nplaces = t->nshards,
+				     .locations = locations,
+				     .nlocations = t->nshards,
 				     .shards = t->shards,
 				     .nshards = t->nshards };
 	status = srt_sharded_tensor_create(t->context, t->comm, name, t->dtype, t->ndim, t->shape,
 					   &sharding, like);
-	free(places);
+	free(locations);
 	return status;
 }
 

@@ -9,7 +9,7 @@
 
 size_t srt_sharding_count(const srt_sharding_t *sharding)
 {
-	return sharding->kind == SRT_SHARDING_CHUNK ? sharding->nplaces : sharding->nshards;
+	return sharding->kind == SRT_SHARDING_CHUNK ? sharding->nlocations : sharding->nshards;
 }
 
 int64_t srt_shard_nelem(const srt_shard_t *shard, int ndim)
@@ -43,17 +43,18 @@ srt_status_t srt_check_shape(const char *name, int ndim, const int64_t *shape, i
 	return SRT_OK;
 }
 
-static srt_status_t check_place(srt_shard_place_t place, size_t i, int nranks)
+static srt_status_t check_location(srt_shard_location_t location, size_t i, int nranks)
 {
-	if (place.rank < 0 || place.rank >= nranks)
+	if (location.rank < 0 || location.rank >= nranks)
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"the location of shard %zu is rank %d, but the communicator has ranks "
+			"0 to %d",
+			i, location.rank, nranks - 1);
+	if (location.on_host != 0 && location.on_host != 1)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"the place of shard %zu is rank %d, but the communicator has ranks "
-				"0 to %d",
-				i, place.rank, nranks - 1);
-	if (place.on_host != 0 && place.on_host != 1)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"on_host of the place of shard %zu is %d, must be 0 or 1", i,
-				place.on_host);
+				"on_host of the location of shard %zu is %d, must be 0 or 1", i,
+				location.on_host);
 	return SRT_OK;
 }
 
@@ -63,7 +64,7 @@ static srt_status_t cut_chunks(const srt_sharding_t *sharding, int nranks, int n
 			       const int64_t *shape, srt_shard_t *shards)
 {
 	const int dim = sharding->dim < 0 ? sharding->dim + ndim : sharding->dim;
-	const int64_t nplaces = (int64_t)sharding->nplaces;
+	const int64_t nlocations = (int64_t)sharding->nlocations;
 	int64_t split;
 
 	if (dim < 0 || dim >= ndim)
@@ -71,12 +72,12 @@ static srt_status_t cut_chunks(const srt_sharding_t *sharding, int nranks, int n
 				"the sharding cuts dimension %d of a tensor of %d dimensions: must "
 				"be %d to %d",
 				sharding->dim, ndim, -ndim, ndim - 1);
-	split = shape[dim] / nplaces + (shape[dim] % nplaces != 0);
-	for (int64_t i = 0; i < nplaces; i++) {
+	split = shape[dim] / nlocations + (shape[dim] % nlocations != 0);
+	for (int64_t i = 0; i < nlocations; i++) {
 		srt_shard_t *shard = &shards[i];
 
-		SRT_TRY(check_place(sharding->places[i], (size_t)i, nranks));
-		*shard = (srt_shard_t){ .place = sharding->places[i] };
+		SRT_TRY(check_location(sharding->locations[i], (size_t)i, nranks));
+		*shard = (srt_shard_t){ .location = sharding->locations[i] };
 		memcpy(shard->size, shape, (size_t)ndim * sizeof(*shape));
 		shard->offset[dim] = split * i;
 		shard->size[dim] = srt_max64(srt_min64(shape[dim], split * (i + 1)) - split * i, 0);
@@ -89,7 +90,7 @@ static srt_status_t cut_chunks(const srt_sharding_t *sharding, int nranks, int n
 static srt_status_t check_box(const srt_shard_t *box, size_t i, int nranks, int ndim,
 			      const int64_t *shape)
 {
-	SRT_TRY(check_place(box->place, i, nranks));
+	SRT_TRY(check_location(box->location, i, nranks));
 	for (int d = 0; d < ndim; d++) {
 		if (box->offset[d] < 0 || box->size[d] < 0 || box->offset[d] > shape[d] ||
 		    box->size[d] > shape[d] - box->offset[d])
@@ -129,7 +130,7 @@ static srt_status_t take_boxes(const srt_sharding_t *sharding, int nranks, int n
 				return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 						"shards %zu and %zu of the sharding overlap", j, i);
 		}
-		shards[i] = (srt_shard_t){ .place = box->place };
+		shards[i] = (srt_shard_t){ .location = box->location };
 		memcpy(shards[i].offset, box->offset, (size_t)ndim * sizeof(*shape));
 		memcpy(shards[i].size, box->size, (size_t)ndim * sizeof(*shape));
 		covered += srt_shard_nelem(box, ndim);
@@ -144,10 +145,10 @@ static srt_status_t take_boxes(const srt_sharding_t *sharding, int nranks, int n
 srt_status_t srt_check_sharding(const srt_sharding_t *sharding)
 {
 	const bool chunks = sharding->kind == SRT_SHARDING_CHUNK;
-	const char *of = chunks ? "places" : "shards";
+	const char *of = chunks ? "locations" : "shards";
 	const size_t n = srt_sharding_count(sharding);
 
-	if (n == 0 || (chunks ? sharding->places == NULL : sharding->shards == NULL))
+	if (n == 0 || (chunks ? sharding->locations == NULL : sharding->shards == NULL))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the sharding has no %s", of);
 	if (n > INT32_MAX)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -182,7 +183,7 @@ srt_status_t srt_sharding_resolve(const srt_sharding_t *given, int nranks, int n
 
 srt_shard_t srt_shard_whole(int ndim, const int64_t *shape, int rank)
 {
-	srt_shard_t whole = { .place = { rank, 0 } };
+	srt_shard_t whole = { .location = { rank, 0 } };
 
 	memcpy(whole.size, shape, (size_t)ndim * sizeof(*shape));
 	return whole;

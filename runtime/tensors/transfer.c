@@ -81,7 +81,7 @@ static srt_status_t add_part(messages_t *m, int ndim, size_t index, const srt_sh
 	*part = (part_t){ .box = index,
 			  .strided = { .ndim = ndim },
 			  .message_offset = m->nelem,
-			  .on_host = box->place.on_host != 0 };
+			  .on_host = box->location.on_host != 0 };
 	for (int d = ndim - 1; d >= 0; d--) {
 		part->strided.size[d] = both->size[d];
 		part->strided.stride_x[d] = box_stride;
@@ -107,13 +107,13 @@ static srt_status_t list_pair(srt_transfer_t *t, srt_side_t from, srt_side_t to,
 	for (size_t i = 0; i < from.nshards; i++) {
 		const srt_shard_t *source = &from.shards[i];
 
-		if (source->place.rank != sender)
+		if (source->location.rank != sender)
 			continue;
 		received = 0;
 		for (size_t j = 0; j < to.nshards; j++) {
 			const srt_shard_t *target = &to.shards[j];
 
-			if (target->place.rank != receiver)
+			if (target->location.rank != receiver)
 				continue;
 			if (intersect(source, target, t->ndim, &both))
 				SRT_TRY(is_sender ? add_part(m, t->ndim, sent, source, &both) :
@@ -145,8 +145,9 @@ static void count_splits(const srt_transfer_t *t, srt_side_t from, srt_side_t to
 	for (size_t i = 0; i < from.nshards; i++) {
 		for (size_t j = 0; j < to.nshards; j++) {
 			if (intersect(&from.shards[i], &to.shards[j], t->ndim, &both))
-				splits[(size_t)from.shards[i].place.rank * (size_t)t->comm->size +
-				       (size_t)to.shards[j].place.rank] +=
+				splits[(size_t)from.shards[i].location.rank *
+					       (size_t)t->comm->size +
+				       (size_t)to.shards[j].location.rank] +=
 					(size_t)srt_shard_nelem(&both, t->ndim);
 		}
 	}
@@ -172,7 +173,7 @@ static srt_status_t allocate_messages(const srt_transfer_t *t, messages_t *m, co
 static bool has_host_boxes(const srt_comm_t *comm, srt_side_t side)
 {
 	for (size_t i = 0; i < side.nshards; i++) {
-		if (side.shards[i].place.on_host && side.shards[i].place.rank == comm->rank)
+		if (side.shards[i].location.on_host && side.shards[i].location.rank == comm->rank)
 			return true;
 	}
 	return false;

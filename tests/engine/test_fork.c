@@ -27,10 +27,10 @@ static const srt_engine_options_t zero3 = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0.1f);
 static void call_comm(srt_context_t *context)
 {
 	static const char *const names[] = { "shard" };
-	static const srt_shard_place_t places[] = { { .rank = 0 } };
+	static const srt_shard_location_t locations[] = { { .rank = 0 } };
 	const srt_sharding_t sharding = { .size = sizeof(sharding),
-					  .places = places,
-					  .nplaces = 1 };
+					  .locations = locations,
+					  .nlocations = 1 };
 	srt_comm_t *world = srt_context_world(context), *group;
 	const int shape[] = { srt_comm_size(world) }, ranks[] = { 0, 1 };
 	srt_sharded_tensor_t *tensor;

@@ -123,8 +123,10 @@ static void create_objects(void)
 					  .name = "barrier" };
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 	const srt_optim_options_t list = SRT_OPTIM_SGD_INIT;
-	const srt_shard_place_t place = { 0 };
-	const srt_sharding_t chunk = { .size = sizeof(chunk), .places = &place, .nplaces = 1 };
+	const srt_shard_location_t location = { 0 };
+	const srt_sharding_t chunk = { .size = sizeof(chunk),
+				       .locations = &location,
+				       .nlocations = 1 };
 	const int64_t shape[] = { 4, 2 };
 	srt_sharded_optim_param_t sharded = SRT_SHARDED_OPTIM_PARAM_INIT;
 	srt_optim_param_t tensor = SRT_OPTIM_PARAM_INIT;

@@ -29,18 +29,18 @@ srt_status_t sharded_open(sharded_run_t *r)
 {
 	const int world = srt_context_world_size(r->context);
 
-	r->places = srt_calloc((size_t)world, sizeof(*r->places), "places");
-	if (!r->places)
+	r->locations = srt_calloc((size_t)world, sizeof(*r->locations), "locations");
+	if (!r->locations)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int i = 0; i < world; i++)
-		r->places[i] = (srt_shard_place_t){ .rank = i };
+		r->locations[i] = (srt_shard_location_t){ .rank = i };
 	return srt_stream_create(srt_context_device(r->context), 0, "replay", &r->stream);
 }
 
 void sharded_close(sharded_run_t *r)
 {
 	srt_stream_destroy(r->stream);
-	free(r->places);
+	free(r->locations);
 }
 
 /* Device memory with these values. */
@@ -55,9 +55,10 @@ srt_sharding_t sharded_chunks(const sharded_run_t *r, int dim)
 {
 	const size_t world = (size_t)srt_context_world_size(r->context);
 
-	return (srt_sharding_t){
-		.size = sizeof(srt_sharding_t), .dim = dim, .places = r->places, .nplaces = world
-	};
+	return (srt_sharding_t){ .size = sizeof(srt_sharding_t),
+				 .dim = dim,
+				 .locations = r->locations,
+				 .nlocations = world };
 }
 
 static srt_status_t compare_shard(sharded_run_t *r, const char *key, const srt_sharded_tensor_t *t)
@@ -130,7 +131,7 @@ static void compare_metadata(sharded_run_t *r, const sharded_param_t *p)
 							json_array_get(json_object_get(row,
 										       "sizes"),
 								       d)) &&
-					shard.place.rank == (int)golden_number(row, "rank", -1),
+					shard.location.rank == (int)golden_number(row, "rank", -1),
 				"%s: shard %zu has %lld+%lld in dimension %zu", p->name, i,
 				(long long)shard.offset[d], (long long)shard.size[d], d);
 	}

@@ -23,13 +23,13 @@ typedef struct sharded_run {
 	verdict_t *verdict;
 	srt_stream_t *stream;
 	srt_safetensors_t *init;
-	srt_shard_place_t *places; /* ranks 0, 1 ... */
+	srt_shard_location_t *locations; /* ranks 0, 1 ... */
 	sharded_param_t params[SHARDED_MAX_PARAMS];
 	size_t nparams;
 	srt_sharded_optim_t *optim;
 } sharded_run_t;
 
-/* The stream and the places; sharded_close() also after a failure. */
+/* The stream and the locations; sharded_close() also after a failure. */
 srt_status_t sharded_open(sharded_run_t *r);
 void sharded_close(sharded_run_t *r);
 /* Device memory with these values. */

@@ -239,37 +239,37 @@ static srt_status_t run_flat(golden_t *g, srt_context_t *context, verdict_t *v)
 
 /* ---- chunks of sharded tensors ----------------------------------------------------------- */
 
-/* The chunks of a tensor, one for each rank, with their places. */
+/* The chunks of a tensor, one for each rank, with their locations. */
 typedef struct chunks {
 	size_t n;
-	srt_shard_place_t *places;
+	srt_shard_location_t *locations;
 	srt_shard_t *shards;
 } chunks_t;
 
 static srt_status_t chunks_create(chunks_t *c, size_t n)
 {
 	*c = (chunks_t){ .n = n,
-			 .places = srt_calloc(n + 1, sizeof(*c->places), "places"),
+			 .locations = srt_calloc(n + 1, sizeof(*c->locations), "locations"),
 			 .shards = srt_calloc(n + 1, sizeof(*c->shards), "chunks") };
-	return c->places && c->shards ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	return c->locations && c->shards ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
 static void chunks_free(chunks_t *c)
 {
-	free(c->places);
+	free(c->locations);
 	free(c->shards);
 }
 
 static srt_status_t chunks_cut(chunks_t *c, int dim, int ndim, const int64_t *shape)
 {
 	const srt_sharding_t sharding = {
-		.size = sizeof(sharding), .dim = dim, .places = c->places, .nplaces = c->n
+		.size = sizeof(sharding), .dim = dim, .locations = c->locations, .nlocations = c->n
 	};
 
 	return srt_sharding_resolve(&sharding, (int)c->n, ndim, shape, c->shards, c->n);
 }
 
-/* Each place is a rank, the last one first: the chunks are in the order of the places. */
+/* Each location is a rank, the last one first: the chunks are in the order of the locations. */
 static srt_status_t compare_chunks(verdict_t *v, const json_t *row, chunks_t *c)
 {
 	const json_t *offsets = json_object_get(row, "offsets");
@@ -277,7 +277,7 @@ static srt_status_t compare_chunks(verdict_t *v, const json_t *row, chunks_t *c)
 	const int64_t n = (int64_t)golden_number(row, "n", -1);
 
 	for (size_t r = 0; r < c->n; r++)
-		c->places[r] = (srt_shard_place_t){ .rank = (int)(c->n - 1 - r) };
+		c->locations[r] = (srt_shard_location_t){ .rank = (int)(c->n - 1 - r) };
 	SRT_TRY(chunks_cut(c, -1, 1, &n));
 	for (size_t r = 0; r < c->n; r++) {
 		const srt_shard_t *chunk = &c->shards[r];
@@ -286,7 +286,7 @@ static srt_status_t compare_chunks(verdict_t *v, const json_t *row, chunks_t *c)
 			      chunk->offset[0] == json_integer_value(json_array_get(offsets, r)) &&
 				      chunk->size[0] ==
 					      json_integer_value(json_array_get(sizes, r)) &&
-				      chunk->place.rank == c->places[r].rank,
+				      chunk->location.rank == c->locations[r].rank,
 			      "%lld in %zu chunks: chunk %zu has %lld+%lld", (long long)n, c->n, r,
 			      (long long)chunk->offset[0], (long long)chunk->size[0]);
 	}
@@ -312,7 +312,7 @@ static srt_status_t compare_boxes(verdict_t *v, const json_t *row, chunks_t *c)
 	size_t i;
 
 	for (size_t r = 0; r < c->n; r++)
-		c->places[r].rank = (int)json_integer_value(json_array_get(placements, r));
+		c->locations[r].rank = (int)json_integer_value(json_array_get(placements, r));
 	SRT_TRY(chunks_cut(c, dim, ndim, shape));
 	verdict_exact(v, json_array_size(json_object_get(row, "shards")) == c->n, "%zu chunks",
 		      c->n);
@@ -321,7 +321,7 @@ static srt_status_t compare_boxes(verdict_t *v, const json_t *row, chunks_t *c)
 		const json_t *offsets = json_object_get(shard, "offsets");
 		const json_t *sizes = json_object_get(shard, "sizes");
 		bool is_same = i < c->n &&
-			       c->shards[i].place.rank == (int)golden_number(shard, "rank", -1);
+			       c->shards[i].location.rank == (int)golden_number(shard, "rank", -1);
 
 		for (size_t d = 0; is_same && d < (size_t)ndim; d++)
 			is_same = c->shards[i].offset[d] ==

@@ -62,7 +62,7 @@ if [ -n "$cxx" ]; then
 fi
 # Structs that cannot grow: elements of tables and of device memory, and what the library returns by address.
 fixed="srt_init_t srt_offload_t srt_part_t srt_placement_t srt_file_metadata_t srt_coll_segment_t srt_coll_owner_t srt_coll_message_t srt_config_entry_t srt_view_t
-srt_file_entry_t srt_shard_place_t srt_shard_t
+srt_file_entry_t srt_shard_location_t srt_shard_t
 srt_file_box_t srt_scaler_state_t srt_strided_t srt_vocab_part_t srt_coo_t"
 for type in $(awk '/^typedef struct .*\{$/ { open = 1; found = 0 } /^\tsize_t size;/ { found = 1 }
 	/^}/ { if (open && !found) { sub(/;/, "", $2); print $2 } open = 0 }' "$top"/include/shardrt/*.h); do

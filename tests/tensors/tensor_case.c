@@ -34,17 +34,17 @@ void tensor_chunks(tensor_sharding_t *s, int dim, int nranks)
 	s->sharding = (srt_sharding_t){ .size = sizeof(srt_sharding_t),
 					.kind = SRT_SHARDING_CHUNK,
 					.dim = dim,
-					.places = s->places,
-					.nplaces = (size_t)nranks };
+					.locations = s->locations,
+					.nlocations = (size_t)nranks };
 	for (int r = 0; r < nranks; r++)
-		s->places[r] = (srt_shard_place_t){ .rank = r };
+		s->locations[r] = (srt_shard_location_t){ .rank = r };
 }
 
-static srt_shard_place_t random_place(const tensor_case_t *c)
+static srt_shard_location_t random_location(const tensor_case_t *c)
 {
 	const int rank = (int)(random32() % (unsigned)c->world);
 
-	return (srt_shard_place_t){ .rank = rank, .on_host = random32() % 4 == 0 };
+	return (srt_shard_location_t){ .rank = rank, .on_host = random32() % 4 == 0 };
 }
 
 /* Cuts a random box of the list in two, at a random index. */
@@ -56,7 +56,7 @@ static void cut_box(tensor_sharding_t *s, const tensor_case_t *c, int ndim)
 	const int64_t n = (int64_t)(random32() % (uint64_t)(box->size[d] + 1));
 
 	*rest = *box;
-	rest->place = random_place(c);
+	rest->location = random_location(c);
 	rest->offset[d] += n;
 	rest->size[d] -= n;
 	box->size[d] = n;
@@ -68,15 +68,15 @@ void tensor_random_sharding(tensor_sharding_t *s, const tensor_case_t *c, int nd
 	if (random32() % 2 == 0) {
 		tensor_chunks(s, (int)(random32() % (unsigned)(2 * ndim)) - ndim,
 			      1 + (int)(random32() % (unsigned)(2 * c->world)));
-		for (size_t i = 0; i < s->sharding.nplaces; i++)
-			s->places[i] = random_place(c);
+		for (size_t i = 0; i < s->sharding.nlocations; i++)
+			s->locations[i] = random_location(c);
 		return;
 	}
 	s->sharding = (srt_sharding_t){ .size = sizeof(srt_sharding_t),
 					.kind = SRT_SHARDING_BOXES,
 					.shards = s->shards,
 					.nshards = 1 };
-	s->shards[0] = (srt_shard_t){ .place = random_place(c) };
+	s->shards[0] = (srt_shard_t){ .location = random_location(c) };
 	for (int d = 0; d < ndim; d++)
 		s->shards[0].size[d] = shape[d];
 	for (uint32_t n = random32() % 8; n > 0; n--)
@@ -147,7 +147,7 @@ void tensor_check(tensor_case_t *c, const srt_sharded_tensor_t *tensor, const vo
 		unsigned char *want = malloc(nbytes + 1), *got = malloc(nbytes + 1);
 
 		CHECK_OR_DIE(want != NULL && got != NULL);
-		CHECK_INT(shard.place.rank, c->rank);
+		CHECK_INT(shard.location.rank, c->rank);
 		tensor_cut(&shard, ndim, shape, size, whole, want);
 		CHECK_OK(srt_sharded_tensor_get(tensor, i, got, c->stream));
 		CHECK_MSG(memcmp(got, want, nbytes) == 0, "%s: tensor %s, shard %zu of rank %d",

@@ -31,7 +31,7 @@ void tensor_case_close(tensor_case_t *c);
 /* A sharding with memory for its tables. */
 typedef struct tensor_sharding {
 	srt_sharding_t sharding;
-	srt_shard_place_t places[TENSOR_MAX_SHARDS];
+	srt_shard_location_t locations[TENSOR_MAX_SHARDS];
 	srt_shard_t shards[TENSOR_MAX_SHARDS];
 } tensor_sharding_t;
 
@@ -41,8 +41,8 @@ srt_sharded_tensor_t *tensor_create(tensor_case_t *c, const char *name, srt_dtyp
 
 /* Chunks of one dimension on ranks 0, 1 ... nranks - 1. */
 void tensor_chunks(tensor_sharding_t *s, int dim, int nranks);
-/* Chunks or boxes on random places of the world, by tests/harness/random.h: some ranks have several
- * shards, some none, some shards are empty or on the host. */
+/* Chunks or boxes on random locations of the world, by tests/harness/random.h: some ranks have
+ * several shards, some none, some shards are empty or on the host. */
 void tensor_random_sharding(tensor_sharding_t *s, const tensor_case_t *c, int ndim,
 			    const int64_t *shape);
 

@@ -32,17 +32,17 @@ static srt_view_t allocate(size_t nelem)
 
 static void shard_by_rows(void)
 {
-	srt_shard_place_t places[MAX_WORLD] = { 0 };
+	srt_shard_location_t locations[MAX_WORLD] = { 0 };
 	const int64_t shape[] = { OUT, IN };
 	const srt_view_t values = whole; /* of rank 0 */
 
 	for (int r = 0; r < srt_context_world_size(context); r++)
-		places[r].rank = r; /* any ranks, in any order */
+		locations[r].rank = r; /* any ranks, in any order */
 	const srt_sharding_t by_rows = { .size = sizeof(by_rows),
 					 .kind = SRT_SHARDING_CHUNK,
 					 .dim = 0,
-					 .places = places,
-					 .nplaces = (size_t)srt_context_world_size(context) };
+					 .locations = locations,
+					 .nlocations = (size_t)srt_context_world_size(context) };
 	check(srt_sharded_tensor_create_from(context, NULL, "linear.weight", 2, shape, &by_rows, 0,
 					     values, stream, &w));
 	check(srt_sharded_tensor_create_like(w, "linear.weight.grad", &dw));
@@ -86,10 +86,11 @@ static float get_loss(void)
 static void reshard(void)
 {
 	const int last = srt_context_world_size(context) - 1;
-	const srt_shard_place_t ends[] = { { .rank = last }, { .rank = 0 } };
-	const srt_sharding_t by_columns = {
-		.size = sizeof(by_columns), .dim = 1, .places = ends, .nplaces = last > 0 ? 2 : 1
-	};
+	const srt_shard_location_t ends[] = { { .rank = last }, { .rank = 0 } };
+	const srt_sharding_t by_columns = { .size = sizeof(by_columns),
+					    .dim = 1,
+					    .locations = ends,
+					    .nlocations = last > 0 ? 2 : 1 };
 	srt_sharded_tensor_t *old = w, *old_dw = dw;
 	srt_sharded_optim_t *old_optim = optim;
 

@@ -109,7 +109,7 @@ static void sum_parts(const layer_case_t *l, bool of_y, float *sum)
 {
 	static float parts[MAX_RANKS][MAX];
 	const int64_t width = of_y ? l->out : l->in, k = of_y ? l->in : l->out;
-	const size_t nelem = (size_t)(l->total * width), n = l->sharding.sharding.nplaces;
+	const size_t nelem = (size_t)(l->total * width), n = l->sharding.sharding.nlocations;
 	srt_shard_t shards[TENSOR_MAX_SHARDS];
 	int nparts = c.world;
 
@@ -131,7 +131,7 @@ static void sum_parts(const layer_case_t *l, bool of_y, float *sum)
 		mm.ldb = l->in;
 		mm.c = view(l, PART);
 		CHECK_OK(srt_op_matmul(c.stream, &mm));
-		get(PART, parts[shards[s].place.rank], nelem * sizeof(float));
+		get(PART, parts[shards[s].location.rank], nelem * sizeof(float));
 	}
 	for (; nparts > 1; nparts = (nparts + 1) / 2) {
 		for (int p = 0; p < (nparts + 1) / 2; p++)
@@ -153,9 +153,10 @@ static void check_rows(const layer_case_t *l, const void *got, const void *whole
 	const size_t nbytes = (size_t)(l->rows[c.rank] * width) * size;
 
 	CHECK_MSG(memcmp(got, (const char *)whole + (size_t)(l->first * width) * size, nbytes) == 0,
-		  "%s of a %s cut by dimension %d: weight (%lld,%lld), %zu places, %s", what,
+		  "%s of a %s cut by dimension %d: weight (%lld,%lld), %zu locations, %s", what,
 		  l->is_embedding ? "embedding" : "linear", l->dim, (long long)l->shape[0],
-		  (long long)l->shape[1], l->sharding.sharding.nplaces, srt_dtype_name(l->dtype));
+		  (long long)l->shape[1], l->sharding.sharding.nlocations,
+		  srt_dtype_name(l->dtype));
 }
 
 static void check_pass(const layer_case_t *l, srt_buffer_t *y, srt_buffer_t *dx,
@@ -202,12 +203,12 @@ static void choose_places(layer_case_t *l)
 	tensor_chunks(s, l->dim, c.world);
 	for (int i = c.world - 1; i > 0; i--) {
 		const unsigned j = random32() % (unsigned)(i + 1);
-		const srt_shard_place_t place = s->places[i];
+		const srt_shard_location_t location = s->locations[i];
 
-		s->places[i] = s->places[j];
-		s->places[j] = place;
+		s->locations[i] = s->locations[j];
+		s->locations[j] = location;
 	}
-	s->sharding.nplaces = 1 + random32() % (unsigned)c.world;
+	s->sharding.nlocations = 1 + random32() % (unsigned)c.world;
 }
 
 static void choose(layer_case_t *l, bool is_embedding, int dim, srt_dtype_t dtype)
@@ -338,7 +339,7 @@ static void test_errors(void)
 	tensor_chunks(&rows, 0, c.world);
 	tensor_chunks(&columns, 1, c.world);
 	tensor_chunks(&twice, 0, c.world + 1);
-	twice.places[c.world].rank = 0;
+	twice.locations[c.world].rank = 0;
 	w = zeros(SRT_F32, 2, &rows);
 	cube = zeros(SRT_F32, 3, &rows);
 	ints = zeros(SRT_I32, 2, &rows);

@@ -42,13 +42,13 @@ static void check_metadata(const srt_sharded_tensor_t *tensor, const tensor_shar
 	srt_shard_t shards[TENSOR_MAX_SHARDS], shard;
 	size_t nlocal = 0;
 
-	CHECK_INT(n, s->sharding.kind == SRT_SHARDING_CHUNK ? s->sharding.nplaces :
+	CHECK_INT(n, s->sharding.kind == SRT_SHARDING_CHUNK ? s->sharding.nlocations :
 							      s->sharding.nshards);
 	CHECK_OK(srt_sharding_resolve(&s->sharding, c.world, ndim, shape, shards, n));
 	for (size_t i = 0; i < n; i++) {
 		CHECK_OK(srt_sharded_tensor_shard(tensor, i, &shard));
 		CHECK(memcmp(&shard, &shards[i], sizeof(shard)) == 0);
-		if (shard.place.rank == c.rank)
+		if (shard.location.rank == c.rank)
 			CHECK_INT(srt_sharded_tensor_local_index(tensor, nlocal++), i);
 	}
 	CHECK_INT(srt_sharded_tensor_count_local(tensor), nlocal);
@@ -190,7 +190,7 @@ static void test_group(void)
 		return;
 	tensor_chunks(&s, 0, c.world - 1);
 	for (int i = 0; i < c.world - 1; i++)
-		s.places[i].rank = c.world - 2 - i;
+		s.locations[i].rank = c.world - 2 - i;
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create(c.context, group, "in a group", SRT_F32, 2, shape,
 						  &s.sharding, &t));
 	c.rank--;
@@ -311,8 +311,8 @@ static srt_status_t try_create(const srt_sharding_t *sharding, int ndim)
 /* What every rank's own checks refuse; bad on the last rank alone, or on all of them. */
 static void test_refused(bool alone)
 {
-	static const srt_shard_place_t here = { 0, 0 }, far = { 99, 0 }, before = { -1, 0 },
-				       odd = { 0, 2 };
+	static const srt_shard_location_t here = { 0, 0 }, far = { 99, 0 }, before = { -1, 0 },
+					  odd = { 0, 2 };
 	static const srt_shard_t whole = { .size = { 6, 4 } },
 				 beyond = { .offset = { 4 }, .size = { 3, 4 } },
 				 negative = { .offset = { 0, -1 }, .size = { 6, 4 } };
@@ -324,16 +324,19 @@ static void test_refused(bool alone)
 		srt_sharding_t sharding; /* but for the size */
 		const char *words;
 	} cases[] = {
-		{ { .dim = 2, .places = &here, .nplaces = 1 }, "cuts dimension 2 of a tensor" },
-		{ { .dim = -3, .places = &here, .nplaces = 1 }, "must be -2 to 1" },
-		{ { .places = &here }, "the sharding has no places" },
-		{ { .nplaces = 1 }, "the sharding has no places" },
-		{ { .places = &here, .nplaces = (size_t)INT32_MAX + 1 }, "must have at most" },
+		{ { .dim = 2, .locations = &here, .nlocations = 1 },
+		  "cuts dimension 2 of a tensor" },
+		{ { .dim = -3, .locations = &here, .nlocations = 1 }, "must be -2 to 1" },
+		{ { .locations = &here }, "the sharding has no locations" },
+		{ { .nlocations = 1 }, "the sharding has no locations" },
+		{ { .locations = &here, .nlocations = (size_t)INT32_MAX + 1 },
+		  "must have at most" },
 		{ { .kind = SRT_SHARDING_BOXES, .shards = &whole, .nshards = SIZE_MAX },
 		  "must have at most" },
-		{ { .places = &far, .nplaces = 1 }, "shard 0 is rank 99" },
-		{ { .places = &before, .nplaces = 1 }, "shard 0 is rank -1" },
-		{ { .places = &odd, .nplaces = 1 }, "on_host of the place of shard 0 is 2" },
+		{ { .locations = &far, .nlocations = 1 }, "shard 0 is rank 99" },
+		{ { .locations = &before, .nlocations = 1 }, "shard 0 is rank -1" },
+		{ { .locations = &odd, .nlocations = 1 },
+		  "on_host of the location of shard 0 is 2" },
 		{ { .kind = (srt_sharding_kind_t)2, .shards = &whole, .nshards = 1 },
 		  "2 is not a kind of sharding" },
 		{ { .kind = SRT_SHARDING_BOXES, .shards = &whole }, "the sharding has no shards" },
@@ -346,7 +349,7 @@ static void test_refused(bool alone)
 		{ { .kind = SRT_SHARDING_BOXES, .shards = hole, .nshards = 2 },
 		  "20 elements together, the tensor has 24" },
 	};
-	const srt_sharding_t good = { .size = sizeof(good), .places = &here, .nplaces = 1 };
+	const srt_sharding_t good = { .size = sizeof(good), .locations = &here, .nlocations = 1 };
 	const bool bad_here = !alone || c.rank == c.world - 1;
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++) {
@@ -377,8 +380,8 @@ static void test_mismatch(void)
 	good = tensor_create(&c, "w", SRT_F32, 2, shape, &a.sharding);
 	buffer = tensor_upload(&c, other, 0);
 	if (c.world > 1) {
-		turned.places[0].rank = 1;
-		turned.places[1].rank = 0;
+		turned.locations[0].rank = 1;
+		turned.locations[1].rank = 0;
 		REFUSED(srt_sharded_tensor_create(c.context, NULL, last ? "v" : "w", SRT_F32, 2,
 						  shape, &a.sharding, &t),
 			SRT_ERR_MISMATCH, "rank 0 'w', rank");
@@ -395,7 +398,7 @@ static void test_mismatch(void)
 			"1");
 		REFUSED(srt_sharded_tensor_create(c.context, NULL, "w", SRT_F32, 2, shape,
 						  last ? &turned.sharding : &a.sharding, &t),
-			SRT_ERR_MISMATCH, "the shards or their places differ");
+			SRT_ERR_MISMATCH, "the shards or their locations differ");
 		REFUSED(srt_sharded_tensor_scatter(good, last ? -1 : c.world - 1, (srt_view_t){ 0 },
 						   c.stream),
 			SRT_ERR_INVALID_ARGUMENT, "the root -1 of sharded tensor 'w'");

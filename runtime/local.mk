@@ -131,6 +131,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/tensors/transfer.c
 if HAVE_CHECKPOINTS
 libshardrt_core_la_SOURCES += \
+	runtime/checkpoint/entries.c \
+	runtime/checkpoint/entries.h \
 	runtime/checkpoint/formats/box_reader.c \
 	runtime/checkpoint/formats/box_reader.h \
 	runtime/checkpoint/formats/boxes.c \

@@ -125,7 +125,7 @@ SRT_API srt_status_t srt_engine_load_named(srt_engine_t *engine, const char *pat
 /** An entry of the program. */
 typedef struct srt_checkpoint_entry {
 	size_t size;     /* set by SRT_CHECKPOINT_ENTRY_INIT */
-	const char *key; /* UTF-8, not empty; unique in the checkpoint */
+	const char *key; /* UTF-8, not empty; unique; in `entries` it does not begin with "rank-" */
 	void *data;      /* nbytes: read by a save, written by a load */
 	size_t nbytes;   /* a load needs an entry of exactly this size */
 } srt_checkpoint_entry_t;
@@ -146,6 +146,12 @@ typedef struct srt_checkpoint_options {
 	/* load: 1: parameters and buffers only: the optimizer's states, step counts, learning rates
 	 * and schedules stay, and the optimizer may be another one */
 	int values_only;
+	/* Each rank's own, e.g. the state of its data loader or generator; sizes may differ. They
+	 * are restored on as many ranks as saved them; else a load with them fails. Rank R of N has
+	 * its entry under the key "rank-R-of-N/KEY", by which srt_checkpoint_get_entry() reads it
+	 * on any number of ranks. */
+	const srt_checkpoint_entry_t *rank_entries;
+	size_t nrank_entries;
 } srt_checkpoint_options_t;
 
 /** Sets srt_checkpoint_options_t.size; the other defaults are zero. */

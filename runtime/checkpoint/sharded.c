@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/checkpoint/entries.h"
 #include "runtime/checkpoint/formats/rank_file.h"
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/layout/shard.h"
@@ -185,33 +186,6 @@ const char *srt_optimizer_name(srt_optimizer_t optimizer)
 	return "none";
 }
 
-srt_status_t srt_checkpoint_read_entry(const srt_checkpoint_options_t *options, size_t i,
-				       srt_checkpoint_entry_t *entry)
-{
-	*entry = (srt_checkpoint_entry_t)SRT_CHECKPOINT_ENTRY_INIT;
-	return srt_struct_read(entry, sizeof(*entry), srt_struct_at(options->entries, i),
-			       "srt_checkpoint_entry_t");
-}
-
-static srt_status_t check_entry(const char *call, const srt_checkpoint_options_t *options, size_t i)
-{
-	srt_checkpoint_entry_t e, other;
-
-	SRT_TRY(srt_checkpoint_read_entry(options, i, &e));
-	SRT_TRY(srt_check_not_null(e.key, call, "the key of an entry"));
-	if (e.nbytes > 0)
-		SRT_TRY(srt_check_not_null(e.data, call, "the data of an entry"));
-	if (e.key[0] == '\0')
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the key of an entry is empty", call);
-	for (size_t k = 0; k < i; k++) {
-		SRT_TRY(srt_checkpoint_read_entry(options, k, &other));
-		if (strcmp(e.key, other.key) == 0)
-			return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: the entry '%s' occurs twice",
-					call, e.key);
-	}
-	return SRT_OK;
-}
-
 srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
 				  const srt_checkpoint_options_t *given,
 				  srt_checkpoint_options_t *options)
@@ -234,9 +208,5 @@ srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
 					call, engine->units[u]->name);
 	}
 	SRT_TRY(srt_struct_read(options, sizeof(*options), given, "srt_checkpoint_options_t"));
-	if (options->nentries > 0)
-		SRT_TRY(srt_check_not_null(options->entries, call, "entries"));
-	for (size_t i = 0; i < options->nentries; i++)
-		SRT_TRY(check_entry(call, options, i));
-	return SRT_OK;
+	return srt_entries_check(call, options);
 }

@@ -5,6 +5,7 @@
  *     sharded.c        which boxes of which tensors each rank has: a manifest without hashes
  *     sharded_save.c   engine -> folder; the files of a rank: sharded_files.h
  *     sharded_load.c   folder -> engine
+ *     entries.h        entries of the program, of one rank and of each rank
  *     box_reader.h     parts of tensors, read from the files of a folder
  *
  * The calls of a program are collective. What can fail on one rank only is followed by a consensus.
@@ -50,8 +51,5 @@ const char *srt_optimizer_name(srt_optimizer_t optimizer);
 srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,
 				  const srt_checkpoint_options_t *given,
 				  srt_checkpoint_options_t *options);
-/* Reads entry i of checked options; always succeeds then. */
-srt_status_t srt_checkpoint_read_entry(const srt_checkpoint_options_t *options, size_t i,
-				       srt_checkpoint_entry_t *entry);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 
+#include "runtime/checkpoint/entries.h"
 #include "runtime/checkpoint/formats/folder.h"
 #include "runtime/checkpoint/long_work.h"
 #include "runtime/checkpoint/formats/safetensors.h"
@@ -30,6 +31,7 @@ struct srt_checkpoint_write {
 	char *path;           /* without slashes at its end */
 	srt_saved_tensor_t *tensors;
 	srt_manifest_t manifest;
+	srt_packed_entries_t rank_entries;
 	srt_saved_file_t *files;
 	srt_safetensors_writer_t **writers; /* by file of the manifest; NULL: of another rank */
 	srt_write_item_t *items;

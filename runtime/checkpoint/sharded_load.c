@@ -11,6 +11,7 @@
 #include <shardrt/version.h>
 
 #include "collectives/comm.h"
+#include "runtime/checkpoint/entries.h"
 #include "runtime/checkpoint/formats/box_reader.h"
 #include "runtime/checkpoint/formats/folder.h"
 #include "runtime/checkpoint/long_work.h"
@@ -144,17 +145,7 @@ static srt_status_t check_rest(const loader_t *l)
 	if (o->scaler != NULL && !l->reader.manifest.has_scaler)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the checkpoint was saved without a scaler");
-	for (size_t i = 0; i < o->nentries; i++) {
-		const srt_manifest_entry_t *e;
-		srt_checkpoint_entry_t to;
-
-		SRT_TRY(srt_checkpoint_read_entry(o, i, &to));
-		e = srt_manifest_find_entry(&l->reader.manifest, to.key);
-		if (e == NULL || e->nbytes != to.nbytes)
-			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					"the checkpoint has no entry '%s' of %zu bytes", to.key,
-					to.nbytes);
-	}
+	SRT_TRY(srt_entries_load(o, &l->reader.manifest, l->engine->rank, l->engine->world, false));
 	for (size_t i = 0; i < l->ntensors; i++) {
 		const srt_manifest_tensor_t *t;
 
@@ -324,15 +315,8 @@ static srt_status_t set_rest(loader_t *l, srt_stream_t *stream)
 	if (l->options.scaler != NULL)
 		SRT_TRY(srt_scaler_set_state(l->options.scaler, &l->reader.manifest.scaler,
 					     stream));
-	for (size_t i = 0; i < l->options.nentries; i++) {
-		srt_checkpoint_entry_t to;
-
-		SRT_TRY(srt_checkpoint_read_entry(&l->options, i, &to));
-		if (to.nbytes > 0)
-			memcpy(to.data, srt_manifest_find_entry(&l->reader.manifest, to.key)->data,
-			       to.nbytes);
-	}
-	return SRT_OK;
+	return srt_entries_load(&l->options, &l->reader.manifest, engine->rank, engine->world,
+				true);
 }
 
 static srt_status_t load(loader_t *l, void *shard, srt_stream_t *stream)

@@ -98,29 +98,6 @@ static srt_status_t take_groups(srt_checkpoint_write_t *s, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-static srt_status_t take_entries(srt_checkpoint_write_t *s, const srt_checkpoint_options_t *options)
-{
-	srt_manifest_t *m = &s->manifest;
-
-	m->entries = srt_calloc(options->nentries + 1, sizeof(*m->entries), "entries");
-	if (m->entries == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	for (m->nentries = 0; m->nentries < options->nentries;) {
-		srt_manifest_entry_t *to = &m->entries[m->nentries];
-		srt_checkpoint_entry_t from;
-
-		SRT_TRY(srt_checkpoint_read_entry(options, m->nentries++, &from));
-		to->key = srt_strdup(from.key);
-		to->data = srt_calloc(from.nbytes + 1, 1, "an entry");
-		if (to->key == NULL || to->data == NULL)
-			return SRT_ERR_OUT_OF_MEMORY;
-		to->nbytes = from.nbytes;
-		if (from.nbytes > 0)
-			memcpy(to->data, from.data, from.nbytes);
-	}
-	return SRT_OK;
-}
-
 /* All that is saved, as lists. On return `home` comes after the work until now. */
 static srt_status_t describe(srt_checkpoint_write_t *s, const srt_checkpoint_options_t *options,
 			     srt_stream_t *stream)
@@ -142,7 +119,7 @@ static srt_status_t describe(srt_checkpoint_write_t *s, const srt_checkpoint_opt
 	if (s->manifest.optimizer == NULL || s->writers == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	SRT_TRY(take_groups(s, stream));
-	SRT_TRY(take_entries(s, options));
+	SRT_TRY(srt_entries_copy(options, &s->manifest, &s->rank_entries));
 	if (options->scaler != NULL) {
 		s->manifest.has_scaler = true;
 		SRT_TRY(srt_scaler_get_state(options->scaler, stream, &s->manifest.scaler));
@@ -201,6 +178,7 @@ static void free_write(srt_checkpoint_write_t *s)
 	free(s->temporary);
 	free(s->block);
 	free(s->snapshot);
+	free(s->rank_entries.bytes);
 	free(s->path);
 	free(s);
 }
@@ -228,6 +206,8 @@ static srt_status_t begin(srt_engine_t *engine, const char *call, const char *pa
 		status = srt_checkpoint_take_snapshot(s);
 	status = srt_share_status(engine, srt_describe_doing("preparing checkpoint", path, NULL),
 				  status);
+	if (status == SRT_OK)
+		status = srt_entries_gather(engine->comm, &s->rank_entries, &s->manifest);
 	if (status == SRT_OK)
 		status = create_folder(s, &has_snapshot);
 	if (status == SRT_OK && !has_snapshot)

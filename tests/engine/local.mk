@@ -94,7 +94,8 @@ libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h 
 # Sharded checkpoints need libraries; without them their scripts are skipped.
 DEVICE_SCRIPT_TESTS += tests/engine/test_checkpoint_sharded.sh
 if HAVE_CHECKPOINTS
-check_PROGRAMS += tests/engine/test_checkpoint_damage tests/engine/test_checkpoint_killed \
+check_PROGRAMS += tests/engine/test_checkpoint_damage tests/engine/test_checkpoint_entries \
+	tests/engine/test_checkpoint_killed \
 	tests/engine/test_checkpoint_reads tests/engine/test_checkpoint_sharded \
 	tests/engine/test_checkpoint_values tests/engine/test_guide_resume
 tests_engine_test_checkpoint_killed_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync,--wrap=rename,--wrap=renameat2 \

@@ -66,6 +66,10 @@ for load in $loads; do
 done
 run_ranks "3" tests/engine/test_checkpoint_sharded load $dir/1-ddp bf16
 run_ranks "3" tests/engine/test_checkpoint_sharded load-bf16 $dir/2-bf16 zero3
+for n in 1 2 3; do
+	run_ranks $n tests/engine/test_checkpoint_entries save $dir/entries
+	run_ranks "1 2 3" tests/engine/test_checkpoint_entries load $dir/entries $n
+done
 for form in $forms; do
 	use_form $form
 	run_ranks "1 2 3" tests/engine/test_checkpoint_sharded resume $dir/resumed

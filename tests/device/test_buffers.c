@@ -93,6 +93,9 @@ static void test_views(srt_device_t *device)
 	CHECK_STATUS(srt_view_check(&v, 0, "x"), SRT_ERR_INVALID_ARGUMENT);
 	v = srt_view(b, 0, (srt_dtype_t)77);
 	CHECK_STATUS(srt_view_check(&v, 1, "x"), SRT_ERR_INVALID_ARGUMENT);
+	v = srt_view(b, 0, SRT_DTYPE_NONE);
+	CHECK_STATUS(srt_view_check(&v, 1, "x"), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("dtype is none");
 	v = srt_view(NULL, 0, SRT_F32);
 	CHECK_STATUS(srt_view_check(&v, 0, "gamma"), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("gamma is absent");

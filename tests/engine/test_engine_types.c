@@ -301,6 +301,39 @@ static void test_tree_refused(void)
 	case_destroy(&c);
 }
 
+/* SRT_DTYPE_NONE is no dtype of a tensor, and i32 none of a policy: both are refused by name. */
+static void test_no_dtype(void)
+{
+	const srt_precision_t integers = { .size = sizeof(integers), .reduce = SRT_I32 };
+	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_DDP);
+	const int64_t shape[] = { 4 };
+	const srt_sharding_t sharding = SRT_SHARDING_INIT;
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
+	srt_engine_t *engine;
+	srt_unit_t *unit;
+	srt_param_t *param;
+	srt_unit_buffer_t *buffer;
+	srt_sharded_tensor_t *tensor;
+
+	CHECK_STATUS(srt_precision_resolve(NULL, SRT_DTYPE_NONE, &types), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("stored is none");
+	CHECK_STATUS(srt_precision_resolve(&integers, SRT_F32, &types), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("reduce of a precision is i32");
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &unit));
+	CHECK_STATUS(srt_param_create(unit, "w", SRT_DTYPE_NONE, 1, shape, NULL, &param),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("none");
+	CHECK_STATUS(srt_unit_buffer_create(unit, "b", SRT_DTYPE_NONE, 1, shape, &buffer),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("none");
+	srt_engine_destroy(engine);
+	CHECK_STATUS(srt_sharded_tensor_create(context, NULL, "t", SRT_DTYPE_NONE, 1, shape,
+					       &sharding, &tensor),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("none");
+}
+
 /* Values that the program writes to its shards are computed with, and steps go on from them. */
 static void test_own_values(srt_strategy_t strategy)
 {
@@ -352,6 +385,7 @@ int main(void)
 	test_cast_points();
 	test_tree();
 	test_tree_refused();
+	test_no_dtype();
 	for (srt_strategy_t s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3; s++)
 		test_own_values(s);
 	test_strategies();

@@ -41,6 +41,9 @@ static void test_building(void)
 	CHECK_STATUS(srt_module_add_buffer(a, "w", SRT_F32, 0, NULL), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_module_add_buffer(a, "b", (srt_dtype_t)99, 0, NULL),
 		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_module_add_buffer(a, "b", SRT_DTYPE_NONE, 0, NULL),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("none");
 	CHECK_OK(srt_module_add_buffer(a, "b", SRT_I64, 0, NULL));
 	CHECK_STATUS(srt_module_tie(root, "w", a, "b"), SRT_ERR_NOT_FOUND);
 	CHECK_STATUS(srt_module_tie(root, "a", a, "w"), SRT_ERR_INVALID_ARGUMENT);

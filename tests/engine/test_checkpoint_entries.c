@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a program has of its own in a sharded checkpoint, run by test_checkpoint_sharded.sh: entries
- * of each rank, and an optimizer's states, which are frozen parameters of a unit that never runs.
+ * Entries of each rank in a sharded checkpoint, and the states of a program's optimizer, which are
+ * frozen parameters of a unit that never runs. Run by test_checkpoint_sharded.sh:
  *
  *     test_checkpoint_entries save FOLDER
  *     test_checkpoint_entries load FOLDER RANKS    that have saved it

@@ -205,8 +205,8 @@ static srt_status_t fail_nodes(const srt_comm_t *comm, int refused_by)
 	return srt_fail(
 		SRT_ERR_UNSUPPORTED,
 		"communicator \"%s\": SHARDRT_COLLECTIVES=%s (rank %d) cannot be used: ranks "
-		"%d and %d are on different nodes, and only ucx connects nodes; set it to "
-		"auto or ucx",
+		"%d and %d are on different nodes, or threads of one process, and only ucx "
+		"connects those; set it to auto or ucx",
 		comm->name, preference_names[of_rank(comm, refused_by)->preference],
 		comm->world_rank[refused_by], comm->world_rank[0], comm->world_rank[other]);
 }

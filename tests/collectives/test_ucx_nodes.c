@@ -140,7 +140,7 @@ int main(void)
 	check_hierarchy(&job);
 	check_refused(&job, "shm", SRT_ERR_UNSUPPORTED, "ranks 0 and 1 are on different nodes");
 	check_refused(&job, "staged", SRT_ERR_UNSUPPORTED, "SHARDRT_COLLECTIVES=staged (rank 0)");
-	check_refused(&job, "nccl", SRT_ERR_UNSUPPORTED, "only ucx connects nodes");
+	check_refused(&job, "nccl", SRT_ERR_UNSUPPORTED, "only ucx connects those");
 	check_refused(&job, job.rank == 1 ? "ucx" : "shm", SRT_ERR_MISMATCH,
 		      "is ucx on rank 1 and shm on rank 0");
 	check_transport(&job, 1, &srt_transport_ucx);

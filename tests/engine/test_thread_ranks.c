@@ -76,6 +76,8 @@ static void train(srt_context_t *context, int rank)
 	srt_stream_destroy(stream);
 }
 
+static bool is_refused; /* by SHARDRT_COLLECTIVES */
+
 static void *run_rank(void *arg)
 {
 	int rank = *(const int *)arg;
@@ -86,26 +88,40 @@ static void *run_rank(void *arg)
 						.broadcast_arg = &rank };
 	srt_context_t *context;
 
+	if (is_refused) {
+		CHECK_STATUS(srt_context_create(&options, &context), SRT_ERR_UNSUPPORTED);
+		CHECK_ERROR_HAS("threads of one process, and only ucx connects those");
+		return NULL;
+	}
 	CHECK_OK_OR_DIE(srt_context_create(&options, &context));
 	train(context, rank);
 	srt_context_destroy(context);
 	return NULL;
 }
 
-int main(void)
+static void run_ranks(void)
 {
-	const int ranks[WORLD] = { 0, 1 };
-	srt_feature_info_t ucx = SRT_FEATURE_INFO_INIT;
+	static const int ranks[WORLD] = { 0, 1 };
 	pthread_t threads[WORLD];
 
-	CHECK_OK_OR_DIE(srt_feature_get_info(SRT_FEATURE_UCX, &ucx));
-	if (ucx.state == SRT_FEATURE_MISSING)
-		CHECK_SKIP("ranks in one process need UCX");
-	unsetenv("SHARDRT_BOOTSTRAP");
 	for (int r = 0; r < WORLD; r++)
 		CHECK_OR_DIE(pthread_create(&threads[r], NULL, run_rank,
 					    (void *)(uintptr_t)&ranks[r]) == 0);
 	for (int r = 0; r < WORLD; r++)
 		CHECK_OR_DIE(pthread_join(threads[r], NULL) == 0);
+}
+
+int main(void)
+{
+	srt_feature_info_t ucx = SRT_FEATURE_INFO_INIT;
+
+	CHECK_OK_OR_DIE(srt_feature_get_info(SRT_FEATURE_UCX, &ucx));
+	if (ucx.state == SRT_FEATURE_MISSING)
+		CHECK_SKIP("ranks in one process need UCX");
+	unsetenv("SHARDRT_BOOTSTRAP");
+	run_ranks();
+	is_refused = true;
+	setenv("SHARDRT_COLLECTIVES", "shm", 1);
+	run_ranks();
 	return check_done();
 }

@@ -76,6 +76,16 @@ typedef struct srt_offload {
 /** Value of srt_engine_options_t.norm_p: the maximum norm. */
 #define SRT_NORM_INF 0x7fffffff
 
+/**
+ * Allocates memory of an engine. Called by srt_engine_build(), by the thread that calls that.
+ * @param name of the memory, e.g. "parameter shards".
+ * @return an address of a multiple of 64 bytes, or NULL: srt_engine_build() fails on all ranks with
+ *         SRT_ERR_OUT_OF_MEMORY.
+ */
+typedef void *srt_allocate_fn(size_t nbytes, const char *name, void *arg);
+/** Frees it. Called by srt_engine_destroy(), once for each result that is not NULL. */
+typedef void srt_free_fn(void *memory, void *arg);
+
 /** Options of srt_engine_create(). */
 typedef struct srt_engine_options {
 	size_t size;      /* sizeof(srt_engine_options_t) */
@@ -123,6 +133,16 @@ typedef struct srt_engine_options {
 	/* 1: a step with an infinite or NaN gradient changes nothing on any rank, and
 	 * srt_step_info_t.skipped counts it */
 	int skip_nonfinite;
+
+	/*
+	 * NULL, or the program allocates shards, and unsharded parameters and gradients, on a
+	 * device with host addresses (srt_device_info_t.host_memory). Not with offload, and not
+	 * where ranks map each other's memory (srt_comm_mem_kind() is SRT_MEM_PEER): there
+	 * srt_engine_build() is SRT_ERR_UNSUPPORTED. May differ between ranks.
+	 */
+	srt_allocate_fn *allocate;
+	srt_free_fn *free; /* NULL with allocate NULL */
+	void *allocate_arg;
 } srt_engine_options_t;
 
 /** zero3 over the ranks of the context, AdamW, one micro-batch, one unit gathered ahead. */

@@ -2,6 +2,7 @@
 engine_thread_tests = tests/engine/test_engine
 RANK_TESTS += \
 	$(engine_thread_tests) \
+	tests/engine/test_allocator \
 	tests/engine/test_audit \
 	tests/engine/test_cells \
 	tests/engine/test_checkpoint \

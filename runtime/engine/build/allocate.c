@@ -4,6 +4,9 @@
  * and gradients. Local; the ranks compare their results afterwards (build.c).
  */
 #include <stdlib.h>
+#include <string.h>
+
+#include <shardrt/native.h>
 
 #include "collectives/comm.h"
 #include "runtime/engine/build/build.h"
@@ -49,6 +52,40 @@ static srt_status_t create_host(const srt_engine_t *engine, size_t nbytes, const
 	return srt_buffer_alias(engine->device, *buffer, alias);
 }
 
+/* Memory of the device, by the program's allocator if it has one. */
+static srt_status_t create_memory(srt_engine_t *engine, srt_mem_kind_t kind, size_t nbytes,
+				  const char *name, srt_buffer_t **buffer)
+{
+	const srt_engine_options_t *o = &engine->options;
+	void *memory;
+
+	if (o->allocate == NULL || nbytes == 0)
+		return srt_buffer_create(engine->device, kind, nbytes, name, buffer);
+	if (kind == SRT_MEM_PEER)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"option allocate: ranks map each other's memory, and that of the "
+				"program (%s) cannot be mapped: leave the option NULL, or set "
+				"SHARDRT_COLLECTIVES to staged or ucx on all ranks",
+				name);
+	if (!engine->device->caps.host_memory)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"option allocate: the memory of device %s has no host addresses: "
+				"leave the option NULL",
+				engine->device->caps.name);
+	memory = o->allocate(nbytes, name, o->allocate_arg);
+	if (memory == NULL)
+		return srt_fail(SRT_ERR_OUT_OF_MEMORY,
+				"the program's allocator has no %zu bytes for %s", nbytes, name);
+	engine->storage.of_program[engine->storage.nof_program++] = memory;
+	if ((uintptr_t)memory % SRT_TENSOR_ALIGN != 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the program's allocator gave address %p for %s, must be a "
+				"multiple of %zu",
+				memory, name, SRT_TENSOR_ALIGN);
+	memset(memory, 0, nbytes);
+	return srt_buffer_wrap(engine->device, memory, nbytes, name, buffer);
+}
+
 static srt_status_t create_arenas(srt_engine_t *engine)
 {
 	static const char *const names[SRT_NARENAS] = {
@@ -71,10 +108,10 @@ static srt_status_t create_arenas(srt_engine_t *engine)
 			SRT_TRY(create_host(engine, nbytes[a], name, &engine->storage.arena[a],
 					    &engine->storage.arena_alias[a]));
 		else
-			SRT_TRY(srt_buffer_create(engine->device,
-						  shared ? shared_kind(engine, srt_comm_mem_kind) :
-							   SRT_MEM_DEVICE,
-						  nbytes[a], name, &engine->storage.arena[a]));
+			SRT_TRY(create_memory(engine,
+					      shared ? shared_kind(engine, srt_comm_mem_kind) :
+						       SRT_MEM_DEVICE,
+					      nbytes[a], name, &engine->storage.arena[a]));
 	}
 	return SRT_OK;
 }
@@ -94,9 +131,9 @@ static srt_status_t create_buffers(srt_engine_t *engine)
 
 	SRT_TRY(create_arenas(engine));
 	for (int k = 0; k < SRT_NSLOT_KINDS; k++)
-		SRT_TRY(srt_buffer_create(engine->device, k == SRT_SLOT_PARAMS ? gathered : shared,
-					  m->slots[k].total, names[k],
-					  &engine->storage.slot_buffer[k]));
+		SRT_TRY(create_memory(engine, k == SRT_SLOT_PARAMS ? gathered : shared,
+				      m->slots[k].total, names[k],
+				      &engine->storage.slot_buffer[k]));
 	if (engine->unit_buffers.nbytes > 0)
 		SRT_TRY(srt_buffer_create(engine->device, shared, engine->unit_buffers.nbytes,
 					  "buffers of units", &engine->unit_buffers.memory));

@@ -142,6 +142,8 @@ void srt_engine_destroy(srt_engine_t *engine)
 	for (size_t i = 0; i < engine->unit_buffers.n; i++)
 		srt_unit_buffer_free(engine->unit_buffers.all[i]);
 	free(engine->unit_buffers.all);
+	for (size_t i = 0; i < engine->storage.nof_program; i++)
+		engine->options.free(engine->storage.of_program[i], engine->options.allocate_arg);
 	srt_memory_free(&engine->memory);
 	srt_call_log_destroy(engine->checks.calls);
 	free(engine->scalars.flags);

@@ -117,6 +117,13 @@ srt_status_t srt_options_read(const srt_engine_options_t *given, srt_engine_opti
 				"option offload has %s without state: the optimizer steps where "
 				"its state is; set offload.state too, or SRT_OPTIMIZER_NONE",
 				o->offload.params ? "params" : "grads");
+	if ((o->allocate == NULL) != (o->free == NULL))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"one of the options allocate and free is NULL: set both or none");
+	if (o->allocate != NULL && (o->offload.params || o->offload.grads || o->offload.state))
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"options allocate and offload are both set: offloaded memory is "
+				"shared by two devices, and only the library can allocate it");
 	if (!(o->divide_factor >= 0.0f && o->divide_factor <= 0x1.fffffep127f) ||
 	    (o->divide_factor != 0.0f && o->average == SRT_AVERAGE_SUM))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

@@ -172,6 +172,8 @@ typedef struct srt_storage {
 	srt_buffer_t *landing;  /* offload: where gradients arrive; NULL: none */
 	/* Offload, else NULL: memory of the host for copies by the device. */
 	srt_buffer_t *arena_alias[SRT_NARENAS], *staging_alias, *landing_alias;
+	void *of_program[SRT_NARENAS + SRT_NSLOT_KINDS]; /* allocated by options.allocate */
+	size_t nof_program;
 } srt_storage_t;
 
 /* Where the owned values are, and the streams of work on them: home.c. */

@@ -5,11 +5,13 @@
 EXAMPLES = \
 	examples/train_all \
 	examples/train_modules \
-	examples/train_own
+	examples/train_own \
+	examples/train_tape
 check_PROGRAMS += $(EXAMPLES)
 examples_train_all_LDADD = $(SRT_LIB)
 examples_train_modules_LDADD = $(SRT_LIB)
 examples_train_own_LDADD = $(SRT_LIB) -lm
+examples_train_tape_LDADD = libshardrt-models.la $(SRT_LIB)
 
 # cuda_kernel.c and opencl_kernel.c need a driver's library, autograd.cc a C++ compiler: built by test_install.sh alone.
 exampledir = $(docdir)/examples
@@ -21,4 +23,5 @@ dist_example_DATA = \
 	examples/relu_model.h \
 	examples/train_all.c \
 	examples/train_modules.c \
-	examples/train_own.c
+	examples/train_own.c \
+	examples/train_tape.c

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
+#include "models/over_sqrt.h"
 #include "models/try.h"
 
 #define LN_EPS 1e-5f

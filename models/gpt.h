@@ -24,7 +24,7 @@
 #include <shardrt/shardrt.h>
 
 #include "models/model.h"
-#include "models/tape.h"
+#include <shardrt/models/tape.h>
 
 /** Sizes of a GPT. */
 typedef struct srt_gpt_config {

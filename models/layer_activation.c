@@ -3,7 +3,7 @@
  * Activations, element by element; a table has their differences. Backward reads the input again,
  * or the output if that is enough. The gradient is computed in place if the plan allows it.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 typedef srt_status_t forward_fn(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);

@@ -4,8 +4,8 @@
  * or of others, -> (batch*queries, width). Row maximum and row sum of the softmax
  * (batch,heads,queries,2) are saved; backward reads them, the inputs and the output.
  */
-#include "models/layers.h"
-#include "models/model.h"
+#include <shardrt/models/layers.h>
+#include "models/over_sqrt.h"
 #include "models/tape_impl.h"
 
 enum { Q, K, V, LENGTHS, MASK }; /* the node's inputs */

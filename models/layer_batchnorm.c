@@ -5,7 +5,7 @@
  * and rstd (n) are saved. Backward: dx by element, from averages over the rows; dweight and dbias
  * over the rows.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 /* Running statistics in 16 bits are computed with, and updated, in floats. */

@@ -3,7 +3,7 @@
  * y (rows,n) = x + v, v a vector (n) that is added to each row: a tensor (1,n) or a parameter.
  * Backward: dx = dy without a copy; dv = sum of the rows of dy.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 /* y = x + v; v is repeated in y first. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* y = x in another float dtype, one rounding; backward: dx = dy in the dtype of x, one rounding. */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 static srt_status_t forward_cast(const srt_run_t *run, const srt_node_t *node)

@@ -4,7 +4,7 @@
  * Nothing is saved: the backward pass computes the same mask again, in place if the plan allows it.
  */
 #include "models/hash.h"
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 /* Applies the mask. Its seed is of the step, its counter of the layer and the global element. */

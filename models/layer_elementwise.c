@@ -3,7 +3,7 @@
  * Addition, element by element. Both inputs get the gradient of the output, without a copy unless
  * they need separate memory.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 static int64_t count_elements(const srt_node_t *node)

@@ -7,7 +7,7 @@
  * Rowwise: each tensor-parallel rank has rows of the table, and the first one adds the position.
  * Also: one row of a matrix, selected at run time, for sampling.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 static int64_t count_param_rows(const srt_param_t *param)

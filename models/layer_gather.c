@@ -3,7 +3,7 @@
  * y (1,n) = the columns of all tensor-parallel ranks, in order, for sampling: each rank puts its
  * columns into a row of -0, and the rows are summed, which changes no bit.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 static srt_status_t forward_gather(const srt_run_t *run, const srt_node_t *node)

@@ -7,7 +7,7 @@
  * Colwise: each tensor-parallel rank has the columns of its rows of the weight. For each chunk the
  * ranks gather the statistics of its rows (srt_op_cross_entropy_part()), never the logits.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 #define LOGITS_ALIGN 64

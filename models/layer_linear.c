@@ -5,7 +5,7 @@
  * W and b may be a range of rows of larger parameters. Then the first gradient that the backward
  * pass stores zeroes the other rows, and those of other ranges are added.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 /* y = x W^T, without its tensors. */

@@ -3,7 +3,7 @@
  * Losses by row: cross-entropy, squared error, sum. A loss starts the backward pass: its gradient
  * with respect to the objective is run->grad_scale for every row, times run->scale if there is one.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 /* ---- the gradient of the objective ------------------------------------------------------ */

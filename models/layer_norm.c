@@ -3,7 +3,7 @@
  * y (rows,n) = (x - mean) * rstd * weight (n) + bias (n) by row; mean, rstd (rows) are saved.
  * Backward: dx by row; dweight and dbias over the rows.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 static srt_layernorm_t get_args(const srt_run_t *run, const srt_node_t *node)

@@ -3,7 +3,7 @@
  * y (rows,n) = x / sqrt(mean(x^2) + eps) * weight (n) by row; rstd (rows) is saved.
  * Backward: dx by row; dweight over the rows.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 static srt_rmsnorm_t get_args(const srt_run_t *run, const srt_node_t *node)

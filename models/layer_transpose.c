@@ -3,7 +3,7 @@
  * The elements of x as a matrix (a,b), transposed to (b,a), bit for bit, for layers along another
  * dimension than the last one. Backward: the other way.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 /* y (b,a) = x (a,b) transposed. */

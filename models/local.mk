@@ -1,18 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Not installed: tools and tests link it. Includes nothing but <shardrt/...> and models/.
-noinst_LTLIBRARIES += libmodels.la
-libmodels_la_SOURCES = \
-	models/data/text.c \
-	models/data/text.h \
-	models/data/tokens.c \
-	models/data/tokens.h \
-	models/generate.c \
-	models/generate.h \
-	models/gpt.c \
-	models/gpt.h \
-	models/gpt_hf.c \
-	models/gpt_hf.h \
+# Includes nothing but <shardrt/...> and models/. libshardrt-models is installed: the tape and the layers, with the public
+# symbols alone. libmodels.la has them too, and the models of tools and tests, which are not installed.
+TAPE_SOURCES = \
 	models/hash.c \
 	models/hash.h \
 	models/layer_activation.c \
@@ -30,18 +20,55 @@ libmodels_la_SOURCES = \
 	models/layer_norm.c \
 	models/layer_rmsnorm.c \
 	models/layer_transpose.c \
-	models/layers.h \
-	models/mlp.c \
-	models/mlp.h \
-	models/model.c \
-	models/model.h \
+	models/over_sqrt.c \
+	models/over_sqrt.h \
 	models/tape.c \
-	models/tape.h \
 	models/tape_impl.h \
 	models/tape_plan.c \
 	models/tape_run.c \
 	models/tape_sums.c \
 	models/tape_units.c \
-	models/transformer.c \
-	models/transformer.h \
 	models/try.h
+
+noinst_LTLIBRARIES += libmodels.la
+libmodels_la_SOURCES = \
+	$(TAPE_SOURCES) \
+	models/data/text.c \
+	models/data/text.h \
+	models/data/tokens.c \
+	models/data/tokens.h \
+	models/generate.c \
+	models/generate.h \
+	models/gpt.c \
+	models/gpt.h \
+	models/gpt_hf.c \
+	models/gpt_hf.h \
+	models/mlp.c \
+	models/mlp.h \
+	models/model.c \
+	models/model.h \
+	models/transformer.c \
+	models/transformer.h
+
+shardrtmodelsincludedir = $(includedir)/shardrt/models
+shardrtmodelsinclude_HEADERS = \
+	include/shardrt/models/layers.h \
+	include/shardrt/models/tape.h
+
+# libshardrt is named by its file: libtool links a library that needs another libtool library again when it is installed,
+# and refuses that under `make install prefix=DIR`. An installed tree may be moved, so it is found next to this library.
+lib_LTLIBRARIES += libshardrt-models.la
+libshardrt_models_la_SOURCES = $(TAPE_SOURCES)
+libshardrt_models_la_LIBADD = -lm
+libshardrt_models_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -no-undefined \
+	-Wl,.libs/libshardrt.so -Wl,-rpath,'$$ORIGIN'
+libshardrt_models_la_DEPENDENCIES = libshardrt.la
+if HAVE_SYMBOL_MAP
+libshardrt_models_la_LDFLAGS += -Wl,--version-script=libshardrt-models.map
+libshardrt_models_la_DEPENDENCIES += libshardrt-models.map
+endif
+CLEANFILES += libshardrt-models.map
+libshardrt-models.map: $(shardrtmodelsinclude_HEADERS) scripts/symbols.awk
+	$(AM_V_GEN)cd $(srcdir) && $(AWK) -v map=SHARDRT_MODELS_0 -f scripts/symbols.awk \
+		$(shardrtmodelsinclude_HEADERS) > $(abs_builddir)/$@.tmp
+	$(AM_V_at)mv $@.tmp $@

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/try.h"
 
 typedef struct mlp_layer {

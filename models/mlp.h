@@ -12,7 +12,7 @@
 #include <shardrt/shardrt.h>
 
 #include "models/model.h"
-#include "models/tape.h"
+#include <shardrt/models/tape.h>
 
 /** Most layers of a stack. */
 #define SRT_MLP_MAX_LAYERS 16

@@ -3,8 +3,6 @@
  * determine its decay. Sets the sentence of a failure. */
 #include "models/model.h"
 
-#include <fenv.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,21 +18,6 @@ srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
 	return srt_error_set(status, text);
-}
-
-/* Volatile: the compiler may else compute before or after the environment changes. */
-float srt_model_over_sqrt(float a, int64_t n)
-{
-	volatile int64_t count = n;
-	volatile float root, result;
-	fenv_t env;
-
-	fegetenv(&env);
-	fesetenv(FE_DFL_ENV);
-	root = sqrtf((float)count);
-	result = a / root;
-	fesetenv(&env);
-	return result;
 }
 
 int srt_model_tensor_ranks(const srt_model_options_t *options)

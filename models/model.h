@@ -30,10 +30,6 @@ typedef struct srt_model_options {
 srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/** a / sqrt(n), each operation rounded to nearest whatever the caller's rounding mode is: the same
- * on every machine. */
-float srt_model_over_sqrt(float a, int64_t n);
-
 /** A parameter of a module tree. */
 typedef struct srt_model_param_spec {
 	const char *name; /* with the modules that it is in: "blocks.0.attn.qkv.weight" */

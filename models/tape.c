@@ -33,8 +33,12 @@ srt_status_t srt_tape_status(const srt_tape_t *tape)
 
 srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tape_t **tape)
 {
-	srt_tape_t *t = calloc(1, sizeof(*t));
+	srt_tape_t *t;
 
+	if (!device || !tape)
+		return srt_error_set(SRT_ERR_INVALID_ARGUMENT,
+				     "srt_tape_create: device or tape is NULL");
+	t = calloc(1, sizeof(*t));
 	if (!t)
 		return srt_error_set(SRT_ERR_OUT_OF_MEMORY, "no host memory for a tape");
 	t->device = device;

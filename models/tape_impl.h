@@ -2,6 +2,10 @@
 /*
  * The inside of a tape, for models/tape*.c and models/layer_*.c only.
  *
+ * Every layer has the same parts: a function that checks the shapes and records a node, a forward
+ * and a backward function, and a `static const srt_layer_t` that has them and the values that the
+ * backward pass reads again.
+ *
  * Time runs from 0: node i of N runs forward at i. The backward pass follows in reverse order;
  * where it reaches the last node of a section that is recomputed, it first runs the section's nodes
  * forward again. Every piece of memory is a block with the first and last time at which it holds
@@ -13,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "models/layers.h"
-#include "models/tape.h"
+#include <shardrt/models/layers.h>
+#include <shardrt/models/tape.h>
 #include "models/try.h"
 
 enum {

@@ -197,8 +197,8 @@ static srt_status_t recompute_section(srt_run_t *run, int last)
 	return SRT_OK;
 }
 
-srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale,
-			       srt_view_t scale)
+srt_status_t srt_tape_backward(srt_tape_t *tape, float grad_scale, srt_view_t scale,
+			       srt_stream_t *stream)
 {
 	srt_run_t run = { .tape = tape,
 			  .stream = stream,

@@ -7,7 +7,7 @@
  * each tensor and pass through the unit, if the unit casts its inputs. A tensor that crosses the
  * boundaries of several units is cast by each, the outer one first.
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
 static srt_open_unit_t *innermost(const srt_tape_t *tape)

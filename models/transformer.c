@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/try.h"
 
 #define EPS 1e-5f

@@ -19,7 +19,7 @@
 #include <shardrt/shardrt.h>
 
 #include "models/model.h"
-#include "models/tape.h"
+#include <shardrt/models/tape.h>
 
 /** Sizes of a Transformer. */
 typedef struct srt_transformer_config {

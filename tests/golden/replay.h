@@ -47,8 +47,8 @@
 
 #include "base/base.h"
 #include "models/gpt.h"
-#include "models/layers.h"
-#include "models/tape.h"
+#include <shardrt/models/layers.h>
+#include <shardrt/models/tape.h>
 #include "models/transformer.h"
 #include "runtime/checkpoint/formats/safetensors.h"
 

@@ -320,8 +320,8 @@ srt_status_t net_pass(net_t *net, int i, int n)
 	if (net->ignored)
 		SRT_TRY(srt_engine_microbatch(net->ignored, i, n));
 	SRT_TRY(srt_tape_forward(net->tape, net->job->stream));
-	return srt_tape_backward(net->tape, net->job->stream, 1,
-				 net->scaler ? srt_scaler_view(net->scaler) : none);
+	return srt_tape_backward(net->tape, 1, net->scaler ? srt_scaler_view(net->scaler) : none,
+				 net->job->stream);
 }
 
 /* An infinity in the first element that this rank has. */

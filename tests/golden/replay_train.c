@@ -322,7 +322,7 @@ static srt_status_t run_microbatch(replay_t *r, int s, int m)
 	replay_buffers_count(r);
 	if (r->scaler)
 		scale = srt_scaler_view(r->scaler);
-	SRT_TRY(srt_tape_backward(r->tape, r->stream, grad_scale, scale));
+	SRT_TRY(srt_tape_backward(r->tape, grad_scale, scale, r->stream));
 	r->is_reduced = m == accum - 1 || !sync || strcmp(sync, "last");
 	return compare_loss(r, s, m);
 }

@@ -241,7 +241,7 @@ double tape_pass(tape_run_t *r)
 			 (int64_t)tape_nelem(r->extra[k]));
 	tape_put(srt_tensor_view(r->target), r->target_values, r->target->rows * r->target->n);
 	CHECK_OK_OR_DIE(srt_tape_forward(r->tape, tape_stream));
-	CHECK_OK_OR_DIE(srt_tape_backward(r->tape, tape_stream, 0.5f, r->scale));
+	CHECK_OK_OR_DIE(srt_tape_backward(r->tape, 0.5f, r->scale, tape_stream));
 	tape_get(srt_tensor_view(r->loss), r->losses, r->loss->rows);
 	if (!r->c->ids)
 		tape_get(srt_tensor_grad(r->x), r->xgrad, r->c->rows * r->c->n);

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 #include "tests/harness/check.h"
 #include "tests/harness/random.h"

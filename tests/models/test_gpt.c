@@ -139,8 +139,8 @@ static void run_step(model_t *m, const plan_t *plan, int step)
 		CHECK_OK_OR_DIE(srt_engine_microbatch(m->engine, i, plan->accumulate));
 		feed(&m->io, step, slice + i * m->micro, m->micro);
 		CHECK_OK_OR_DIE(srt_tape_forward(m->tape, stream));
-		CHECK_OK_OR_DIE(srt_tape_backward(m->tape, stream, 1.0f / (BATCH * CONTEXT),
-						  (srt_view_t){ 0 }));
+		CHECK_OK_OR_DIE(srt_tape_backward(m->tape, 1.0f / (BATCH * CONTEXT),
+						  (srt_view_t){ 0 }, stream));
 	}
 	CHECK_OK_OR_DIE(srt_engine_step(m->engine, stream));
 	CHECK_OK_OR_DIE(srt_stream_sync(stream)); /* which takes its scratch when it executes */

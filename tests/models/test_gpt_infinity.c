@@ -184,8 +184,8 @@ static void run_step(model_t *m, int step)
 		scale = srt_view(m->infinity, 0, SRT_F32);
 	feed(m, step);
 	CHECK_OK_OR_DIE(srt_tape_forward(m->tape, stream));
-	CHECK_OK_OR_DIE(srt_tape_backward(m->tape, stream,
-					  1.0f / (float)(BATCH * m->config.context), scale));
+	CHECK_OK_OR_DIE(srt_tape_backward(m->tape, 1.0f / (float)(BATCH * m->config.context), scale,
+					  stream));
 	CHECK_OK_OR_DIE(srt_engine_finish_backward(m->engine, stream));
 	if (step == IN_GRADIENT)
 		spoil_gradient(m);

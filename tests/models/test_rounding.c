@@ -8,7 +8,7 @@
 #include <fenv.h>
 
 #include "models/generate.h"
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"

@@ -15,7 +15,7 @@
 
 #include "base/base.h"
 #include "models/hash.h"
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/transformer.h"
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"
@@ -329,7 +329,7 @@ static void run_step(model_t *m, int step)
 {
 	feed(m, step);
 	CHECK_OK_OR_DIE(srt_tape_forward(m->tape, stream));
-	CHECK_OK_OR_DIE(srt_tape_backward(m->tape, stream, 1.0f, srt_scaler_view(m->scaler)));
+	CHECK_OK_OR_DIE(srt_tape_backward(m->tape, 1.0f, srt_scaler_view(m->scaler), stream));
 	CHECK_OK_OR_DIE(srt_engine_finish_backward(m->engine, stream));
 	if (rank == find_injector(step))
 		inject(m);

@@ -267,7 +267,7 @@ static void test_contributions(void)
 		CHECK_OK_OR_DIE(srt_tape_bind(r.tape, r.arena));
 		tape_put(srt_tensor_view(r.x), &x, 1);
 		CHECK_OK(srt_tape_forward(r.tape, tape_stream));
-		CHECK_OK(srt_tape_backward(r.tape, tape_stream, 1.0f, (srt_view_t){ 0 }));
+		CHECK_OK(srt_tape_backward(r.tape, 1.0f, (srt_view_t){ 0 }, tape_stream));
 		tape_get(srt_tensor_grad(r.x), &dx, 1);
 		CHECK_MSG(dx == (large_last ? 2048.0f : 2050.0f), "the gradient is %g", (double)dx);
 		tape_close(&r);

@@ -5,7 +5,7 @@
  * Reliability: a call of the models library that fails | the sentence of an earlier call, or none |
  * its own sentence
  */
-#include "models/layers.h"
+#include <shardrt/models/layers.h>
 #include "models/mlp.h"
 #include "models/tape_impl.h"
 #include "tests/harness/check.h"
@@ -60,6 +60,8 @@ static void test_mistakes(void)
 	CHECK(srt_tape_finish(tape) == SRT_ERR_STATE);
 	srt_tape_destroy(tape);
 	srt_tape_destroy(NULL);
+	CHECK_STATUS(srt_tape_create(NULL, SRT_TAPE_FORWARD, &tape), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("is NULL");
 }
 
 /* The sentence of a call is not what an earlier call left. */
@@ -101,14 +103,14 @@ static void test_sentences(srt_context_t *context)
 	CHECK_OK(srt_tape_finish(tape));
 	CHECK_REFUSED(srt_tape_bind(tape, arena), SRT_ERR_INVALID_ARGUMENT, "it got 8");
 	CHECK_REFUSED(srt_tape_forward(tape, stream), SRT_ERR_INVALID_ARGUMENT, "it got 8");
-	CHECK_REFUSED(srt_tape_backward(tape, stream, 1.0f, no_scale), SRT_ERR_INVALID_ARGUMENT,
+	CHECK_REFUSED(srt_tape_backward(tape, 1.0f, no_scale, stream), SRT_ERR_INVALID_ARGUMENT,
 		      "it got 8");
 	srt_tape_destroy(tape);
 
 	tape = make_tape(SRT_TAPE_FORWARD);
 	CHECK_OK(srt_tape_finish(tape));
 	CHECK_OK(srt_tape_bind(tape, arena));
-	CHECK_REFUSED(srt_tape_backward(tape, stream, 1.0f, no_scale), SRT_ERR_STATE,
+	CHECK_REFUSED(srt_tape_backward(tape, 1.0f, no_scale, stream), SRT_ERR_STATE,
 		      "for the forward pass only");
 	srt_tape_destroy(tape);
 

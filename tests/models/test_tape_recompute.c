@@ -152,7 +152,7 @@ static void run(model_t *m, result_t *r)
 			     (int64_t)(srt_buffer_nbytes(m->arena) / sizeof(float))));
 	fill(m);
 	CHECK_OK(srt_tape_forward(m->tape, tape_stream));
-	CHECK_OK(srt_tape_backward(m->tape, tape_stream, 0.5f, (srt_view_t){ 0 }));
+	CHECK_OK(srt_tape_backward(m->tape, 0.5f, (srt_view_t){ 0 }, tape_stream));
 	tape_get(srt_tensor_view(m->loss), r->losses, ROWS);
 	tape_get(srt_tensor_grad(m->x), r->xgrad, ROWS * WIDTH);
 	tape_get(stats_at(m, 0), r->stats, STATS);

@@ -121,7 +121,7 @@ static void pass(const model_t *m)
 			     (int64_t)(srt_buffer_nbytes(m->arena) / sizeof(float))));
 	put_integers(m);
 	CHECK_OK_OR_DIE(srt_tape_forward(m->tape, tape_stream));
-	CHECK_OK_OR_DIE(srt_tape_backward(m->tape, tape_stream, 0.5f, (srt_view_t){ 0 }));
+	CHECK_OK_OR_DIE(srt_tape_backward(m->tape, 0.5f, (srt_view_t){ 0 }, tape_stream));
 }
 
 /* ---- the feed-forward part --------------------------------------------------------------- */
@@ -279,7 +279,7 @@ static void test_rounding(void)
 		ones[i] = 1.0f;
 	tape_put(srt_tensor_view(m.x), ones, ROWS);
 	CHECK_OK_OR_DIE(srt_tape_forward(m.tape, tape_stream));
-	CHECK_OK_OR_DIE(srt_tape_backward(m.tape, tape_stream, 1.0f, (srt_view_t){ 0 }));
+	CHECK_OK_OR_DIE(srt_tape_backward(m.tape, 1.0f, (srt_view_t){ 0 }, tape_stream));
 	tape_get(srt_tensor_view(m.y), y, ROWS);
 	if (want % 2) /* to even */
 		want += want % 4 == 1 ? -1 : 1;

@@ -159,8 +159,8 @@ static void run(const model_t *m, result_t *r)
 		tape_put(srt_tensor_view(m->targets), targets, ROWS);
 		CHECK_OK_OR_DIE(srt_tape_forward(m->tape, tape_stream));
 		if (m->mode == SRT_TAPE_TRAINING) {
-			CHECK_OK_OR_DIE(srt_tape_backward(m->tape, tape_stream, 1.0f / 64.0f,
-							  (srt_view_t){ 0 }));
+			CHECK_OK_OR_DIE(srt_tape_backward(m->tape, 1.0f / 64.0f, (srt_view_t){ 0 },
+							  tape_stream));
 			CHECK_OK_OR_DIE(srt_engine_step(m->engine, tape_stream));
 		}
 		/* A stream with a thread takes scratch when it runs a command. */

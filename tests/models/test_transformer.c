@@ -145,7 +145,7 @@ static void pass(const options_t *o, result_t *r)
 	open_model(&m, o);
 	feed(&m);
 	CHECK_OK(srt_tape_forward(m.tape, stream));
-	CHECK_OK(srt_tape_backward(m.tape, stream, 0.125f, (srt_view_t){ 0 }));
+	CHECK_OK(srt_tape_backward(m.tape, 0.125f, (srt_view_t){ 0 }, stream));
 	loss = srt_tensor_view(m.io.loss);
 	CHECK_OK(srt_buffer_copy_to_host(r->loss, loss.buffer, loss.offset, sizeof(r->loss),
 					 stream));

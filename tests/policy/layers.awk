@@ -57,6 +57,8 @@ function check_include(path, quoted,   to, dir) {
 		return # for programs
 	if (path ~ /^shardrt\/(opencl|cuda)\.h$/ && folder !~ /^(examples|tests)/)
 		complain("<" path "> is for programs: the library includes no header of a driver")
+	if (path ~ /^shardrt\/models\// && (folder == "include/shardrt" || (level[top] && level[top] <= last_library)))
+		complain("libshardrt-models is above libshardrt: <" path ">")
 	if (path ~ /^cuda|^cublas|^cudnn/ && folder != "backends/cuda" &&
 	    folder !~ /^tests\/fakes\/(fake_(cu|nccl)|null_cuda)/)
 		complain("<" path "> belongs to backends/cuda")

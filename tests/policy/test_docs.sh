@@ -33,7 +33,7 @@ case $status,$out in
 1,*":3: no doc comment"*"1 of 2 public"*) ;;
 *) echo "the check missed an injected prototype: $out" && exit 1 ;;
 esac
-$awk "$rules" "$srcdir"/include/shardrt/*.h || exit 1
+$awk "$rules" "$srcdir"/include/shardrt/*.h "$srcdir"/include/shardrt/models/*.h || exit 1
 
 cites=$(cd "$srcdir" && pwd)/tests/policy/cites.awk
 tmp=$(mktemp -d) || exit 1
@@ -64,4 +64,4 @@ case $out in
 *"bad.md:4: no installed header has srt_e(); say so"*) ;;
 *) echo "the check missed something injected: $out" && exit 1 ;;
 esac
-$awk -f $functions include/shardrt/*.h README.md docs/*.md
+$awk -f $functions include/shardrt/*.h include/shardrt/models/*.h README.md docs/*.md

@@ -29,7 +29,7 @@ compile()
 	suffix=$1
 	shift
 	for header in $headers; do
-		name=${header##*/}
+		name=${header#"$top"/include/shardrt/}
 		case $name in
 		opencl.h) drivers=$(flags OPENCL CL/cl.h) || continue ;;
 		cuda.h) drivers=$(flags CUDA cuda.h) || continue ;;
@@ -44,7 +44,7 @@ compile()
 	rm -f headers.tmp.$suffix headers.tmp.o
 }
 
-headers=$(ls "$top"/include/shardrt/*.h)
+headers=$(ls "$top"/include/shardrt/*.h "$top"/include/shardrt/models/*.h)
 # shellcheck disable=SC2086
 compile c ${CC:-cc} -std=c11 -Wstrict-prototypes
 if [ -n "$cxx" ]; then

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What the library lets out and pulls in: exported symbols are exactly the public prototypes; all other
+# What the libraries let out and pull in: exported symbols are exactly the public prototypes; all other
 # names of the static library begin with srt_; no libm function but the exactly rounded ones; no
 # writable globals but those named here; it is linked to the packages that configure found and to no other.
 # Modules of backends export one function and need nothing of the library.
@@ -13,29 +13,53 @@ skip() { echo "SKIP: $*"; exit 77; }
 [ -f $lib ] || skip "no shared library was built"
 command -v "${nm%% *}" > /dev/null || skip "no nm"
 
-# The compiler's own view of the prototypes, not scripts/symbols.awk which made the symbol map.
-# shellcheck disable=SC2086
-printf '#include <shardrt/%s.h>\n' shardrt ops | ${CC:-cc} -E -P -I"$srcdir/include" -x c - | tr '\n' ' ' |
-	tr ';' '\n' | sed -n 's/.*visibility("default")))//p' |
-	sed 's/(.*//; s/.*[ *]//' | sort > $tmp.prototypes
-$nm -D --defined-only $lib | awk '$2 ~ /[TtWi]/ { sub(/@.*/, "", $3); print $3 }' | sort > $tmp.exported
-$nm -D --defined-only $lib | awk '$2 !~ /[TtWiA]/' > $tmp.data
-if ! diff $tmp.prototypes $tmp.exported > $tmp.diff; then
-	echo "public prototypes (<) and exported symbols (>) differ:"
-	grep '^[<>]' $tmp.diff
-	failed=1
-fi
-[ -s $tmp.prototypes ] || { echo "no public prototype was found"; failed=1; }
-if [ -s $tmp.data ]; then
-	echo "data is exported:"
-	cat $tmp.data
-	failed=1
-fi
+# exports LIBRARY HEADER...: checks what a library lets out.
+exports()
+{
+	name=$1
+	shift
+	# The compiler's own view of the prototypes, not scripts/symbols.awk which made the symbol map.
+	for header; do
+		echo "#include <shardrt/$header>"
+	done > $tmp.c
+	# Prototypes of the other library, which the headers include, are taken off.
+	# shellcheck disable=SC2086
+	${CC:-cc} -E -P -I"$srcdir/include" -x c $tmp.c | tr '\n' ' ' |
+		tr ';' '\n' | sed -n 's/.*visibility("default")))//p' |
+		sed 's/(.*//; s/.*[ *]//' | sort > $tmp.all
+	comm -23 $tmp.all $tmp.below > $tmp.prototypes
+	$nm -D --defined-only .libs/$name.so | awk '$2 ~ /[TtWi]/ { sub(/@.*/, "", $3); print $3 }' | sort > $tmp.exported
+	$nm -D --defined-only .libs/$name.so | awk '$2 !~ /[TtWiA]/' > $tmp.data
+	if ! diff $tmp.prototypes $tmp.exported > $tmp.diff; then
+		echo "public prototypes (<) and exported symbols (>) of $name differ:"
+		grep '^[<>]' $tmp.diff
+		failed=1
+	fi
+	[ -s $tmp.prototypes ] || { echo "no public prototype of $name was found"; failed=1; }
+	if [ -s $tmp.data ]; then
+		echo "$name exports data:"
+		cat $tmp.data
+		failed=1
+	fi
+	if [ -f .libs/$name.a ] && [ -z "$SRT_SANITIZE" ]; then
+		$nm -g --defined-only .libs/$name.a 2> /dev/null |
+			awk 'NF == 3 && $3 !~ /^srt_/ { print $3 ": a global name without srt_"; bad = 1 }
+			     END { exit bad }' || failed=1
+	fi
+}
+: > $tmp.below
+exports libshardrt ops.h shardrt.h
+cp $tmp.prototypes $tmp.below
+exports libshardrt-models models/layers.h models/tape.h
 
-if [ -f .libs/libshardrt.a ] && [ -z "$SRT_SANITIZE" ]; then
-	$nm -g --defined-only .libs/libshardrt.a 2> /dev/null |
-		awk 'NF == 3 && $3 !~ /^srt_/ { print $3 ": a global name without srt_"; bad = 1 }
-		     END { exit bad }' || failed=1
+# libshardrt-models needs public functions of libshardrt alone, has no writable data, and is linked to libshardrt, apart from the system's libraries.
+models=.libs/libshardrt-models.so
+$nm -D --undefined-only $models | awk '{ sub(/@.*/, "", $NF); print $NF }' | grep '^srt_' | sort | comm -23 - $tmp.below > $tmp.needs
+[ ! -s $tmp.needs ] || { echo "$models needs functions that libshardrt does not export:"; cat $tmp.needs; failed=1; }
+if [ -z "$SRT_SANITIZE" ]; then
+	$nm -f sysv $models | awk -F'|' '$NF ~ /^\.(t?data|t?bss)$/ { gsub(/ /, "", $1); print $1 }' |
+		grep -vE '^(completed\.[0-9]+|__dso_handle|__TMC_END__|__bss_start|_edata|_end)$' > $tmp.globals
+	[ ! -s $tmp.globals ] || { echo "$models has writable globals:"; cat $tmp.globals; failed=1; }
 fi
 
 # Results of other libm functions differ between its versions and processors.
@@ -77,6 +101,9 @@ if ! diff $tmp.found $tmp.needed > $tmp.diff; then
 	grep '^[<>]' $tmp.diff
 	failed=1
 fi
+
+needed=$($objdump -p $models | awk '$1 == "NEEDED" && $2 !~ /^(lib(c|m|gcc_s|pthread|[atu][a-z]*san)\.|ld-)/ { print $2 }')
+[ "$needed" = libshardrt.so.0 ] || { echo "$models is linked to: $needed"; failed=1; }
 
 for module in .libs/shardrt_backend_*.so tests/fakes/backend_toy/.libs/shardrt_backend_*.so \
 	tests/fakes/backend_linked/.libs/shardrt_backend_*.so \

@@ -7,13 +7,14 @@
 # and run on two ranks by the installed launcher. Both builds must print the same. Then the program in the README.
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAIL: $*"; exit 1; }
-examples="train_own train_all train_modules"
+examples="train_own train_all train_modules train_tape"
 dest=$PWD/tests/install.tmp
 unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR
 
 [ "$(wc -l < "$srcdir/examples/train_own.c")" -le 120 ] || fail "train_own.c has more than 120 lines"
 [ "$(wc -l < "$srcdir/examples/train_all.c")" -le 160 ] || fail "train_all.c has more than 160 lines"
 [ "$(wc -l < "$srcdir/examples/train_modules.c")" -le 170 ] || fail "train_modules.c has more than 170 lines"
+[ "$(wc -l < "$srcdir/examples/train_tape.c")" -le 150 ] || fail "train_tape.c has more than 150 lines"
 grep -E '#[ ]*include ["<](models|base|runtime|backends|collectives|kernels)/' "$srcdir"/examples/*.c &&
 	fail "an example uses more than the public headers"
 
@@ -29,7 +30,7 @@ mv "$dest/first" "$prefix" || exit 1
 pc=$(find "$prefix" -name shardrt.pc)
 libdir=$(dirname "$(find "$prefix" -name 'libshardrt.so' -o -name libshardrt.a | sed 1q)")
 bindir=$(dirname "$(find "$prefix" -name shardrun)")
-[ -f "$prefix/include/shardrt/shardrt.h" ] || fail "the headers were not installed"
+[ -f "$prefix/include/shardrt/shardrt.h" ] && [ -f "$prefix/include/shardrt/models/layers.h" ] || fail "the headers were not installed"
 docs=$prefix/share/doc/libshardrt
 for name in README.md LICENSE NEWS $(cd "$srcdir" && ls docs/*.md examples/*.[ch] examples/*.cc examples/*.cu); do
 	cmp "$srcdir/$name" "$docs/$name" || fail "$name was not installed"
@@ -46,7 +47,7 @@ kinds=
 # kind NAME SUFFIX VARIABLE: what libtool was configured to make must have been installed
 kind()
 {
-	if [ -e "$libdir/libshardrt.$2" ]; then
+	if [ -e "$libdir/libshardrt.$2" ] && [ -e "$libdir/libshardrt-models.$2" ]; then
 		kinds="$kinds $1"
 	else
 		[ "$(sed -n "s/^$3=//p" libtool | sed 1q)" = no ] || fail "the $1 library was not installed"
@@ -62,15 +63,25 @@ if [ -n "$PKG_CONFIG" ] && [ -x "$PKG_CONFIG" ]; then
 	PKG_CONFIG_PATH=$(dirname "$pc")
 	export PKG_CONFIG_PATH
 	pkg="$PKG_CONFIG --define-variable=prefix=$prefix"
-	shared=$($pkg --cflags --libs shardrt) || fail "pkg-config does not know shardrt"
-	static=$($pkg --static --cflags --libs shardrt) || fail "pkg-config --static"
 	[ "$($pkg --modversion shardrt)" = "$("$bindir/shardrt-info" --version)" ] ||
 		fail "shardrt.pc and shardrt-info differ in the version"
 else
-	shared="-I$prefix/include -L$libdir -lshardrt"
-	static="$shared $(sed -n 's/^Libs.private: *//p' "$pc")"
+	pkg=
 fi
-static=$(echo " $static" | sed "s: -lshardrt: $libdir/libshardrt.a:")
+
+# flags PACKAGE: sets shared and static to the flags of a program that uses shardrt or shardrt-models.
+flags()
+{
+	if [ -n "$pkg" ]; then
+		shared=$($pkg --cflags --libs "$1") || fail "pkg-config does not know $1"
+		static=$($pkg --static --cflags --libs "$1") || fail "pkg-config --static $1"
+	else
+		shared="-I$prefix/include -L$libdir -l$1 -lshardrt"
+		static="$shared $(sed -n 's/^Libs.private: *//p' "$pc")"
+	fi
+	static=$(echo " $static " |
+		sed "s: -lshardrt-models : $libdir/libshardrt-models.a :; s: -lshardrt : $libdir/libshardrt.a :")
+}
 
 # build SOURCE NAME [FLAG]...: as NAME-shared and NAME-static.
 build()
@@ -97,6 +108,10 @@ run()
 }
 
 for example in $examples; do
+	case $example in
+	train_tape) flags shardrt-models ;;
+	*) flags shardrt ;;
+	esac
 	build "$srcdir/examples/$example.c" $example
 	for kind in $kinds; do
 		run $example $kind > "$dest/$example-$kind.out" ||
@@ -107,6 +122,7 @@ for example in $examples; do
 	done
 	cat "$dest/$example-$first.out"
 done
+flags shardrt
 
 # The same by CMake, which finds the moved tree and refuses another minor version.
 if command -v cmake > /dev/null; then
@@ -116,7 +132,9 @@ project(example C)
 find_package(shardrt \${WANTED} REQUIRED)
 add_executable(train_own-cmake $(cd "$srcdir" && pwd)/examples/train_own.c)
 target_link_libraries(train_own-cmake shardrt::shardrt m)
-set_target_properties(train_own-cmake PROPERTIES C_STANDARD 11 RUNTIME_OUTPUT_DIRECTORY $dest)
+add_executable(train_tape-cmake $(cd "$srcdir" && pwd)/examples/train_tape.c)
+target_link_libraries(train_tape-cmake shardrt::models)
+set_target_properties(train_own-cmake train_tape-cmake PROPERTIES C_STANDARD 11 RUNTIME_OUTPUT_DIRECTORY $dest)
 EOF
 	configure_cmake()
 	{
@@ -125,8 +143,10 @@ EOF
 	}
 	configure_cmake 0.1 && cmake --build "$dest/cmake/0.1" >> "$dest/cmake.out" 2>&1 ||
 		{ cat "$dest/cmake.out"; fail "a program by find_package(shardrt)"; }
-	run train_own cmake > "$dest/cmake.out" && cmp "$dest/train_own-$first.out" "$dest/cmake.out" ||
-		fail "the build of train_own by CMake prints different results"
+	for example in train_own train_tape; do
+		run $example cmake > "$dest/cmake.out" && cmp "$dest/$example-$first.out" "$dest/cmake.out" ||
+			fail "the build of $example by CMake prints different results"
+	done
 	configure_cmake 0.2 && fail "CMake takes this version for 0.2"
 	grep -q "version: 0.1" "$dest/cmake.out" || { cat "$dest/cmake.out"; fail "CMake does not name the version that it found"; }
 else

@@ -85,7 +85,7 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 		SRT_TRY(srt_engine_microbatch(t->engine, (int)m, (int)o->accumulate));
 		SRT_TRY(copy_inputs(t, &t->train_io, m));
 		SRT_TRY(srt_tape_forward(t->train_tape, t->stream));
-		SRT_TRY(srt_tape_backward(t->train_tape, t->stream, 1.0f / (float)tokens, scale));
+		SRT_TRY(srt_tape_backward(t->train_tape, 1.0f / (float)tokens, scale, t->stream));
 		SRT_TRY(keep_losses(t, &t->train_io, t->losses, m * micro_tokens, micro_tokens));
 	}
 	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->losses, 0, SRT_F32),

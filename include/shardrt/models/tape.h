@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A tape of operations at fixed shapes: recorded once, run many times.
+ * A tape of operations at fixed shapes: recorded once, run many times. Of libshardrt-models, whose
+ * interface may change in every version.
  *
- *     record:   tape, input tensors, layers (models/layers.h) between unit_begin and unit_end
+ *     record:   tape, input tensors, layers (layers.h) between unit_begin and unit_end
  *     finish:   every byte that forward and backward passes need is placed in one arena
  *     run:      forward in the order of recording, backward in reverse; nothing is allocated
  *
@@ -17,15 +18,21 @@
  * has the memory of the gradients of parameters.
  *
  * A tape belongs to one thread at a time. It remembers the first failure of recording, so that
- * only srt_tape_finish() needs to be checked; layers given NULL return NULL.
+ * only srt_tape_finish() needs to be checked; layers given NULL for a tensor return NULL. The tape,
+ * and the tensor of a srt_tensor_...() function, must not be NULL. All calls are local unless their
+ * description says something else.
  */
-#ifndef SRT_MODELS_TAPE_H
-#define SRT_MODELS_TAPE_H
+#ifndef SHARDRT_MODELS_TAPE_H
+#define SHARDRT_MODELS_TAPE_H
 
 #include <stdint.h>
 #include <stdio.h>
 
 #include <shardrt/shardrt.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /** A recorded sequence of operations. Opaque. */
 typedef struct srt_tape srt_tape_t;
@@ -38,12 +45,17 @@ typedef enum srt_tape_mode {
 	SRT_TAPE_TRAINING /* forward and backward */
 } srt_tape_mode_t;
 
-/** Makes an empty tape. @param[out] tape owned by the caller, destroy with srt_tape_destroy(). */
-srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tape_t **tape);
+/**
+ * Makes an empty tape.
+ * @param device must outlive the tape.
+ * @param[out] tape owned by the caller, freed by srt_tape_destroy(); set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for NULL, SRT_ERR_OUT_OF_MEMORY.
+ */
+SRT_API srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tape_t **tape);
 
 /** Frees the tape and its tensors, not the arena it is bound to; before its device. NULL is
  * allowed. */
-void srt_tape_destroy(srt_tape_t *tape);
+SRT_API void srt_tape_destroy(srt_tape_t *tape);
 
 /**
  * Sets the ranks that layers may be cut over (tensor parallelism): those of one dimension of a
@@ -51,7 +63,7 @@ void srt_tape_destroy(srt_tape_t *tape);
  * @param mesh must outlive the tape. NULL, or a mesh without `dim`: this rank alone. A tape of a
  *        mesh to plan with cannot be bound.
  */
-void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim);
+SRT_API void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim);
 
 /**
  * Records an input of shape (rows,n), which the caller fills before each forward pass through
@@ -59,10 +71,10 @@ void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim
  * @param dtype SRT_F32, SRT_F16, SRT_BF16, SRT_I32 or SRT_U8.
  * @return a tensor owned by the tape, NULL after a failure.
  */
-srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, int64_t n);
+SRT_API srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, int64_t n);
 
 /** Keeps the tensor's value readable until the next forward pass (losses, logits). */
-void srt_tape_keep(srt_tape_t *tape, srt_tensor_t *tensor);
+SRT_API void srt_tape_keep(srt_tape_t *tape, srt_tensor_t *tensor);
 
 /**
  * From here to srt_tape_unit_end() the layers use this unit's parameters; units nest. If the unit
@@ -70,14 +82,14 @@ void srt_tape_keep(srt_tape_t *tape, srt_tensor_t *tensor);
  * of the tape, is cast to the unit's compute dtype at its first use by a layer, once for each
  * tensor; its gradient is cast back. Losses take their inputs as they are.
  */
-void srt_tape_unit_begin(srt_tape_t *tape, srt_unit_t *unit);
+SRT_API void srt_tape_unit_begin(srt_tape_t *tape, srt_unit_t *unit);
 /** Ends the innermost open unit. */
-void srt_tape_unit_end(srt_tape_t *tape);
+SRT_API void srt_tape_unit_end(srt_tape_t *tape);
 
 /** x in the output dtype of the innermost open unit; x itself if the unit does not cast outputs. */
-srt_tensor_t *srt_tape_unit_output(srt_tape_t *tape, srt_tensor_t *x);
+SRT_API srt_tensor_t *srt_tape_unit_output(srt_tape_t *tape, srt_tensor_t *x);
 /** The dtype that srt_tape_unit_output() gives x. */
-srt_dtype_t srt_tape_output_dtype(const srt_tape_t *tape, const srt_tensor_t *x);
+SRT_API srt_dtype_t srt_tape_output_dtype(const srt_tape_t *tape, const srt_tensor_t *x);
 
 /**
  * From here to srt_tape_recompute_end() the values of tensors are not kept for the backward pass,
@@ -86,9 +98,9 @@ srt_dtype_t srt_tape_output_dtype(const srt_tape_t *tape, const srt_tensor_t *x)
  * the section, and are gathered again, or the section inside of a unit; sections do not nest, and
  * losses are outside.
  */
-void srt_tape_recompute_begin(srt_tape_t *tape);
+SRT_API void srt_tape_recompute_begin(srt_tape_t *tape);
 /** Ends the section. */
-void srt_tape_recompute_end(srt_tape_t *tape);
+SRT_API void srt_tape_recompute_end(srt_tape_t *tape);
 
 /**
  * Makes a loss one of SRT_F16 or SRT_BF16, as a program has it whose loss is a scalar of this
@@ -97,25 +109,25 @@ void srt_tape_recompute_end(srt_tape_t *tape);
  * the dtype of its input. Before srt_tape_finish().
  * @param loss the tensor of a loss layer.
  */
-void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype);
+SRT_API void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype);
 
 /**
  * Ends recording and plans the arena.
  * @return the first failure of recording, with its sentence.
  */
-srt_status_t srt_tape_finish(srt_tape_t *tape);
+SRT_API srt_status_t srt_tape_finish(srt_tape_t *tape);
 
 /** Bytes of the arena, exact; 0 before srt_tape_finish(). */
-size_t srt_tape_nbytes(const srt_tape_t *tape);
+SRT_API size_t srt_tape_nbytes(const srt_tape_t *tape);
 
 /** Bytes of device memory of the stream on which the tape runs, in addition to the arena: scratch
  * of matrix products and attention. A pass reserves them. Tapes that run on one stream share them,
  * so the maximum is best reserved before (srt_stream_reserve()). 0 before srt_tape_finish(). */
-size_t srt_tape_scratch_nbytes(const srt_tape_t *tape);
+SRT_API size_t srt_tape_scratch_nbytes(const srt_tape_t *tape);
 
 /** The kind of memory of the arena: SRT_MEM_PEER if other ranks read sums from it, else
  * SRT_MEM_DEVICE. */
-srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape);
+SRT_API srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape);
 
 /**
  * Gives the tape its arena: memory of srt_tape_mem_kind() of at least srt_tape_nbytes() bytes,
@@ -123,29 +135,30 @@ srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape);
  * not survive then). With several tensor-parallel ranks collective over them.
  * @return SRT_ERR_MISMATCH on all of them if their tapes sum different tensors.
  */
-srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena);
+SRT_API srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena);
 
 /** Rows of a tensor. */
-int64_t srt_tensor_rows(const srt_tensor_t *tensor);
+SRT_API int64_t srt_tensor_rows(const srt_tensor_t *tensor);
 /** Columns of a tensor. */
-int64_t srt_tensor_cols(const srt_tensor_t *tensor);
+SRT_API int64_t srt_tensor_cols(const srt_tensor_t *tensor);
 /** Element type of a tensor and of its gradient. */
-srt_dtype_t srt_tensor_dtype(const srt_tensor_t *tensor);
+SRT_API srt_dtype_t srt_tensor_dtype(const srt_tensor_t *tensor);
 /** Where the values are: inputs always, others from their forward to their last use. Needs
  * srt_tape_bind(). */
-srt_view_t srt_tensor_view(const srt_tensor_t *tensor);
+SRT_API srt_view_t srt_tensor_view(const srt_tensor_t *tensor);
 /** Where the gradient was left; buffer NULL if the tensor gets none. The memory is reused in the
  * backward pass unless the tensor is kept. */
-srt_view_t srt_tensor_grad(const srt_tensor_t *tensor);
+SRT_API srt_view_t srt_tensor_grad(const srt_tensor_t *tensor);
 /** Makes an input take a gradient (it is then also kept); before its first use. */
-void srt_tensor_require_grad(srt_tensor_t *tensor);
+SRT_API void srt_tensor_require_grad(srt_tensor_t *tensor);
 
 /**
  * Runs the forward pass. Asynchronous. Gathers and releases
  * the units on its way. On a training tape a loss that is fused with its product
  * (srt_layer_head_loss) gets its values in the backward pass only.
+ * @return SRT_ERR_STATE for a tape that is not bound; else what the units and the stream report.
  */
-srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream);
+SRT_API srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream);
 
 /**
  * Runs the backward pass from the losses. Asynchronous.
@@ -153,11 +166,16 @@ srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream);
  *        (1/tokens for a mean over tokens).
  * @param scale (1), SRT_F32, in device memory, or absent (buffer NULL): the scale of a loss scaler,
  *        read on the device. The losses' gradients are multiplied by it before they are rounded.
+ * @return SRT_ERR_STATE for a tape that is not bound or was recorded for the forward pass only;
+ *         else what the units and the stream report.
  */
-srt_status_t srt_tape_backward(srt_tape_t *tape, srt_stream_t *stream, float grad_scale,
-			       srt_view_t scale);
+SRT_API srt_status_t srt_tape_backward(srt_tape_t *tape, float grad_scale, srt_view_t scale,
+				       srt_stream_t *stream);
 
 /** Prints operations, shapes and the arena for people. */
-void srt_tape_print(const srt_tape_t *tape, FILE *out);
+SRT_API void srt_tape_print(const srt_tape_t *tape, FILE *out);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The layers of models. Every layer has the same parts: a function that checks
- * the shapes and records a node, a forward and a backward function, and a `static const
- * srt_layer_t` that has them and the values that the backward pass reads again.
+ * The layers of models: each function checks the shapes and records an operation on a tape, which
+ * has its forward and its backward pass. Of libshardrt-models, whose interface may change in every
+ * version.
  *
  * Tensors are matrices (rows,n), row-major; a sequence batch has rows = batch * context. All
  * return a tensor owned by the tape, or NULL after a failure, which the tape remembers.
@@ -12,27 +12,31 @@
  * parameters, or running the tape fails. Losses, their targets of floats, and statistics are
  * described where they differ.
  */
-#ifndef SRT_MODELS_LAYERS_H
-#define SRT_MODELS_LAYERS_H
+#ifndef SHARDRT_MODELS_LAYERS_H
+#define SHARDRT_MODELS_LAYERS_H
 
 #include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 
-#include "models/tape.h"
+#include <shardrt/models/tape.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /** y = x in another dtype, rounded once; the gradient comes back in that of x. x itself if it has
  * this dtype. */
-srt_tensor_t *srt_layer_cast(srt_tape_t *tape, srt_tensor_t *x, srt_dtype_t dtype);
+SRT_API srt_tensor_t *srt_layer_cast(srt_tape_t *tape, srt_tensor_t *x, srt_dtype_t dtype);
 
 /** y (rows,out) = x (rows,in) weight^T (out,in) + bias (out). */
-srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-			       srt_param_t *bias);
+SRT_API srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				       srt_param_t *bias);
 
 /** srt_layer_linear() with rows first .. first + nrows - 1 of weight and bias: y (rows,nrows).
  * Several such layers may use disjoint or overlapping rows; rows that none uses get a gradient of
  * zero. */
-srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				    srt_param_t *bias, int64_t first, int64_t nrows);
+SRT_API srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+					    srt_param_t *bias, int64_t first, int64_t nrows);
 
 /**
  * Linear cut over the tensor-parallel ranks of the tape (srt_tape_set_mesh()), as Megatron-LM and
@@ -40,23 +44,24 @@ srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param
  * (srt_placement_t.tensor_dim 0) and makes these columns of y. The gradient of x is summed over
  * the ranks. With one rank srt_layer_linear().
  */
-srt_tensor_t *srt_layer_linear_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				       srt_param_t *bias);
+SRT_API srt_tensor_t *srt_layer_linear_colwise(srt_tape_t *tape, srt_tensor_t *x,
+					       srt_param_t *weight, srt_param_t *bias);
 
 /**
  * PyTorch's RowwiseParallel: each rank has columns of x and the same of weight (tensor_dim 1). y is
  * summed over the ranks, in fp32 by the tree of docs/numerics.md and rounded once, then the bias,
  * whole on each rank, is added. With one rank srt_layer_linear().
  */
-srt_tensor_t *srt_layer_linear_rowwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				       srt_param_t *bias);
+SRT_API srt_tensor_t *srt_layer_linear_rowwise(srt_tape_t *tape, srt_tensor_t *x,
+					       srt_param_t *weight, srt_param_t *bias);
 
 /** y = (x - mean) / sqrt(var + eps) * weight (n) + bias (n) by row. */
-srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				  srt_param_t *bias, float eps);
+SRT_API srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+					  srt_param_t *bias, float eps);
 
 /** y = x / sqrt(mean(x^2) + eps) * weight (n) by row. */
-srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight, float eps);
+SRT_API srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+					float eps);
 
 /** What BatchNorm has in addition to its parameters, as torch.nn.BatchNorm1d. */
 typedef struct srt_batchnorm_in {
@@ -71,21 +76,21 @@ typedef struct srt_batchnorm_in {
 
 /** y = (x - mean) / sqrt(var + eps) * weight (n) + bias (n) by column: mean and variance are those
  * of the batch, of at least 2 rows, on a training tape, and the running ones on a forward tape. */
-srt_tensor_t *srt_layer_batchnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				  srt_param_t *bias, const srt_batchnorm_in_t *in);
+SRT_API srt_tensor_t *srt_layer_batchnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+					  srt_param_t *bias, const srt_batchnorm_in_t *in);
 
 /** y = max(x, 0). */
-srt_tensor_t *srt_layer_relu(srt_tape_t *tape, srt_tensor_t *x);
+SRT_API srt_tensor_t *srt_layer_relu(srt_tape_t *tape, srt_tensor_t *x);
 /** y = gelu(x), tanh form. */
-srt_tensor_t *srt_layer_gelu(srt_tape_t *tape, srt_tensor_t *x);
+SRT_API srt_tensor_t *srt_layer_gelu(srt_tape_t *tape, srt_tensor_t *x);
 /** y = gelu(x), exact form: x times the normal law at x. */
-srt_tensor_t *srt_layer_gelu_erf(srt_tape_t *tape, srt_tensor_t *x);
+SRT_API srt_tensor_t *srt_layer_gelu_erf(srt_tape_t *tape, srt_tensor_t *x);
 /** y = x * sigmoid(x). */
-srt_tensor_t *srt_layer_silu(srt_tape_t *tape, srt_tensor_t *x);
-/** y = tanh(x). */
-srt_tensor_t *srt_layer_tanh(srt_tape_t *tape, srt_tensor_t *x);
+SRT_API srt_tensor_t *srt_layer_silu(srt_tape_t *tape, srt_tensor_t *x);
+/** y = tanh(x), by element. */
+SRT_API srt_tensor_t *srt_layer_tanh(srt_tape_t *tape, srt_tensor_t *x);
 /** y = 1 / (1 + exp(-x)). */
-srt_tensor_t *srt_layer_sigmoid(srt_tape_t *tape, srt_tensor_t *x);
+SRT_API srt_tensor_t *srt_layer_sigmoid(srt_tape_t *tape, srt_tensor_t *x);
 
 /** The position of a run, for dropout: set by the caller before each forward pass, not changed
  * until the backward pass is queued. */
@@ -103,31 +108,33 @@ typedef struct srt_dropout_at {
  * alone.
  * @param name distinguishes the layers of a model; name and `at` must outlive the tape.
  */
-srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const char *name, float rate,
-				const srt_dropout_at_t *at);
+SRT_API srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const char *name,
+					float rate, const srt_dropout_at_t *at);
 
 /** y = a + b, of one shape. */
-srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b);
+SRT_API srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b);
 
 /** y (rows,n) = x + row (1,n), added to each row. */
-srt_tensor_t *srt_layer_add_row(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *row);
+SRT_API srt_tensor_t *srt_layer_add_row(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *row);
 
 /** y (rows,n) = x + vector (n), added to each row. */
-srt_tensor_t *srt_layer_add_param(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *vector);
+SRT_API srt_tensor_t *srt_layer_add_param(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *vector);
 
 /** y (.,n) = the elements of x, seen as a matrix of `nrows` rows, transposed and seen as rows of n
  * elements; any dtype. So a layer can run along another dimension than the last one. */
-srt_tensor_t *srt_layer_transpose(srt_tape_t *tape, srt_tensor_t *x, int64_t nrows, int64_t n);
+SRT_API srt_tensor_t *srt_layer_transpose(srt_tape_t *tape, srt_tensor_t *x, int64_t nrows,
+					  int64_t n);
 
 /** y (rows,n) = table (vocab,n)[ids] + position (>= context,n)[row % context]; position or NULL.
  * ids (rows,1), SRT_I32, values below vocab. */
-srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
-				  srt_param_t *position, int64_t context);
+SRT_API srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
+					  srt_param_t *position, int64_t context);
 
 /** srt_layer_embedding() where row `padding` of the table takes no gradient (padding_idx of
  * torch.nn.Embedding); -1 = none. */
-srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
-					 srt_param_t *position, int64_t context, int64_t padding);
+SRT_API srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids,
+						 srt_param_t *table, srt_param_t *position,
+						 int64_t context, int64_t padding);
 
 /**
  * srt_layer_embedding() with rows of the table on each tensor-parallel rank
@@ -135,8 +142,9 @@ srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, sr
  * are those of the whole table. y is summed over the ranks and has the bits of
  * srt_layer_embedding(). With one rank that.
  */
-srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
-					  srt_param_t *position, int64_t context);
+SRT_API srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t *ids,
+						  srt_param_t *table, srt_param_t *position,
+						  int64_t context);
 
 /** The inputs of attention: tensors of a tape, and their shape. */
 typedef struct srt_attention_in {
@@ -152,15 +160,15 @@ typedef struct srt_attention_in {
 
 /** Multi-head attention -> (batch*queries, width), scale 1/sqrt(width/heads). What is not seen,
  * and a query that sees nothing: srt_attention_views_t. With a mask the portable kernels run. */
-srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t *in);
+SRT_API srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t *in);
 
 /** Multi-head self-attention: qkv (batch*context, 3*width) -> (batch*context, width); scale
  * 1/sqrt(width/heads). */
-srt_tensor_t *srt_layer_attention(srt_tape_t *tape, srt_tensor_t *qkv, int64_t context,
-				  int64_t heads, int causal);
+SRT_API srt_tensor_t *srt_layer_attention(srt_tape_t *tape, srt_tensor_t *qkv, int64_t context,
+					  int64_t heads, int causal);
 
 /** y (1,n) = row *row of x (rows,n). `row` is read at each forward pass; no backward. */
-srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *row);
+SRT_API srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *row);
 
 /**
  * loss (rows,1) = cross-entropy of the rows of x weight^T (weight (vocab,n)) against targets
@@ -179,8 +187,8 @@ srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *ro
  * rounds. Loss and dx are by row. So no result depends on chunk_rows, except in numerics mode fast
  * on a device with its own memory, where a chunk is one product.
  */
-srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-				  srt_tensor_t *targets, int64_t chunk_rows);
+SRT_API srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+					  srt_tensor_t *targets, int64_t chunk_rows);
 
 /**
  * srt_layer_head_loss() with rows of the weight, so columns of the logits, on each tensor-parallel
@@ -189,32 +197,37 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
  * gradient of x is summed over the ranks. chunk_rows of 0 is SRT_HEAD_ROWS on all devices. With one
  * rank srt_layer_head_loss().
  */
-srt_tensor_t *srt_layer_head_loss_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
-					  srt_tensor_t *targets, int64_t chunk_rows);
+SRT_API srt_tensor_t *srt_layer_head_loss_colwise(srt_tape_t *tape, srt_tensor_t *x,
+						  srt_param_t *weight, srt_tensor_t *targets,
+						  int64_t chunk_rows);
 
 /** Rows of a block of the weight gradient's sum. */
 #define SRT_HEAD_ROWS 512
 
 /** loss (rows,1), SRT_F32 = cross-entropy of the rows of x (rows,n) against targets (rows,1),
  * SRT_I32. */
-srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *targets);
+SRT_API srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x,
+					      srt_tensor_t *targets);
 
 /** srt_layer_cross_entropy() where x has this tensor-parallel rank's columns of logits of `vocab`
  * columns, in chunks of ceil(vocab / ranks), as srt_layer_linear_colwise() makes them. The loss has
  * the same bits on all ranks. With one rank srt_layer_cross_entropy(). */
-srt_tensor_t *srt_layer_cross_entropy_colwise(srt_tape_t *tape, srt_tensor_t *x,
-					      srt_tensor_t *targets, int64_t vocab);
+SRT_API srt_tensor_t *srt_layer_cross_entropy_colwise(srt_tape_t *tape, srt_tensor_t *x,
+						      srt_tensor_t *targets, int64_t vocab);
 
 /** y (1,n) = the columns of x (1,.) of all tensor-parallel ranks, cut as above, on each of them; no
  * backward. With one rank x. */
-srt_tensor_t *srt_layer_gather_columns(srt_tape_t *tape, srt_tensor_t *x, int64_t n);
+SRT_API srt_tensor_t *srt_layer_gather_columns(srt_tape_t *tape, srt_tensor_t *x, int64_t n);
 
 /** loss (rows,1), SRT_F32 = sum of (x - target)^2 over each row; x, target (rows,n). x is cast to
  * the dtype of the target. */
-srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *target);
+SRT_API srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *target);
 
 /** loss (rows,1), SRT_F32 = sum over each row of x (rows,n). The loss has the dtype of x: see
  * srt_tape_loss_dtype(). */
-srt_tensor_t *srt_layer_sum(srt_tape_t *tape, srt_tensor_t *x);
+SRT_API srt_tensor_t *srt_layer_sum(srt_tape_t *tape, srt_tensor_t *x);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -93,15 +93,15 @@ static void make_batch(srt_view_t ids, srt_view_t targets, uint32_t seed)
 		id[i] = (int32_t)(seed >> 28); /* below VOCAB */
 		target[i] = i % CONTEXT < 2 ? id[i] : id[i - 2];
 	}
-	check(srt_copy_from_host(stream, ids.buffer, ids.offset, id, sizeof(id)));
-	check(srt_copy_from_host(stream, targets.buffer, targets.offset, target, sizeof(target)));
+	check(srt_buffer_copy_from_host(ids.buffer, ids.offset, id, sizeof(id), stream));
+	check(srt_buffer_copy_from_host(targets.buffer, targets.offset, target, sizeof(target), stream));
 }
 
 static float get_mean(srt_view_t loss)
 {
 	float rows[ROWS], sum = 0.0f;
 
-	check(srt_copy_to_host(stream, rows, loss.buffer, loss.offset, sizeof(rows)));
+	check(srt_buffer_copy_to_host(rows, loss.buffer, loss.offset, sizeof(rows), stream));
 	for (int i = 0; i < ROWS; i++)
 		sum += rows[i];
 	return sum / ROWS;

@@ -114,7 +114,7 @@ static void check_bits(bench_t *b, srt_coll_t *coll, const side_t *from, const s
 	for (size_t i = 0; i < from->nelem; i++)
 		host[i] = value_of(b->rank, from->first + i);
 	check_status(
-		srt_op_fill(b->stream, srt_view(to->buffer, 0, SRT_F32), 0.5f, (int64_t)to->nelem));
+		srt_op_fill(srt_view(to->buffer, 0, SRT_F32), 0.5f, (int64_t)to->nelem, b->stream));
 	check_status(srt_buffer_copy_from_host(from->buffer, 0, host, from->nelem * sizeof(float),
 					       b->stream));
 	check_status(srt_coll_start(coll, NULL, b->stream));

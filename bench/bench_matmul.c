@@ -71,22 +71,24 @@ static double read_clock(const bench_t *b)
 /* 1 if it failed; the message is the last error. */
 static int run_on_device(const bench_t *b, const srt_cpu_matmul_t *mm)
 {
-	return srt_op_matmul(b->stream, &(srt_matmul_t){
-						.size = sizeof(srt_matmul_t),
-						.batch = 1,
-						.alpha = 1.0f,
-						.m = mm->m,
-						.n = mm->n,
-						.k = mm->k,
-						.trans_a = mm->trans_a,
-						.trans_b = mm->trans_b,
-						.a = srt_view(b->buffers[0], 0, SRT_F32),
-						.b = srt_view(b->buffers[1], 0, SRT_F32),
-						.c = srt_view(b->buffers[2], 0, SRT_F32),
-						.lda = mm->lda,
-						.ldb = mm->ldb,
-						.ldc = mm->ldc,
-					}) != SRT_OK;
+	return srt_op_matmul(
+		       &(srt_matmul_t){
+			       .size = sizeof(srt_matmul_t),
+			       .batch = 1,
+			       .alpha = 1.0f,
+			       .m = mm->m,
+			       .n = mm->n,
+			       .k = mm->k,
+			       .trans_a = mm->trans_a,
+			       .trans_b = mm->trans_b,
+			       .a = srt_view(b->buffers[0], 0, SRT_F32),
+			       .b = srt_view(b->buffers[1], 0, SRT_F32),
+			       .c = srt_view(b->buffers[2], 0, SRT_F32),
+			       .lda = mm->lda,
+			       .ldb = mm->ldb,
+			       .ldc = mm->ldc,
+		       },
+		       b->stream) != SRT_OK;
 }
 
 /* 1 if it failed. */

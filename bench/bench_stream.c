@@ -33,7 +33,7 @@ static void check_status(srt_status_t status)
 
 static void submit_kernel(bench_t *b)
 {
-	check_status(srt_op_fill(b->stream, srt_view(b->buffer, 0, SRT_F32), 1.0f, 16));
+	check_status(srt_op_fill(srt_view(b->buffer, 0, SRT_F32), 1.0f, 16, b->stream));
 }
 
 static srt_status_t do_nothing(void *arg)

@@ -42,9 +42,9 @@ static void activate(srt_stream_t *stream, int is_backward, srt_enqueue_fn *fn)
 	if (fn)
 		check(srt_stream_enqueue(stream, fn, &call, sizeof(call), NULL));
 	else if (is_backward)
-		check(srt_op_relu_backward(stream, tensor[DH], tensor[DA], tensor[A], nelem[A]));
+		check(srt_op_relu_backward(tensor[DH], tensor[DA], tensor[A], nelem[A], stream));
 	else
-		check(srt_op_relu(stream, tensor[A], tensor[H], nelem[A]));
+		check(srt_op_relu(tensor[A], tensor[H], nelem[A], stream));
 }
 
 /* A product of dense matrices, without its tensors. */
@@ -77,19 +77,19 @@ static void step(srt_unit_t *unit, srt_param_t *w1, srt_param_t *w2, srt_stream_
 	check(srt_unit_forward_begin(unit, stream));
 	check(srt_param_data(w1, &up.b));
 	check(srt_param_data(w2, &down.b));
-	check(srt_op_matmul(stream, &up));
+	check(srt_op_matmul(&up, stream));
 	activate(stream, 0, fn);
-	check(srt_op_matmul(stream, &down));
+	check(srt_op_matmul(&down, stream));
 	check(srt_unit_forward_end(unit, stream));
-	check(srt_op_mse(stream, &mse));
+	check(srt_op_mse(&mse, stream));
 	check(srt_unit_backward_begin(unit, stream));
 	check(srt_param_data(w2, &da.b));
 	check(srt_param_grad(w1, &dw1.c, &dw1.accumulate));
 	check(srt_param_grad(w2, &dw2.c, &dw2.accumulate));
-	check(srt_op_matmul(stream, &dw2));
-	check(srt_op_matmul(stream, &da));
+	check(srt_op_matmul(&dw2, stream));
+	check(srt_op_matmul(&da, stream));
 	activate(stream, 1, fn);
-	check(srt_op_matmul(stream, &dw1));
+	check(srt_op_matmul(&dw1, stream));
 	check(srt_param_grad_ready(w1));
 	check(srt_param_grad_ready(w2));
 	check(srt_unit_backward_end(unit, stream));
@@ -140,8 +140,8 @@ static int compare_models(srt_context_t *context, srt_enqueue_fn *fn)
 	/* Every rank has its own samples. */
 	random.y = tensor[X], random.seed = 1, random.name = "x", random.nelem = nelem[X];
 	random.first = srt_context_rank(context) * nelem[X];
-	check(srt_op_normal(stream, &random));
-	check(srt_op_fill(stream, tensor[TARGET], 0.5f, nelem[TARGET]));
+	check(srt_op_normal(&random, stream));
+	check(srt_op_fill(tensor[TARGET], 0.5f, nelem[TARGET], stream));
 	train(context, stream, NULL, losses[0]);
 	train(context, stream, fn, losses[1]);
 	for (int i = 0; i < ROWS; i++)

@@ -37,12 +37,12 @@ static void use(srt_param_t *param, int k, int is_backward)
 	check(srt_param_data(param, &mse.x)); /* the unsharded values */
 	mse.rows = 1, mse.n = N, mse.grad_scale = 1.0f / MICRO;
 	mse.target = sample, mse.loss = loss[k], mse.dx = gradient;
-	check(srt_op_mse(stream, &mse));
+	check(srt_op_mse(&mse, stream));
 	if (!is_backward)
 		return;
 	check(srt_param_grad(param, &to, &accumulate));
-	check(accumulate ? srt_op_add(stream, to, to, gradient, N) :
-			   srt_op_scale(stream, to, gradient, 1.0f, N));
+	check(accumulate ? srt_op_add(to, to, gradient, N, stream) :
+			   srt_op_scale(to, gradient, 1.0f, N, stream));
 	check(srt_param_grad_ready(param));
 }
 
@@ -54,10 +54,10 @@ static void forward(int number, float noise) /* of a sample of this rank */
 	random.y = sample, random.seed = 1, random.name = "samples";
 	random.first = ((int64_t)srt_context_rank(context) << 32) + number * N;
 	random.nelem = N, random.std = noise;
-	check(srt_op_normal(stream, &random));
+	check(srt_op_normal(&random, stream));
 	check(srt_unit_forward_begin(root, stream));
 	check(srt_param_data(goal, &value));
-	check(srt_op_add(stream, sample, sample, value, N));
+	check(srt_op_add(sample, sample, value, N, stream));
 	use(x, 0, 0);
 	check(srt_unit_forward_begin(child, stream)); /* inside its parent */
 	use(y, 1, 0);
@@ -142,12 +142,12 @@ int main(int argc, char **argv)
 		check(srt_engine_finish_backward(engine, stream));
 		check(srt_engine_clip(engine, 2, 1.0f, stream));
 		check(srt_engine_step(engine, stream));
-		check(srt_op_scale(stream, average, average, step == 0 ? 0.0f : 0.95f, part.nelem));
-		check(srt_op_axpy(stream, average, value, step == 0 ? 1.0f : 0.05f, part.nelem));
+		check(srt_op_scale(average, average, step == 0 ? 0.0f : 0.95f, part.nelem, stream));
+		check(srt_op_axpy(average, value, step == 0 ? 1.0f : 0.05f, part.nelem, stream));
 	}
 	report(STEPS);
 	check(srt_engine_write_begin(engine, stream)); /* saves the average instead of the values */
-	check(srt_op_scale(stream, value, average, 1.0f, part.nelem));
+	check(srt_op_scale(value, average, 1.0f, part.nelem, stream));
 	check(srt_engine_write_end(engine, stream));
 	report(STEPS);
 	check(srt_engine_save(engine, path, NULL, 0, stream));

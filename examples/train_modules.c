@@ -58,7 +58,7 @@ static void forward(srt_module_t *module, srt_view_t y, srt_view_t x, int64_t ou
 	mm.m = ROWS, mm.n = out, mm.k = in, mm.trans_b = 1, mm.a = x, mm.c = y;
 	check(srt_unit_forward_begin(srt_module_unit(module), stream));
 	check(srt_param_data(srt_module_param(module, "weight"), &mm.b));
-	check(srt_op_matmul(stream, &mm));
+	check(srt_op_matmul(&mm, stream));
 	check(srt_unit_forward_end(srt_module_unit(module), stream));
 }
 
@@ -72,9 +72,9 @@ static void backward(srt_module_t *module, srt_view_t dx, srt_view_t dy, srt_vie
 	mm.m = ROWS, mm.n = in, mm.k = out, mm.a = dy, mm.c = dx;
 	check(srt_unit_backward_begin(srt_module_unit(module), stream));
 	check(srt_param_data(weight, &mm.b));
-	check(srt_op_matmul(stream, &mm));
+	check(srt_op_matmul(&mm, stream));
 	check(srt_param_grad(weight, &dw.c, &dw.accumulate));
-	check(srt_op_matmul(stream, &dw));
+	check(srt_op_matmul(&dw, stream));
 	check(srt_param_grad_ready(weight));
 	check(srt_unit_backward_end(srt_module_unit(module), stream));
 }
@@ -96,17 +96,17 @@ static float train(srt_engine_t *engine, srt_module_t *const *layers, int step)
 	random.y = target, random.seed = 1, random.name = "samples";
 	random.first = ((int64_t)srt_context_rank(context) << 32) + step * ROWS * WIDTH;
 	random.nelem = ROWS * WIDTH;
-	check(srt_op_normal(stream, &random));
-	check(srt_op_cast(stream, x[0], target, ROWS * WIDTH));
+	check(srt_op_normal(&random, stream));
+	check(srt_op_cast(x[0], target, ROWS * WIDTH, stream));
 	check(srt_unit_forward_begin(root, stream));
 	for (int i = 0; i < 3; i++)
 		forward(layers[i], x[i + 1], x[i], sizes[i + 1], sizes[i]);
 	check(srt_unit_forward_end(root, stream));
-	check(srt_op_cast(stream, y, x[3], ROWS * WIDTH));
+	check(srt_op_cast(y, x[3], ROWS * WIDTH, stream));
 	mse.rows = ROWS, mse.n = WIDTH, mse.grad_scale = 1.0f / (ROWS * WIDTH);
 	mse.x = y, mse.target = target, mse.loss = loss, mse.dx = dy;
-	check(srt_op_mse(stream, &mse));
-	check(srt_op_cast(stream, dx[3], dy, ROWS * WIDTH));
+	check(srt_op_mse(&mse, stream));
+	check(srt_op_cast(dx[3], dy, ROWS * WIDTH, stream));
 	check(srt_unit_backward_begin(root, stream));
 	for (int i = 2; i >= 0; i--)
 		backward(layers[i], dx[i], dx[i + 1], x[i], sizes[i + 1], sizes[i]);

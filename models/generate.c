@@ -96,8 +96,8 @@ static srt_status_t compute_row(srt_generator_t *g, const unsigned char *text, s
 					  (size_t)g->context * sizeof(*g->ids), stream));
 	SRT_TRY(srt_tape_forward(g->tape, stream));
 	if (temperature > 0.0f) {
-		SRT_TRY(srt_op_divide(stream, logits, logits, temperature, nbyte));
-		SRT_TRY(srt_op_softmax(stream, logits, logits, 1, nbyte));
+		SRT_TRY(srt_op_divide(logits, logits, temperature, nbyte, stream));
+		SRT_TRY(srt_op_softmax(logits, logits, 1, nbyte, stream));
 	}
 	return srt_buffer_copy_to_host(row, logits.buffer, logits.offset,
 				       (size_t)nbyte * sizeof(*row), stream);

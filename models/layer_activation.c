@@ -6,9 +6,9 @@
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
-typedef srt_status_t forward_fn(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
-typedef srt_status_t backward_fn(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-				 srt_view_t again, int64_t nelem);
+typedef srt_status_t forward_fn(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream);
+typedef srt_status_t backward_fn(srt_view_t dx, srt_view_t dy, srt_view_t again, int64_t nelem,
+				 srt_stream_t *stream);
 
 typedef struct activation {
 	srt_layer_t layer; /* first: a node's layer is its activation */
@@ -25,8 +25,8 @@ static srt_status_t forward_activation(const srt_run_t *run, const srt_node_t *n
 {
 	const activation_t *activation = (const activation_t *)node->layer;
 
-	return activation->forward(run->stream, srt_run_value(run, node->out),
-				   srt_run_value(run, node->in[0]), count_elements(node));
+	return activation->forward(srt_run_value(run, node->out), srt_run_value(run, node->in[0]),
+				   count_elements(node), run->stream);
 }
 
 static srt_status_t backward_activation(const srt_run_t *run, const srt_node_t *node)
@@ -37,8 +37,8 @@ static srt_status_t backward_activation(const srt_run_t *run, const srt_node_t *
 	int accumulate;
 
 	srt_run_grad_in(run, node, 0, &dx, &accumulate);
-	return activation->backward(run->stream, dx, srt_run_grad_out(run, node),
-				    srt_run_value(run, again), count_elements(node));
+	return activation->backward(dx, srt_run_grad_out(run, node), srt_run_value(run, again),
+				    count_elements(node), run->stream);
 }
 
 #define READS_INPUT .keeps_in = 1u << 0

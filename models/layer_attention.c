@@ -59,7 +59,7 @@ static srt_status_t forward_attention(const srt_run_t *run, const srt_node_t *no
 {
 	const srt_attention_views_t v = get_views(run, node);
 
-	return srt_op_attention(run->stream, &node->args.attention, &v);
+	return srt_op_attention(&node->args.attention, &v, run->stream);
 }
 
 static srt_status_t backward_attention(const srt_run_t *run, const srt_node_t *node)
@@ -73,7 +73,7 @@ static srt_status_t backward_attention(const srt_run_t *run, const srt_node_t *n
 	srt_run_grad_in(run, node, K, &v.dk, &accumulate);
 	srt_run_grad_in(run, node, V, &v.dv, &accumulate);
 	unpack_views(node, &v.dq, &v.dk, &v.dv);
-	return srt_op_attention_backward(run->stream, &node->args.attention, &v);
+	return srt_op_attention_backward(&node->args.attention, &v, run->stream);
 }
 
 static srt_status_t measure_attention(srt_tape_t *tape, const srt_node_t *node)

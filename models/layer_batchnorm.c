@@ -41,10 +41,10 @@ static srt_status_t evaluate_batchnorm(const srt_run_t *run, const srt_node_t *n
 	if (are_cast(in)) {
 		args->running_mean = srt_run_saved(run, node, 0);
 		args->running_var = srt_run_scratch(run, node, SRT_F32);
-		SRT_TRY(srt_op_cast(run->stream, args->running_mean, in->running_mean, args->n));
-		SRT_TRY(srt_op_cast(run->stream, args->running_var, in->running_var, args->n));
+		SRT_TRY(srt_op_cast(args->running_mean, in->running_mean, args->n, run->stream));
+		SRT_TRY(srt_op_cast(args->running_var, in->running_var, args->n, run->stream));
 	}
-	return srt_op_batchnorm_evaluation(run->stream, args);
+	return srt_op_batchnorm_evaluation(args, run->stream);
 }
 
 static srt_status_t forward_batchnorm(const srt_run_t *run, const srt_node_t *node)
@@ -64,14 +64,14 @@ static srt_status_t forward_batchnorm(const srt_run_t *run, const srt_node_t *no
 	} else if (casts) {
 		*mean = *var = srt_run_scratch(run, node, SRT_F32);
 		var->offset += (size_t)args.n * sizeof(float);
-		SRT_TRY(srt_op_cast(run->stream, *mean, in->running_mean, args.n));
-		SRT_TRY(srt_op_cast(run->stream, *var, in->running_var, args.n));
+		SRT_TRY(srt_op_cast(*mean, in->running_mean, args.n, run->stream));
+		SRT_TRY(srt_op_cast(*var, in->running_var, args.n, run->stream));
 	}
-	SRT_TRY(srt_op_batchnorm(run->stream, &args));
+	SRT_TRY(srt_op_batchnorm(&args, run->stream));
 	if (!casts)
 		return SRT_OK;
-	SRT_TRY(srt_op_cast(run->stream, in->running_mean, *mean, args.n));
-	return srt_op_cast(run->stream, in->running_var, *var, args.n);
+	SRT_TRY(srt_op_cast(in->running_mean, *mean, args.n, run->stream));
+	return srt_op_cast(in->running_var, *var, args.n, run->stream);
 }
 
 static srt_status_t backward_batchnorm(const srt_run_t *run, const srt_node_t *node)
@@ -88,13 +88,13 @@ static srt_status_t backward_batchnorm(const srt_run_t *run, const srt_node_t *n
 	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
 	SRT_TRY(srt_run_param_grad(run, node, 1, &args.dbeta, &args.accumulate_dbeta));
 	if (args.dgamma.buffer || args.dbeta.buffer || args.averages.buffer)
-		SRT_TRY(srt_op_batchnorm_backward_params(run->stream, &args));
+		SRT_TRY(srt_op_batchnorm_backward_params(&args, run->stream));
 	SRT_TRY(srt_run_param_ready(node, 0));
 	SRT_TRY(srt_run_param_ready(node, 1));
 	if (!srt_run_grad_in(run, node, 0, &args.dx, &add_x))
 		return SRT_OK;
 	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
-	return srt_op_batchnorm_backward(run->stream, &args);
+	return srt_op_batchnorm_backward(&args, run->stream);
 }
 
 static const srt_layer_t batchnorm_layer = {

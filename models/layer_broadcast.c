@@ -15,8 +15,8 @@ static srt_status_t add_to_rows(const srt_run_t *run, const srt_node_t *node, sr
 	};
 	srt_view_t to = srt_run_value(run, y);
 
-	SRT_TRY(srt_op_copy_strided(run->stream, to, v, &repeat));
-	return srt_op_add(run->stream, to, srt_run_value(run, node->in[0]), to, y->rows * y->n);
+	SRT_TRY(srt_op_copy_strided(to, v, &repeat, run->stream));
+	return srt_op_add(to, srt_run_value(run, node->in[0]), to, y->rows * y->n, run->stream);
 }
 
 static srt_status_t pass_gradient(const srt_run_t *run, const srt_node_t *node)
@@ -46,8 +46,8 @@ static srt_status_t backward_add_row(const srt_run_t *run, const srt_node_t *nod
 	int accumulate;
 
 	if (srt_run_grad_in(run, node, 1, &dv, &accumulate))
-		SRT_TRY(srt_op_bias_backward(run->stream, dv, srt_run_grad_out(run, node), y->rows,
-					     y->n, accumulate));
+		SRT_TRY(srt_op_bias_backward(dv, srt_run_grad_out(run, node), y->rows, y->n,
+					     accumulate, run->stream));
 	return pass_gradient(run, node);
 }
 
@@ -97,8 +97,8 @@ static srt_status_t backward_add_param(const srt_run_t *run, const srt_node_t *n
 
 	SRT_TRY(srt_run_param_grad(run, node, 0, &dv, &accumulate));
 	if (dv.buffer)
-		SRT_TRY(srt_op_bias_backward(run->stream, dv, srt_run_grad_out(run, node), y->rows,
-					     y->n, accumulate));
+		SRT_TRY(srt_op_bias_backward(dv, srt_run_grad_out(run, node), y->rows, y->n,
+					     accumulate, run->stream));
 	SRT_TRY(srt_run_param_ready(node, 0));
 	return pass_gradient(run, node);
 }

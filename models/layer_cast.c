@@ -5,8 +5,8 @@
 
 static srt_status_t forward_cast(const srt_run_t *run, const srt_node_t *node)
 {
-	return srt_op_cast(run->stream, srt_run_value(run, node->out),
-			   srt_run_value(run, node->in[0]), node->out->rows * node->out->n);
+	return srt_op_cast(srt_run_value(run, node->out), srt_run_value(run, node->in[0]),
+			   node->out->rows * node->out->n, run->stream);
 }
 
 static srt_status_t backward_cast(const srt_run_t *run, const srt_node_t *node)
@@ -15,8 +15,8 @@ static srt_status_t backward_cast(const srt_run_t *run, const srt_node_t *node)
 	int accumulate;
 
 	srt_run_grad_in(run, node, 0, &dx, &accumulate);
-	return srt_op_cast(run->stream, dx, srt_run_grad_out(run, node),
-			   node->out->rows * node->out->n);
+	return srt_op_cast(dx, srt_run_grad_out(run, node), node->out->rows * node->out->n,
+			   run->stream);
 }
 
 static const srt_layer_t cast_layer = {

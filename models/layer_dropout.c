@@ -15,14 +15,15 @@ static srt_status_t apply_mask(const srt_run_t *run, const srt_node_t *node, srt
 	const srt_tensor_t *y = node->out;
 	uint64_t seed = srt_counter_hash(at->seed, (uint64_t)at->step, 0);
 
-	return srt_op_dropout(run->stream, &(srt_dropout_t){ .size = sizeof(srt_dropout_t),
-							     .y = to,
-							     .x = from,
-							     .seed = seed,
-							     .name = node->args.dropout_name,
-							     .first = at->first_row * y->n,
-							     .nelem = y->rows * y->n,
-							     .rate = node->args.dropout_rate });
+	return srt_op_dropout(&(srt_dropout_t){ .size = sizeof(srt_dropout_t),
+						.y = to,
+						.x = from,
+						.seed = seed,
+						.name = node->args.dropout_name,
+						.first = at->first_row * y->n,
+						.nelem = y->rows * y->n,
+						.rate = node->args.dropout_rate },
+			      run->stream);
 }
 
 static srt_status_t forward_dropout(const srt_run_t *run, const srt_node_t *node)

@@ -13,9 +13,8 @@ static int64_t count_elements(const srt_node_t *node)
 
 static srt_status_t forward_add(const srt_run_t *run, const srt_node_t *node)
 {
-	return srt_op_add(run->stream, srt_run_value(run, node->out),
-			  srt_run_value(run, node->in[0]), srt_run_value(run, node->in[1]),
-			  count_elements(node));
+	return srt_op_add(srt_run_value(run, node->out), srt_run_value(run, node->in[0]),
+			  srt_run_value(run, node->in[1]), count_elements(node), run->stream);
 }
 
 static srt_status_t backward_add(const srt_run_t *run, const srt_node_t *node)

@@ -40,7 +40,7 @@ static srt_status_t forward_embedding(const srt_run_t *run, const srt_node_t *no
 	if (node->layer->sums == SRT_SUM_OUTPUT && run->tape->rank > 0)
 		args.position = (srt_view_t){ 0 };
 	args.y = srt_run_value(run, node->out);
-	return srt_op_embedding(run->stream, &args);
+	return srt_op_embedding(&args, run->stream);
 }
 
 /* Positions beyond the context of this tape get a gradient of zero. */
@@ -66,12 +66,12 @@ static srt_status_t backward_embedding(const srt_run_t *run, const srt_node_t *n
 	if (args.dposition.buffer) {
 		if (!args.accumulate_dposition)
 			SRT_TRY(zero_unused_positions(run, node, args.dposition));
-		SRT_TRY(srt_op_position_backward(run->stream, &args));
+		SRT_TRY(srt_op_position_backward(&args, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 1));
 	}
 	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dtable, &args.accumulate_dtable));
 	if (args.dtable.buffer) {
-		SRT_TRY(srt_op_embedding_backward(run->stream, &args));
+		SRT_TRY(srt_op_embedding_backward(&args, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
 	return SRT_OK;

@@ -12,7 +12,7 @@ static srt_status_t forward_gather(const srt_run_t *run, const srt_node_t *node)
 	const size_t size = srt_dtype_bits(x->dtype) / 8;
 	const srt_view_t from = srt_run_value(run, x), y = srt_run_value(run, node->out);
 
-	SRT_TRY(srt_op_fill(run->stream, y, -0.0f, node->out->n));
+	SRT_TRY(srt_op_fill(y, -0.0f, node->out->n, run->stream));
 	return srt_buffer_copy(y.buffer, y.offset + (size_t)node->args.part.first * size,
 			       from.buffer, from.offset, (size_t)x->n * size, run->stream);
 }

@@ -96,17 +96,17 @@ static srt_status_t run_chunk_loss(const srt_run_t *run, const srt_node_t *node,
 	mm.a = c->x;
 	mm.b = c->weight;
 	mm.c = c->logits;
-	SRT_TRY(srt_op_matmul(run->stream, &mm));
+	SRT_TRY(srt_op_matmul(&mm, run->stream));
 	if (!node->layer->gathers)
-		return srt_op_cross_entropy(run->stream, &loss);
-	SRT_TRY(srt_op_cross_entropy_part(run->stream, srt_run_stats(run, node), loss.x,
-					  loss.target, c->rows, &node->args.part));
+		return srt_op_cross_entropy(&loss, run->stream);
+	SRT_TRY(srt_op_cross_entropy_part(srt_run_stats(run, node), loss.x, loss.target, c->rows,
+					  &node->args.part, run->stream));
 	SRT_TRY(srt_run_gather_stats(run, node));
 	loss.part = &node->args.part;
 	loss.nparts = run->tape->nranks;
 	loss.stride = 3 * node->args.stats_rows;
 	loss.stats = srt_run_all_stats(run, node);
-	return srt_op_cross_entropy_merge(run->stream, &loss);
+	return srt_op_cross_entropy_merge(&loss, run->stream);
 }
 
 /* dx = dlogits weight, row by row. */
@@ -119,7 +119,7 @@ static srt_status_t run_chunk_x_gradient(const srt_run_t *run, const chunk_t *c,
 	mm.a = c->logits;
 	mm.b = c->weight;
 	mm.c = shift_view(dx, c->first * c->n);
-	return srt_op_matmul(run->stream, &mm);
+	return srt_op_matmul(&mm, run->stream);
 }
 
 /* dweight (+)= dlogits^T x, one block of the sum after the other, so that chunks do not change the
@@ -135,7 +135,7 @@ static srt_status_t run_chunk_weight_gradient(const srt_run_t *run, const chunk_
 		mm.b = shift_view(c->x, first * c->n);
 		mm.c = dweight;
 		mm.accumulate = add || first > 0;
-		SRT_TRY(srt_op_matmul(run->stream, &mm));
+		SRT_TRY(srt_op_matmul(&mm, run->stream));
 	}
 	return SRT_OK;
 }

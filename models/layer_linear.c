@@ -120,7 +120,7 @@ static srt_status_t forward_linear(const srt_run_t *run, const srt_node_t *node)
 	SRT_TRY(srt_run_param(run, node, 1, &mm.bias));
 	mm.b = get_rows(node, mm.b, node->in[0]->n);
 	mm.bias = get_rows(node, mm.bias, 1);
-	return srt_op_matmul(run->stream, &mm);
+	return srt_op_matmul(&mm, run->stream);
 }
 
 static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node)
@@ -134,18 +134,18 @@ static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node
 		dx.a = dy;
 		SRT_TRY(srt_run_param(run, node, 0, &dx.b));
 		dx.b = get_rows(node, dx.b, x->n);
-		SRT_TRY(srt_op_matmul(run->stream, &dx));
+		SRT_TRY(srt_op_matmul(&dx, run->stream));
 	}
 	SRT_TRY(get_grad_rows(run, node, 0, x->n, &dw.c, &dw.accumulate));
 	if (dw.c.buffer) {
 		dw.a = dy;
 		dw.b = srt_run_value(run, x);
-		SRT_TRY(srt_op_matmul(run->stream, &dw));
+		SRT_TRY(srt_op_matmul(&dw, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
 	SRT_TRY(get_grad_rows(run, node, 1, 1, &db, &accumulate));
 	if (db.buffer) {
-		SRT_TRY(srt_op_bias_backward(run->stream, db, dy, y->rows, y->n, accumulate));
+		SRT_TRY(srt_op_bias_backward(db, dy, y->rows, y->n, accumulate, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 1));
 	}
 	return SRT_OK;

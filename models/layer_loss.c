@@ -44,8 +44,8 @@ void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype
 /* x = x rounded to the dtype of `element`. */
 static srt_status_t round_scalar(const srt_run_t *run, srt_view_t x, srt_view_t element)
 {
-	SRT_TRY(srt_op_cast(run->stream, element, x, 1));
-	return srt_op_cast(run->stream, x, element, 1);
+	SRT_TRY(srt_op_cast(element, x, 1, run->stream));
+	return srt_op_cast(x, element, 1, run->stream);
 }
 
 srt_status_t srt_run_loss_scale(const srt_run_t *run, const srt_node_t *node, float *grad_scale,
@@ -62,11 +62,11 @@ srt_status_t srt_run_loss_scale(const srt_run_t *run, const srt_node_t *node, fl
 	x.offset += node->args.scale_offset;
 	element = srt_view(x.buffer, x.offset + ELEMENT_OFFSET, dtype);
 	if (run->scale.buffer)
-		SRT_TRY(srt_op_scale(run->stream, x, run->scale, 1.0f, 1));
+		SRT_TRY(srt_op_scale(x, run->scale, 1.0f, 1, run->stream));
 	else
-		SRT_TRY(srt_op_fill(run->stream, x, 1.0f, 1));
+		SRT_TRY(srt_op_fill(x, 1.0f, 1, run->stream));
 	SRT_TRY(round_scalar(run, x, element));
-	SRT_TRY(srt_op_scale(run->stream, x, x, run->grad_scale, 1));
+	SRT_TRY(srt_op_scale(x, x, run->grad_scale, 1, run->stream));
 	SRT_TRY(round_scalar(run, x, element));
 	*grad_scale = 1.0f;
 	*scale = x;
@@ -162,7 +162,7 @@ static srt_status_t compute_cross_entropy(const srt_run_t *run, const srt_node_t
 {
 	const srt_loss_t args = get_args(run, node, dx, grad_scale, scale);
 
-	return srt_op_cross_entropy(run->stream, &args);
+	return srt_op_cross_entropy(&args, run->stream);
 }
 
 LOSS(cross_entropy);
@@ -196,7 +196,7 @@ static srt_status_t merge_cross_entropy(const srt_run_t *run, const srt_node_t *
 	args.nparts = run->tape->nranks;
 	args.stride = 3 * args.rows;
 	args.stats = srt_run_all_stats(run, node);
-	return srt_op_cross_entropy_merge(run->stream, &args);
+	return srt_op_cross_entropy_merge(&args, run->stream);
 }
 
 /* The backward pass uses the statistics of the forward pass again. */
@@ -204,9 +204,9 @@ static srt_status_t forward_colwise(const srt_run_t *run, const srt_node_t *node
 {
 	const srt_tensor_t *x = node->in[0];
 
-	SRT_TRY(srt_op_cross_entropy_part(run->stream, srt_run_stats(run, node),
-					  srt_run_value(run, x), srt_run_value(run, node->in[1]),
-					  x->rows, &node->args.part));
+	SRT_TRY(srt_op_cross_entropy_part(srt_run_stats(run, node), srt_run_value(run, x),
+					  srt_run_value(run, node->in[1]), x->rows,
+					  &node->args.part, run->stream));
 	SRT_TRY(srt_run_gather_stats(run, node));
 	return merge_cross_entropy(run, node, (srt_view_t){ 0 }, 0.0f, (srt_view_t){ 0 });
 }
@@ -254,7 +254,7 @@ static srt_status_t compute_mse(const srt_run_t *run, const srt_node_t *node, sr
 {
 	const srt_loss_t args = get_args(run, node, dx, grad_scale, scale);
 
-	return srt_op_mse(run->stream, &args);
+	return srt_op_mse(&args, run->stream);
 }
 
 LOSS(mse);
@@ -287,7 +287,7 @@ static srt_status_t compute_sum(const srt_run_t *run, const srt_node_t *node, sr
 {
 	const srt_loss_t args = get_args(run, node, dx, grad_scale, scale);
 
-	return srt_op_sum_loss(run->stream, &args);
+	return srt_op_sum_loss(&args, run->stream);
 }
 
 LOSS(sum);

@@ -27,7 +27,7 @@ static srt_status_t forward_layernorm(const srt_run_t *run, const srt_node_t *no
 	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
 	SRT_TRY(srt_run_param(run, node, 1, &args.beta));
 	args.y = srt_run_value(run, node->out);
-	return srt_op_layernorm(run->stream, &args);
+	return srt_op_layernorm(&args, run->stream);
 }
 
 static srt_status_t backward_layernorm(const srt_run_t *run, const srt_node_t *node)
@@ -39,13 +39,13 @@ static srt_status_t backward_layernorm(const srt_run_t *run, const srt_node_t *n
 	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
 	SRT_TRY(srt_run_param_grad(run, node, 1, &args.dbeta, &args.accumulate_dbeta));
 	if (args.dgamma.buffer || args.dbeta.buffer)
-		SRT_TRY(srt_op_layernorm_backward_params(run->stream, &args));
+		SRT_TRY(srt_op_layernorm_backward_params(&args, run->stream));
 	SRT_TRY(srt_run_param_ready(node, 0));
 	SRT_TRY(srt_run_param_ready(node, 1));
 	if (!srt_run_grad_in(run, node, 0, &args.dx, &args.accumulate_dx))
 		return SRT_OK;
 	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
-	return srt_op_layernorm_backward(run->stream, &args);
+	return srt_op_layernorm_backward(&args, run->stream);
 }
 
 static const srt_layer_t layernorm_layer = {

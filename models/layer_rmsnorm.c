@@ -25,7 +25,7 @@ static srt_status_t forward_rmsnorm(const srt_run_t *run, const srt_node_t *node
 
 	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
 	args.y = srt_run_value(run, node->out);
-	return srt_op_rmsnorm(run->stream, &args);
+	return srt_op_rmsnorm(&args, run->stream);
 }
 
 static srt_status_t backward_rmsnorm(const srt_run_t *run, const srt_node_t *node)
@@ -35,13 +35,13 @@ static srt_status_t backward_rmsnorm(const srt_run_t *run, const srt_node_t *nod
 	args.dy = srt_run_grad_out(run, node);
 	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
 	if (args.dgamma.buffer) {
-		SRT_TRY(srt_op_rmsnorm_backward_params(run->stream, &args));
+		SRT_TRY(srt_op_rmsnorm_backward_params(&args, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
 	if (!srt_run_grad_in(run, node, 0, &args.dx, &args.accumulate_dx))
 		return SRT_OK;
 	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
-	return srt_op_rmsnorm_backward(run->stream, &args);
+	return srt_op_rmsnorm_backward(&args, run->stream);
 }
 
 static const srt_layer_t rmsnorm_layer = {

@@ -14,7 +14,7 @@ static srt_status_t transpose(const srt_run_t *run, srt_view_t y, srt_view_t x, 
 		.ndim = 2, .size = { a, b }, .stride_y = { 1, a }, .stride_x = { b, 1 }
 	};
 
-	return srt_op_copy_strided(run->stream, y, x, &shape);
+	return srt_op_copy_strided(y, x, &shape, run->stream);
 }
 
 static int64_t count_columns(const srt_node_t *node)

@@ -162,8 +162,8 @@ static srt_status_t merge_gradients(const srt_run_t *run, const srt_node_t *node
 		if (to->how != SRT_TO_MERGE)
 			continue;
 		sum = srt_run_block(run, to->block, x->dtype);
-		SRT_TRY(srt_op_add(run->stream, sum, srt_run_block(run, to->before, x->dtype), sum,
-				   x->rows * x->n));
+		SRT_TRY(srt_op_add(sum, srt_run_block(run, to->before, x->dtype), sum,
+				   x->rows * x->n, run->stream));
 	}
 	return SRT_OK;
 }

@@ -20,60 +20,60 @@ extern "C" {
 /* ---- elementwise ---------------------------------------------------------------------- */
 
 /** y[i] = value. */
-SRT_API srt_status_t srt_op_fill(srt_stream_t *stream, srt_view_t y, float value, int64_t nelem);
+SRT_API srt_status_t srt_op_fill(srt_view_t y, float value, int64_t nelem, srt_stream_t *stream);
 /** y[i] = a * x[i]; in place allowed. */
-SRT_API srt_status_t srt_op_scale(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a,
-				  int64_t nelem);
+SRT_API srt_status_t srt_op_scale(srt_view_t y, srt_view_t x, float a, int64_t nelem,
+				  srt_stream_t *stream);
 /** y[i] = x[i] / a, one IEEE division; in place allowed. */
-SRT_API srt_status_t srt_op_divide(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a,
-				   int64_t nelem);
+SRT_API srt_status_t srt_op_divide(srt_view_t y, srt_view_t x, float a, int64_t nelem,
+				   srt_stream_t *stream);
 /** y[i] = a * x[i] + y[i], fused: one rounding; x may be y. */
-SRT_API srt_status_t srt_op_axpy(srt_stream_t *stream, srt_view_t y, srt_view_t x, float a,
-				 int64_t nelem);
+SRT_API srt_status_t srt_op_axpy(srt_view_t y, srt_view_t x, float a, int64_t nelem,
+				 srt_stream_t *stream);
 /** y[i] = x[i] between any two of SRT_F32, SRT_F16 and SRT_BF16: exact where y is wider, else one
  * rounding to nearest even; too large becomes infinite, NaN stays NaN. Not in place. */
-SRT_API srt_status_t srt_op_cast(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+SRT_API srt_status_t srt_op_cast(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream);
 /** y[i] = y[i] + x[i] with x[i] rounded to y's dtype first, and the sum rounded to it: the bits of
  * srt_op_cast() and srt_op_add(). Any two of SRT_F32, SRT_F16 and SRT_BF16; x is not y. */
-SRT_API srt_status_t srt_op_accumulate(srt_stream_t *stream, srt_view_t y, srt_view_t x,
-				       int64_t nelem);
+SRT_API srt_status_t srt_op_accumulate(srt_view_t y, srt_view_t x, int64_t nelem,
+				       srt_stream_t *stream);
 /** y[i] = a[i] + b[i]; y may be a or b. */
-SRT_API srt_status_t srt_op_add(srt_stream_t *stream, srt_view_t y, srt_view_t a, srt_view_t b,
-				int64_t nelem);
+SRT_API srt_status_t srt_op_add(srt_view_t y, srt_view_t a, srt_view_t b, int64_t nelem,
+				srt_stream_t *stream);
 /** y[i] = max(x[i], 0), NaN stays; in place allowed. */
-SRT_API srt_status_t srt_op_relu(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+SRT_API srt_status_t srt_op_relu(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream);
 /** dx[i] = y[i] > 0 ? dy[i] : 0, with y = relu(x); dx may be dy. */
-SRT_API srt_status_t srt_op_relu_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					  srt_view_t y, int64_t nelem);
+SRT_API srt_status_t srt_op_relu_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t nelem,
+					  srt_stream_t *stream);
 /** y[i] = gelu(x[i]), tanh form: x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))). */
-SRT_API srt_status_t srt_op_gelu_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x,
-				      int64_t nelem);
+SRT_API srt_status_t srt_op_gelu_tanh(srt_view_t y, srt_view_t x, int64_t nelem,
+				      srt_stream_t *stream);
 /** dx[i] = dy[i] * gelu'(x[i]); dx may be dy. */
-SRT_API srt_status_t srt_op_gelu_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					       srt_view_t x, int64_t nelem);
+SRT_API srt_status_t srt_op_gelu_tanh_backward(srt_view_t dx, srt_view_t dy, srt_view_t x,
+					       int64_t nelem, srt_stream_t *stream);
 
 /** y[i] = tanh(x[i]); in place allowed. */
-SRT_API srt_status_t srt_op_tanh(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+SRT_API srt_status_t srt_op_tanh(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream);
 /** dx[i] = dy[i] * (1 - y[i]^2), with y = tanh(x); dx may be dy. */
-SRT_API srt_status_t srt_op_tanh_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					  srt_view_t y, int64_t nelem);
+SRT_API srt_status_t srt_op_tanh_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t nelem,
+					  srt_stream_t *stream);
 /** y[i] = 1 / (1 + exp(-x[i])); in place allowed. */
-SRT_API srt_status_t srt_op_sigmoid(srt_stream_t *stream, srt_view_t y, srt_view_t x,
-				    int64_t nelem);
+SRT_API srt_status_t srt_op_sigmoid(srt_view_t y, srt_view_t x, int64_t nelem,
+				    srt_stream_t *stream);
 /** dx[i] = dy[i] * y[i] * (1 - y[i]), with y = sigmoid(x); dx may be dy. */
-SRT_API srt_status_t srt_op_sigmoid_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					     srt_view_t y, int64_t nelem);
+SRT_API srt_status_t srt_op_sigmoid_backward(srt_view_t dx, srt_view_t dy, srt_view_t y,
+					     int64_t nelem, srt_stream_t *stream);
 /** y[i] = x[i] * sigmoid(x[i]); in place allowed. */
-SRT_API srt_status_t srt_op_silu(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t nelem);
+SRT_API srt_status_t srt_op_silu(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream);
 /** dx[i] = dy[i] * silu'(x[i]); dx may be dy. */
-SRT_API srt_status_t srt_op_silu_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					  srt_view_t x, int64_t nelem);
+SRT_API srt_status_t srt_op_silu_backward(srt_view_t dx, srt_view_t dy, srt_view_t x, int64_t nelem,
+					  srt_stream_t *stream);
 /** y[i] = gelu(x[i]), exact form: x/2 * (1 + erf(x / sqrt(2))); in place allowed. */
-SRT_API srt_status_t srt_op_gelu_erf(srt_stream_t *stream, srt_view_t y, srt_view_t x,
-				     int64_t nelem);
+SRT_API srt_status_t srt_op_gelu_erf(srt_view_t y, srt_view_t x, int64_t nelem,
+				     srt_stream_t *stream);
 /** dx[i] = dy[i] * gelu'(x[i]) of the exact form; dx may be dy. */
-SRT_API srt_status_t srt_op_gelu_erf_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					      srt_view_t x, int64_t nelem);
+SRT_API srt_status_t srt_op_gelu_erf_backward(srt_view_t dx, srt_view_t dy, srt_view_t x,
+					      int64_t nelem, srt_stream_t *stream);
 
 /* ---- copies --------------------------------------------------------------------------- */
 
@@ -96,8 +96,8 @@ typedef struct srt_strided {
  * share a buffer if one begins after the other's last element, or if their largest strides are
  * equal and their rows of that stride do not overlap.
  */
-SRT_API srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt_view_t x,
-					 const srt_strided_t *shape);
+SRT_API srt_status_t srt_op_copy_strided(srt_view_t y, srt_view_t x, const srt_strided_t *shape,
+					 srt_stream_t *stream);
 
 /* ---- random numbers -------------------------------------------------------------------- */
 
@@ -122,7 +122,7 @@ typedef struct srt_normal {
  * y[i] = mean + std * N(0,1), element first + i of the tensor called `name`. Philox 4x32-10 keyed
  * by (seed, name, global element): the same values however the tensor is sharded.
  */
-SRT_API srt_status_t srt_op_normal(srt_stream_t *stream, const srt_normal_t *args);
+SRT_API srt_status_t srt_op_normal(const srt_normal_t *args, srt_stream_t *stream);
 
 /** The elements of a tensor, or of a part of it, that get uniformly distributed numbers. */
 typedef struct srt_uniform {
@@ -149,7 +149,7 @@ typedef struct srt_uniform {
  * @return SRT_ERR_INVALID_ARGUMENT for a low above high, for bounds or a difference of them that
  *         are not finite, and for a range low < high without a value of y's dtype.
  */
-SRT_API srt_status_t srt_op_uniform(srt_stream_t *stream, const srt_uniform_t *args);
+SRT_API srt_status_t srt_op_uniform(const srt_uniform_t *args, srt_stream_t *stream);
 
 /** The elements of a tensor, or of a part of it, of which some are dropped. */
 typedef struct srt_dropout {
@@ -173,7 +173,7 @@ typedef struct srt_dropout {
  * choice depends on (seed, name, first + i) only, as in srt_op_normal(), so the gradient is the
  * same call on dy. Use another seed in each pass.
  */
-SRT_API srt_status_t srt_op_dropout(srt_stream_t *stream, const srt_dropout_t *args);
+SRT_API srt_status_t srt_op_dropout(const srt_dropout_t *args, srt_stream_t *stream);
 
 #ifdef __cplusplus
 }

@@ -44,7 +44,7 @@ typedef struct srt_matmul {
 	}
 
 /** Matrix product. Order: docs/numerics.md, "Matrix product". */
-SRT_API srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *mm);
+SRT_API srt_status_t srt_op_matmul(const srt_matmul_t *mm, srt_stream_t *stream);
 
 /**
  * Raises *nbytes to the scratch that such a product needs on a stream (srt_stream_reserve()). Uses
@@ -109,12 +109,13 @@ typedef struct srt_attention_views {
 	}
 
 /** out and stats from q, k, v, lengths, mask. Order: docs/numerics.md, "Attention". */
-SRT_API srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
-				      const srt_attention_views_t *views);
+SRT_API srt_status_t srt_op_attention(const srt_attention_t *shape,
+				      const srt_attention_views_t *views, srt_stream_t *stream);
 
 /** dq, dk, dv from the others (16 bits: not from out); their rows may alternate in one buffer. */
-SRT_API srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
-					       const srt_attention_views_t *views);
+SRT_API srt_status_t srt_op_attention_backward(const srt_attention_t *shape,
+					       const srt_attention_views_t *views,
+					       srt_stream_t *stream);
 
 /**
  * Raises *nbytes to the scratch that the pass needs on a stream (srt_stream_reserve()).

@@ -18,8 +18,8 @@ extern "C" {
 #endif
 
 /** db (n) = sum over the rows of dy (rows,n). */
-SRT_API srt_status_t srt_op_bias_backward(srt_stream_t *stream, srt_view_t db, srt_view_t dy,
-					  int64_t rows, int64_t n, int accumulate);
+SRT_API srt_status_t srt_op_bias_backward(srt_view_t db, srt_view_t dy, int64_t rows, int64_t n,
+					  int accumulate, srt_stream_t *stream);
 
 /** The sizes and tensors of a LayerNorm. A pass uses some of the tensors; the others may be
  * absent. */
@@ -44,14 +44,14 @@ typedef struct srt_layernorm {
 	}
 
 /** y = (x - mean) * rstd * gamma + beta by row, with mean and rstd. */
-SRT_API srt_status_t srt_op_layernorm(srt_stream_t *stream, const srt_layernorm_t *args);
+SRT_API srt_status_t srt_op_layernorm(const srt_layernorm_t *args, srt_stream_t *stream);
 
 /** dx from dy, x, mean, rstd and gamma. */
-SRT_API srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, const srt_layernorm_t *args);
+SRT_API srt_status_t srt_op_layernorm_backward(const srt_layernorm_t *args, srt_stream_t *stream);
 
 /** dgamma and dbeta from dy, x, mean and rstd. */
-SRT_API srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream,
-						      const srt_layernorm_t *args);
+SRT_API srt_status_t srt_op_layernorm_backward_params(const srt_layernorm_t *args,
+						      srt_stream_t *stream);
 
 /** The sizes and tensors of an RMSNorm. A pass uses some of the tensors; the others may be
  * absent. */
@@ -75,14 +75,14 @@ typedef struct srt_rmsnorm {
 	}
 
 /** y = x * rstd * gamma by row, with rstd = 1 / sqrt(mean(x^2) + eps). */
-SRT_API srt_status_t srt_op_rmsnorm(srt_stream_t *stream, const srt_rmsnorm_t *args);
+SRT_API srt_status_t srt_op_rmsnorm(const srt_rmsnorm_t *args, srt_stream_t *stream);
 
 /** dx from dy, x, rstd and gamma. */
-SRT_API srt_status_t srt_op_rmsnorm_backward(srt_stream_t *stream, const srt_rmsnorm_t *args);
+SRT_API srt_status_t srt_op_rmsnorm_backward(const srt_rmsnorm_t *args, srt_stream_t *stream);
 
 /** dgamma from dy, x and rstd. */
-SRT_API srt_status_t srt_op_rmsnorm_backward_params(srt_stream_t *stream,
-						    const srt_rmsnorm_t *args);
+SRT_API srt_status_t srt_op_rmsnorm_backward_params(const srt_rmsnorm_t *args,
+						    srt_stream_t *stream);
 
 /**
  * The sizes and tensors of a BatchNorm of the columns of a batch. A pass uses some of the tensors;
@@ -118,18 +118,18 @@ typedef struct srt_batchnorm {
 	}
 
 /** Training: y = (x - mean) * rstd * gamma + beta with mean and variance over the rows. */
-SRT_API srt_status_t srt_op_batchnorm(srt_stream_t *stream, const srt_batchnorm_t *args);
+SRT_API srt_status_t srt_op_batchnorm(const srt_batchnorm_t *args, srt_stream_t *stream);
 
 /** Evaluation: y as in training, with the running statistics instead of the batch's, of any number
  * of rows. */
-SRT_API srt_status_t srt_op_batchnorm_evaluation(srt_stream_t *stream, const srt_batchnorm_t *args);
+SRT_API srt_status_t srt_op_batchnorm_evaluation(const srt_batchnorm_t *args, srt_stream_t *stream);
 
 /** dgamma, dbeta and averages from dy, x, mean and rstd. */
-SRT_API srt_status_t srt_op_batchnorm_backward_params(srt_stream_t *stream,
-						      const srt_batchnorm_t *args);
+SRT_API srt_status_t srt_op_batchnorm_backward_params(const srt_batchnorm_t *args,
+						      srt_stream_t *stream);
 
 /** dx from dy, x, mean, rstd, gamma and averages. */
-SRT_API srt_status_t srt_op_batchnorm_backward(srt_stream_t *stream, const srt_batchnorm_t *args);
+SRT_API srt_status_t srt_op_batchnorm_backward(const srt_batchnorm_t *args, srt_stream_t *stream);
 
 /**
  * A part of a vocabulary that is cut over ranks (Megatron-LM's VocabParallelEmbedding and
@@ -173,30 +173,30 @@ typedef struct srt_embedding {
  * y[r] = table[ids[r]] + position[r % context]. The row of an id of another part counts as -0, so
  * the sum of y over all parts is the row of the whole table; `position` is given to one part.
  */
-SRT_API srt_status_t srt_op_embedding(srt_stream_t *stream, const srt_embedding_t *args);
+SRT_API srt_status_t srt_op_embedding(const srt_embedding_t *args, srt_stream_t *stream);
 
 /** dtable[v] = sum of dy[r] over rising r with ids[r] == v; rows that no id names become 0, or stay
  * if accumulate_dtable. */
-SRT_API srt_status_t srt_op_embedding_backward(srt_stream_t *stream, const srt_embedding_t *args);
+SRT_API srt_status_t srt_op_embedding_backward(const srt_embedding_t *args, srt_stream_t *stream);
 
 /** dposition[t] = sum of dy[r] over rising r with r % context == t. */
-SRT_API srt_status_t srt_op_position_backward(srt_stream_t *stream, const srt_embedding_t *args);
+SRT_API srt_status_t srt_op_position_backward(const srt_embedding_t *args, srt_stream_t *stream);
 
 /** y (rows,n) = softmax of x (rows,n) by row; in place allowed. */
-SRT_API srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t rows,
-				    int64_t n);
+SRT_API srt_status_t srt_op_softmax(srt_view_t y, srt_view_t x, int64_t rows, int64_t n,
+				    srt_stream_t *stream);
 
 /** dx (rows,n) = gradient of the softmax, from its output y; dx may be dy. */
-SRT_API srt_status_t srt_op_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					     srt_view_t y, int64_t rows, int64_t n);
+SRT_API srt_status_t srt_op_softmax_backward(srt_view_t dx, srt_view_t dy, srt_view_t y,
+					     int64_t rows, int64_t n, srt_stream_t *stream);
 
 /** y (rows,n) = logarithm of the softmax of x (rows,n) by row; in place allowed. */
-SRT_API srt_status_t srt_op_log_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x,
-					int64_t rows, int64_t n);
+SRT_API srt_status_t srt_op_log_softmax(srt_view_t y, srt_view_t x, int64_t rows, int64_t n,
+					srt_stream_t *stream);
 
 /** dx (rows,n) = its gradient, from its output y; dx may be dy. */
-SRT_API srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-						 srt_view_t y, int64_t rows, int64_t n);
+SRT_API srt_status_t srt_op_log_softmax_backward(srt_view_t dx, srt_view_t dy, srt_view_t y,
+						 int64_t rows, int64_t n, srt_stream_t *stream);
 
 /**
  * The sizes and tensors of a loss by row, with its gradient unless dx is absent. dx is multiplied
@@ -233,7 +233,7 @@ typedef struct srt_loss {
  * Cross-entropy: loss[r] = log(sum(exp(x[r] - max))) + max - x[r][target[r]]; dx = (softmax(x) -
  * onehot) * grad_scale. dx may be x. n is at least 1 unless rows is 0.
  */
-SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, const srt_loss_t *args);
+SRT_API srt_status_t srt_op_cross_entropy(const srt_loss_t *args, srt_stream_t *stream);
 
 /**
  * The first half of a cross-entropy over parts of the logits: stats (3,rows), SRT_F32 = maximum of
@@ -241,22 +241,22 @@ SRT_API srt_status_t srt_op_cross_entropy(srt_stream_t *stream, const srt_loss_t
  * x[r][targets[r]]: -inf where another part has the target. The ranks gather the statistics of all
  * parts, not the logits. part->n is at least 1 unless rows is 0.
  */
-SRT_API srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, srt_view_t x,
-					       srt_view_t targets, int64_t rows,
-					       const srt_vocab_part_t *part);
+SRT_API srt_status_t srt_op_cross_entropy_part(srt_view_t stats, srt_view_t x, srt_view_t targets,
+					       int64_t rows, const srt_vocab_part_t *part,
+					       srt_stream_t *stream);
 
 /**
  * The second half: the loss from the statistics of all parts, in their order, and dx of this part.
  * The loss has the same bits on all ranks; with one part they are those of srt_op_cross_entropy().
  */
-SRT_API srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, const srt_loss_t *args);
+SRT_API srt_status_t srt_op_cross_entropy_merge(const srt_loss_t *args, srt_stream_t *stream);
 
 /** Squared error: loss[r] = sum of (x - target)^2 over the row; dx = 2 * (x - target) *
  * grad_scale. */
-SRT_API srt_status_t srt_op_mse(srt_stream_t *stream, const srt_loss_t *args);
+SRT_API srt_status_t srt_op_mse(const srt_loss_t *args, srt_stream_t *stream);
 
 /** Sum: loss[r] = sum of x over the row; dx = grad_scale. */
-SRT_API srt_status_t srt_op_sum_loss(srt_stream_t *stream, const srt_loss_t *args);
+SRT_API srt_status_t srt_op_sum_loss(const srt_loss_t *args, srt_stream_t *stream);
 
 #ifdef __cplusplus
 }

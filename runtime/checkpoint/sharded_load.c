@@ -208,7 +208,7 @@ static srt_status_t cast_shard(loader_t *l, srt_dtype_t from, srt_dtype_t to, in
 	if (status == SRT_OK)
 		status = srt_buffer_copy_from_host(x, 0, shard, from_nbytes, home);
 	if (status == SRT_OK)
-		status = srt_op_cast(home, srt_view(y, 0, to), srt_view(x, 0, from), nelem);
+		status = srt_op_cast(srt_view(y, 0, to), srt_view(x, 0, from), nelem, home);
 	if (status == SRT_OK)
 		status = srt_buffer_copy_to_host(shard, y, 0, to_nbytes, home);
 	srt_buffer_destroy(x);

@@ -93,7 +93,7 @@ static srt_status_t fill_buffer(srt_module_buffer_t *buffer, double value, srt_s
 	srt_status_t status;
 
 	if (value != 0)
-		return srt_op_fill(stream, view, (float)value, buffer->buffer->nelem);
+		return srt_op_fill(view, (float)value, buffer->buffer->nelem, stream);
 	zeros = srt_calloc(1, buffer->buffer->nbytes + 1, buffer->name);
 	if (zeros == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;

@@ -97,8 +97,8 @@ static bool is_empty(const srt_attention_t *a)
 	return a->batch == 0 || a->heads == 0 || a->head_dim == 0;
 }
 
-srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape,
-			      const srt_attention_views_t *views)
+srt_status_t srt_op_attention(const srt_attention_t *shape, const srt_attention_views_t *views,
+			      srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_attention";
 	srt_k_attention_t args;
@@ -125,8 +125,8 @@ srt_status_t srt_op_attention(srt_stream_t *stream, const srt_attention_t *shape
 	return srt_op_put(&call, SRT_COMMAND_ATTENTION, t.of, t.n, dtype);
 }
 
-srt_status_t srt_op_attention_backward(srt_stream_t *stream, const srt_attention_t *shape,
-				       const srt_attention_views_t *views)
+srt_status_t srt_op_attention_backward(const srt_attention_t *shape,
+				       const srt_attention_views_t *views, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_attention_backward";
 	static const char access[] = "wwwRRRRRRWrr";

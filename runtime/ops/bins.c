@@ -29,8 +29,8 @@ static srt_status_t launch_onto(const srt_op_call_t *call, const srt_op_tensor_t
 			  dtype);
 }
 
-srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_view_t x, int64_t nelem,
-			   int accumulate)
+srt_status_t srt_op_absmax(srt_view_t max, srt_view_t x, int64_t nelem, int accumulate,
+			   srt_stream_t *stream)
 {
 	const srt_k_bins_t args = { .nelem = nelem };
 	const srt_op_tensor_t tensors[] = {
@@ -42,7 +42,7 @@ srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_view_t x, i
 			   tensors, sizeof(float), accumulate);
 }
 
-srt_status_t srt_op_bin_sum(srt_stream_t *stream, const srt_bin_sum_t *a)
+srt_status_t srt_op_bin_sum(const srt_bin_sum_t *a, srt_stream_t *stream)
 {
 	const srt_k_bins_t args = {
 		.nelem = a->nelem,
@@ -71,7 +71,7 @@ srt_status_t srt_op_bin_sum(srt_stream_t *stream, const srt_bin_sum_t *a)
 			   tensors, BINS * sizeof(double), a->accumulate);
 }
 
-srt_status_t srt_op_bin_total(srt_stream_t *stream, const srt_bin_total_t *a)
+srt_status_t srt_op_bin_total(const srt_bin_total_t *a, srt_stream_t *stream)
 {
 	const srt_k_bins_t args = { .nelem = a->nbins, .power = a->power, .flag = a->root != 0 };
 	const srt_op_tensor_t tensors[] = {

@@ -65,16 +65,17 @@ static srt_view_t view_part(srt_view_t scratch, size_t offset)
 }
 
 /* One launch; all arguments were checked. */
-static srt_status_t submit_kernel(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
-				  const srt_k_coo_t *args, const srt_view_t *views)
+static srt_status_t submit_kernel(srt_kernel_id_t kernel, srt_dtype_t dtype,
+				  const srt_k_coo_t *args, const srt_view_t *views,
+				  srt_stream_t *stream)
 {
 	return srt_launch(stream, kernel, dtype, srt_kernel_grid(kernel, args), args, sizeof(*args),
 			  views, srt_kernel_info(kernel)->nplaces);
 }
 
 /* Sorted keys and their entries end in *keys, *order. */
-static srt_status_t sort_keys(srt_stream_t *stream, srt_k_coo_t *args, srt_view_t indices,
-			      srt_view_t scratch, srt_view_t *keys, srt_view_t *order)
+static srt_status_t sort_keys(srt_k_coo_t *args, srt_view_t indices, srt_view_t scratch,
+			      srt_view_t *keys, srt_view_t *order, srt_stream_t *stream)
 {
 	const coo_layout_t at = compute_layout(args->nnz);
 	srt_view_t k[2], o[2];
@@ -84,12 +85,13 @@ static srt_status_t sort_keys(srt_stream_t *stream, srt_k_coo_t *args, srt_view_
 		k[i] = view_part(scratch, at.keys[i]);
 		o[i] = view_part(scratch, at.order[i]);
 	}
-	SRT_TRY(submit_kernel(stream, SRT_K_COO_SORT, SRT_F32, args,
-			      (srt_view_t[]){ k[0], o[0], indices }));
+	SRT_TRY(submit_kernel(SRT_K_COO_SORT, SRT_F32, args, (srt_view_t[]){ k[0], o[0], indices },
+			      stream));
 	for (args->width = SRT_K_LANES; args->width < args->nnz; args->width *= 2) {
-		SRT_TRY(submit_kernel(stream, SRT_K_COO_MERGE, SRT_F32, args,
+		SRT_TRY(submit_kernel(SRT_K_COO_MERGE, SRT_F32, args,
 				      (srt_view_t[]){ k[1 - which], o[1 - which], k[which],
-						      o[which] }));
+						      o[which] },
+				      stream));
 		which = 1 - which;
 	}
 	*keys = k[which];
@@ -97,8 +99,8 @@ static srt_status_t sort_keys(srt_stream_t *stream, srt_k_coo_t *args, srt_view_
 	return SRT_OK;
 }
 
-srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_scaler_sparse_t *sparse,
-				 srt_view_t values)
+srt_status_t srt_op_coo_coalesce(const srt_scaler_sparse_t *sparse, srt_view_t values,
+				 srt_stream_t *stream)
 {
 	const char *name = "srt_op_coo_coalesce";
 	const srt_coo_t *coo = &sparse->coo;
@@ -154,12 +156,13 @@ srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_scaler_sparse_t
 		return srt_buffer_zero(count.buffer, count.offset, sizeof(int32_t), stream);
 	starts = view_part(scratch, at.starts);
 	counts = view_part(scratch, at.counts);
-	SRT_TRY(sort_keys(stream, &args, indices, scratch, &keys, &order));
-	SRT_TRY(submit_kernel(stream, SRT_K_COO_COUNT, SRT_F32, &args,
-			      (srt_view_t[]){ counts, keys }));
-	SRT_TRY(submit_kernel(stream, SRT_K_COO_HEADS, SRT_F32, &args,
+	SRT_TRY(sort_keys(&args, indices, scratch, &keys, &order, stream));
+	SRT_TRY(submit_kernel(SRT_K_COO_COUNT, SRT_F32, &args, (srt_view_t[]){ counts, keys },
+			      stream));
+	SRT_TRY(submit_kernel(SRT_K_COO_HEADS, SRT_F32, &args,
 			      (srt_view_t[]){ starts, out_indices, count, keys, counts, order,
-					      indices }));
-	return submit_kernel(stream, SRT_K_COO_SUM, dtype, &args,
-			     (srt_view_t[]){ out_values, values, order, starts, count });
+					      indices },
+			      stream));
+	return submit_kernel(SRT_K_COO_SUM, dtype, &args,
+			     (srt_view_t[]){ out_values, values, order, starts, count }, stream);
 }

@@ -31,7 +31,7 @@ static srt_status_t check_context(const char *name, int64_t context)
 			(long long)context);
 }
 
-srt_status_t srt_op_embedding(srt_stream_t *stream, const srt_embedding_t *args)
+srt_status_t srt_op_embedding(const srt_embedding_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_embedding";
 	srt_k_embedding_t kernel;
@@ -53,7 +53,7 @@ srt_status_t srt_op_embedding(srt_stream_t *stream, const srt_embedding_t *args)
 			     tensors);
 }
 
-srt_status_t srt_op_embedding_backward(srt_stream_t *stream, const srt_embedding_t *args)
+srt_status_t srt_op_embedding_backward(const srt_embedding_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_embedding_backward";
 	srt_k_embedding_t kernel;
@@ -80,7 +80,7 @@ srt_status_t srt_op_embedding_backward(srt_stream_t *stream, const srt_embedding
 			     tensors);
 }
 
-srt_status_t srt_op_position_backward(srt_stream_t *stream, const srt_embedding_t *args)
+srt_status_t srt_op_position_backward(const srt_embedding_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_position_backward";
 	srt_embedding_t a = SRT_EMBEDDING_INIT;

@@ -107,7 +107,7 @@ srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *mm, 
 	return SRT_OK;
 }
 
-srt_status_t srt_op_matmul(srt_stream_t *stream, const srt_matmul_t *shape)
+srt_status_t srt_op_matmul(const srt_matmul_t *shape, srt_stream_t *stream)
 {
 	srt_matmul_t mm;
 	srt_k_matmul_t args;

@@ -5,8 +5,8 @@
  */
 #include "runtime/ops/ops.h"
 
-static srt_status_t launch_kernel(const char *name, srt_stream_t *stream, srt_kernel_id_t kernel,
-				  const void *args, const srt_op_tensor_t *tensors)
+static srt_status_t launch_kernel(const char *name, srt_kernel_id_t kernel, const void *args,
+				  const srt_op_tensor_t *tensors, srt_stream_t *stream)
 {
 	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, false, args }, tensors);
 }
@@ -19,7 +19,7 @@ static srt_status_t read_layernorm(const srt_layernorm_t *given, srt_layernorm_t
 	return srt_struct_read(a, sizeof(*a), given, "srt_layernorm_t");
 }
 
-srt_status_t srt_op_layernorm(srt_stream_t *stream, const srt_layernorm_t *args)
+srt_status_t srt_op_layernorm(const srt_layernorm_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_layernorm";
 	srt_layernorm_t a;
@@ -38,10 +38,10 @@ srt_status_t srt_op_layernorm(srt_stream_t *stream, const srt_layernorm_t *args)
 		{ "beta", a.beta, srt_op_size(a.n, 1), 0 },
 	};
 
-	return launch_kernel(name, stream, SRT_K_LAYERNORM, &kernel, tensors);
+	return launch_kernel(name, SRT_K_LAYERNORM, &kernel, tensors, stream);
 }
 
-srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, const srt_layernorm_t *args)
+srt_status_t srt_op_layernorm_backward(const srt_layernorm_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_layernorm_backward";
 	srt_layernorm_t a;
@@ -61,10 +61,10 @@ srt_status_t srt_op_layernorm_backward(srt_stream_t *stream, const srt_layernorm
 		{ "gamma", a.gamma, srt_op_size(a.n, 1), 0 },
 	};
 
-	return launch_kernel(name, stream, SRT_K_LAYERNORM_BACKWARD, &kernel, tensors);
+	return launch_kernel(name, SRT_K_LAYERNORM_BACKWARD, &kernel, tensors, stream);
 }
 
-srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream, const srt_layernorm_t *args)
+srt_status_t srt_op_layernorm_backward_params(const srt_layernorm_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_layernorm_backward_params";
 	srt_layernorm_t a;
@@ -85,7 +85,7 @@ srt_status_t srt_op_layernorm_backward_params(srt_stream_t *stream, const srt_la
 		{ "rstd", a.rstd, srt_op_size(a.rows, 1), SRT_OP_DTYPE_F32 },
 	};
 
-	return launch_kernel(name, stream, SRT_K_LAYERNORM_BACKWARD_PARAMS, &kernel, tensors);
+	return launch_kernel(name, SRT_K_LAYERNORM_BACKWARD_PARAMS, &kernel, tensors, stream);
 }
 
 /* ---- RMSNorm ---------------------------------------------------------------------------- */
@@ -96,7 +96,7 @@ static srt_status_t read_rmsnorm(const srt_rmsnorm_t *given, srt_rmsnorm_t *a)
 	return srt_struct_read(a, sizeof(*a), given, "srt_rmsnorm_t");
 }
 
-srt_status_t srt_op_rmsnorm(srt_stream_t *stream, const srt_rmsnorm_t *args)
+srt_status_t srt_op_rmsnorm(const srt_rmsnorm_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_rmsnorm";
 	srt_rmsnorm_t a;
@@ -113,10 +113,10 @@ srt_status_t srt_op_rmsnorm(srt_stream_t *stream, const srt_rmsnorm_t *args)
 		{ "gamma", a.gamma, srt_op_size(a.n, 1), 0 },
 	};
 
-	return launch_kernel(name, stream, SRT_K_RMSNORM, &kernel, tensors);
+	return launch_kernel(name, SRT_K_RMSNORM, &kernel, tensors, stream);
 }
 
-srt_status_t srt_op_rmsnorm_backward(srt_stream_t *stream, const srt_rmsnorm_t *args)
+srt_status_t srt_op_rmsnorm_backward(const srt_rmsnorm_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_rmsnorm_backward";
 	srt_rmsnorm_t a;
@@ -135,10 +135,10 @@ srt_status_t srt_op_rmsnorm_backward(srt_stream_t *stream, const srt_rmsnorm_t *
 		{ "gamma", a.gamma, srt_op_size(a.n, 1), 0 },
 	};
 
-	return launch_kernel(name, stream, SRT_K_RMSNORM_BACKWARD, &kernel, tensors);
+	return launch_kernel(name, SRT_K_RMSNORM_BACKWARD, &kernel, tensors, stream);
 }
 
-srt_status_t srt_op_rmsnorm_backward_params(srt_stream_t *stream, const srt_rmsnorm_t *args)
+srt_status_t srt_op_rmsnorm_backward_params(const srt_rmsnorm_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_rmsnorm_backward_params";
 	srt_rmsnorm_t a;
@@ -156,7 +156,7 @@ srt_status_t srt_op_rmsnorm_backward_params(srt_stream_t *stream, const srt_rmsn
 		{ "rstd", a.rstd, srt_op_size(a.rows, 1), SRT_OP_DTYPE_F32 },
 	};
 
-	return launch_kernel(name, stream, SRT_K_RMSNORM_BACKWARD_PARAMS, &kernel, tensors);
+	return launch_kernel(name, SRT_K_RMSNORM_BACKWARD_PARAMS, &kernel, tensors, stream);
 }
 
 /* ---- BatchNorm -------------------------------------------------------------------------- */
@@ -168,8 +168,8 @@ static srt_status_t read_batchnorm(const srt_batchnorm_t *given, srt_batchnorm_t
 }
 
 /* y from mean and rstd. */
-static srt_status_t launch_normalize(const char *name, srt_stream_t *stream,
-				     const srt_batchnorm_t *a, srt_view_t mean, bool only_check)
+static srt_status_t launch_normalize(const char *name, const srt_batchnorm_t *a, srt_view_t mean,
+				     bool only_check, srt_stream_t *stream)
 {
 	const srt_k_rows_t kernel = { .rows = a->rows, .n = a->n };
 	const srt_op_tensor_t tensors[] = {
@@ -186,7 +186,7 @@ static srt_status_t launch_normalize(const char *name, srt_stream_t *stream,
 	return only_check ? srt_op_check(&call, tensors, &dtype) : srt_op_launch(&call, tensors);
 }
 
-srt_status_t srt_op_batchnorm(srt_stream_t *stream, const srt_batchnorm_t *args)
+srt_status_t srt_op_batchnorm(const srt_batchnorm_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_batchnorm";
 	srt_batchnorm_t a;
@@ -210,12 +210,12 @@ srt_status_t srt_op_batchnorm(srt_stream_t *stream, const srt_batchnorm_t *args)
 				"%s: rows is %lld; a batch must have at least 2 for its variance",
 				name, (long long)a.rows);
 	/* A refused call queues nothing: the second launch is checked before the first. */
-	SRT_TRY(launch_normalize(name, stream, &a, a.mean, true));
-	SRT_TRY(launch_kernel(name, stream, SRT_K_BATCHNORM_STATS, &kernel, tensors));
-	return launch_normalize(name, stream, &a, a.mean, false);
+	SRT_TRY(launch_normalize(name, &a, a.mean, true, stream));
+	SRT_TRY(launch_kernel(name, SRT_K_BATCHNORM_STATS, &kernel, tensors, stream));
+	return launch_normalize(name, &a, a.mean, false, stream);
 }
 
-srt_status_t srt_op_batchnorm_evaluation(srt_stream_t *stream, const srt_batchnorm_t *args)
+srt_status_t srt_op_batchnorm_evaluation(const srt_batchnorm_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_batchnorm_evaluation";
 	srt_batchnorm_t a;
@@ -229,12 +229,12 @@ srt_status_t srt_op_batchnorm_evaluation(srt_stream_t *stream, const srt_batchno
 		{ "running_var", a.running_var, srt_op_size(a.n, 1), SRT_OP_DTYPE_F32 },
 	};
 
-	SRT_TRY(launch_normalize(name, stream, &a, a.running_mean, true));
-	SRT_TRY(launch_kernel(name, stream, SRT_K_BATCHNORM_RSTD, &kernel, tensors));
-	return launch_normalize(name, stream, &a, a.running_mean, false);
+	SRT_TRY(launch_normalize(name, &a, a.running_mean, true, stream));
+	SRT_TRY(launch_kernel(name, SRT_K_BATCHNORM_RSTD, &kernel, tensors, stream));
+	return launch_normalize(name, &a, a.running_mean, false, stream);
 }
 
-srt_status_t srt_op_batchnorm_backward_params(srt_stream_t *stream, const srt_batchnorm_t *args)
+srt_status_t srt_op_batchnorm_backward_params(const srt_batchnorm_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_batchnorm_backward_params";
 	srt_batchnorm_t a;
@@ -256,10 +256,10 @@ srt_status_t srt_op_batchnorm_backward_params(srt_stream_t *stream, const srt_ba
 		{ "rstd", a.rstd, srt_op_size(a.n, 1), SRT_OP_DTYPE_F32 },
 	};
 
-	return launch_kernel(name, stream, SRT_K_BATCHNORM_BACKWARD_PARAMS, &kernel, tensors);
+	return launch_kernel(name, SRT_K_BATCHNORM_BACKWARD_PARAMS, &kernel, tensors, stream);
 }
 
-srt_status_t srt_op_batchnorm_backward(srt_stream_t *stream, const srt_batchnorm_t *args)
+srt_status_t srt_op_batchnorm_backward(const srt_batchnorm_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_batchnorm_backward";
 	srt_batchnorm_t a;

@@ -35,7 +35,7 @@ static void adam_weights(srt_k_adam_t *args, const srt_adam_t *adam)
 	srt_fpenv_leave(env);
 }
 
-srt_status_t srt_op_step_advance(srt_stream_t *stream, const srt_step_advance_t *a)
+srt_status_t srt_op_step_advance(const srt_step_advance_t *a, srt_stream_t *stream)
 {
 	srt_k_step_t args = { .nparams = a->nparams, .max_norm = a->max_norm };
 	const srt_op_tensor_t tensors[] = {
@@ -56,8 +56,8 @@ srt_status_t srt_op_step_advance(srt_stream_t *stream, const srt_step_advance_t 
 			     tensors);
 }
 
-srt_status_t srt_op_clip(srt_stream_t *stream, srt_view_t g, srt_view_t state, srt_view_t norm,
-			 float max_norm, int64_t nelem)
+srt_status_t srt_op_clip(srt_view_t g, srt_view_t state, srt_view_t norm, float max_norm,
+			 int64_t nelem, srt_stream_t *stream)
 {
 	const srt_k_elem_t args = { .nelem = nelem, .value = max_norm };
 	const srt_op_tensor_t tensors[] = {
@@ -88,7 +88,7 @@ static optim_types_t types_of(const srt_optim_args_t *args)
 	return t;
 }
 
-srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, const srt_sgd_t *sgd)
+srt_status_t srt_op_sgd(const srt_optim_args_t *args, const srt_sgd_t *sgd, srt_stream_t *stream)
 {
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(args);
@@ -128,7 +128,7 @@ srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, cons
 			     tensors);
 }
 
-srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args, const srt_adam_t *adam)
+srt_status_t srt_op_adam(const srt_optim_args_t *args, const srt_adam_t *adam, srt_stream_t *stream)
 {
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(args);

@@ -29,7 +29,7 @@ static void scale_kept(srt_k_dropout_t *args)
 	srt_fpenv_leave(env);
 }
 
-srt_status_t srt_op_normal(srt_stream_t *stream, const srt_normal_t *args)
+srt_status_t srt_op_normal(const srt_normal_t *args, srt_stream_t *stream)
 {
 	srt_normal_t a = SRT_NORMAL_INIT;
 
@@ -118,7 +118,7 @@ srt_status_t srt_op_uniform_range(const char *call, srt_dtype_t dtype, float low
 	return SRT_OK;
 }
 
-srt_status_t srt_op_uniform(srt_stream_t *stream, const srt_uniform_t *args)
+srt_status_t srt_op_uniform(const srt_uniform_t *args, srt_stream_t *stream)
 {
 	srt_uniform_t a = SRT_UNIFORM_INIT;
 
@@ -141,7 +141,7 @@ srt_status_t srt_op_uniform(srt_stream_t *stream, const srt_uniform_t *args)
 	return srt_op_put(&call, SRT_COMMAND_KERNEL, tensors, 1, dtype);
 }
 
-srt_status_t srt_op_dropout(srt_stream_t *stream, const srt_dropout_t *args)
+srt_status_t srt_op_dropout(const srt_dropout_t *args, srt_stream_t *stream)
 {
 	srt_dropout_t a = SRT_DROPOUT_INIT;
 

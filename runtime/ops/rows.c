@@ -13,8 +13,8 @@ srt_status_t srt_op_check_width(const char *name, int64_t rows, int64_t n)
 			name, (long long)rows);
 }
 
-srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t rows,
-			    int64_t n)
+srt_status_t srt_op_softmax(srt_view_t y, srt_view_t x, int64_t rows, int64_t n,
+			    srt_stream_t *stream)
 {
 	const srt_k_rows_t args = { .rows = rows, .n = n };
 	const srt_op_tensor_t tensors[] = {
@@ -28,9 +28,9 @@ srt_status_t srt_op_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, in
 }
 
 /* dx from dy and y, all of one shape, in place allowed. */
-static srt_status_t softmax_gradient(const char *name, srt_kernel_id_t kernel, srt_stream_t *stream,
-				     srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t rows,
-				     int64_t n)
+static srt_status_t softmax_gradient(const char *name, srt_kernel_id_t kernel, srt_view_t dx,
+				     srt_view_t dy, srt_view_t y, int64_t rows, int64_t n,
+				     srt_stream_t *stream)
 {
 	const srt_k_rows_t args = { .rows = rows, .n = n };
 	const srt_op_tensor_t tensors[] = {
@@ -42,15 +42,15 @@ static srt_status_t softmax_gradient(const char *name, srt_kernel_id_t kernel, s
 	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, true, &args }, tensors);
 }
 
-srt_status_t srt_op_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-				     srt_view_t y, int64_t rows, int64_t n)
+srt_status_t srt_op_softmax_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t rows,
+				     int64_t n, srt_stream_t *stream)
 {
-	return softmax_gradient("srt_op_softmax_backward", SRT_K_SOFTMAX_BACKWARD, stream, dx, dy,
-				y, rows, n);
+	return softmax_gradient("srt_op_softmax_backward", SRT_K_SOFTMAX_BACKWARD, dx, dy, y, rows,
+				n, stream);
 }
 
-srt_status_t srt_op_log_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x, int64_t rows,
-				int64_t n)
+srt_status_t srt_op_log_softmax(srt_view_t y, srt_view_t x, int64_t rows, int64_t n,
+				srt_stream_t *stream)
 {
 	const srt_k_rows_t args = { .rows = rows, .n = n };
 	const srt_op_tensor_t tensors[] = {
@@ -63,11 +63,11 @@ srt_status_t srt_op_log_softmax(srt_stream_t *stream, srt_view_t y, srt_view_t x
 			     tensors);
 }
 
-srt_status_t srt_op_log_softmax_backward(srt_stream_t *stream, srt_view_t dx, srt_view_t dy,
-					 srt_view_t y, int64_t rows, int64_t n)
+srt_status_t srt_op_log_softmax_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t rows,
+					 int64_t n, srt_stream_t *stream)
 {
-	return softmax_gradient("srt_op_log_softmax_backward", SRT_K_LOG_SOFTMAX_BACKWARD, stream,
-				dx, dy, y, rows, n);
+	return softmax_gradient("srt_op_log_softmax_backward", SRT_K_LOG_SOFTMAX_BACKWARD, dx, dy,
+				y, rows, n, stream);
 }
 
 /* Elements of rows that are ld apart, the last one without what follows it. */
@@ -97,7 +97,7 @@ static srt_status_t read_loss(const srt_loss_t *given, srt_loss_t *a)
 	return srt_struct_read(a, sizeof(*a), given, "srt_loss_t");
 }
 
-srt_status_t srt_op_cross_entropy(srt_stream_t *stream, const srt_loss_t *args)
+srt_status_t srt_op_cross_entropy(const srt_loss_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_cross_entropy";
 	srt_loss_t a;
@@ -135,9 +135,9 @@ srt_status_t srt_op_check_part(const char *name, const srt_vocab_part_t *part)
 			name, (long long)part->n, (long long)part->first, (long long)part->vocab);
 }
 
-srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, srt_view_t x,
-				       srt_view_t targets, int64_t rows,
-				       const srt_vocab_part_t *part)
+srt_status_t srt_op_cross_entropy_part(srt_view_t stats, srt_view_t x, srt_view_t targets,
+				       int64_t rows, const srt_vocab_part_t *part,
+				       srt_stream_t *stream)
 {
 	srt_k_vocab_t args = { .rows = rows };
 
@@ -158,7 +158,7 @@ srt_status_t srt_op_cross_entropy_part(srt_stream_t *stream, srt_view_t stats, s
 			     });
 }
 
-srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, const srt_loss_t *args)
+srt_status_t srt_op_cross_entropy_merge(const srt_loss_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_cross_entropy_merge";
 	srt_loss_t a;
@@ -199,7 +199,7 @@ srt_status_t srt_op_cross_entropy_merge(srt_stream_t *stream, const srt_loss_t *
 			     tensors);
 }
 
-srt_status_t srt_op_mse(srt_stream_t *stream, const srt_loss_t *args)
+srt_status_t srt_op_mse(const srt_loss_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_mse";
 	srt_loss_t a;
@@ -219,7 +219,7 @@ srt_status_t srt_op_mse(srt_stream_t *stream, const srt_loss_t *args)
 	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_MSE, false, &kernel }, tensors);
 }
 
-srt_status_t srt_op_sum_loss(srt_stream_t *stream, const srt_loss_t *args)
+srt_status_t srt_op_sum_loss(const srt_loss_t *args, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_sum_loss";
 	srt_loss_t a;
@@ -239,8 +239,8 @@ srt_status_t srt_op_sum_loss(srt_stream_t *stream, const srt_loss_t *args)
 			     tensors);
 }
 
-srt_status_t srt_op_bias_backward(srt_stream_t *stream, srt_view_t db, srt_view_t dy, int64_t rows,
-				  int64_t n, int accumulate)
+srt_status_t srt_op_bias_backward(srt_view_t db, srt_view_t dy, int64_t rows, int64_t n,
+				  int accumulate, srt_stream_t *stream)
 {
 	const srt_k_rows_t args = { .rows = rows, .n = n, .accumulate = accumulate != 0 };
 	const srt_op_tensor_t tensors[] = {

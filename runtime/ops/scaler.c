@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view_t found_inf,
-			    srt_view_t state, float inv_scale, int64_t nelem)
+srt_status_t srt_op_unscale(srt_view_t g, srt_view_t found_inf, srt_view_t state, float inv_scale,
+			    int64_t nelem, srt_stream_t *stream)
 {
 	const srt_k_elem_t args = { .nelem = nelem, .value = inv_scale };
 	const srt_op_tensor_t tensors[] = {
@@ -31,8 +31,8 @@ static int64_t bits_of(double x)
 	return bits;
 }
 
-srt_status_t srt_op_scaler_update(srt_stream_t *stream, srt_view_t state, srt_scaler_rule_t rule,
-				  double growth, double backoff, int interval)
+srt_status_t srt_op_scaler_update(srt_view_t state, srt_scaler_rule_t rule, double growth,
+				  double backoff, int interval, srt_stream_t *stream)
 {
 	const srt_k_scaler_t args = { .growth = bits_of(growth),
 				      .backoff = bits_of(backoff),
@@ -51,8 +51,8 @@ srt_status_t srt_op_scaler_update(srt_stream_t *stream, srt_view_t state, srt_sc
 			     tensors);
 }
 
-srt_status_t srt_op_scale_loss(srt_stream_t *stream, srt_view_t y, srt_view_t x, srt_view_t state,
-			       float scale, int64_t nelem)
+srt_status_t srt_op_scale_loss(srt_view_t y, srt_view_t x, srt_view_t state, float scale,
+			       int64_t nelem, srt_stream_t *stream)
 {
 	const bool widens = y.dtype == SRT_F32 && x.dtype != SRT_F32;
 	const srt_k_scale_loss_t args = { .nelem = nelem, .scale = scale, .is_f32 = widens };

@@ -14,8 +14,8 @@
 /* ---- reproducible sums (ReproBLAS; Demmel and Nguyen 2015) ------------------------------ */
 
 /* max (1, SRT_F32) = largest |x[i]|; NaN sticks; `accumulate` keeps the larger of it and max. */
-srt_status_t srt_op_absmax(srt_stream_t *stream, srt_view_t max, srt_view_t x, int64_t nelem,
-			   int accumulate);
+srt_status_t srt_op_absmax(srt_view_t max, srt_view_t x, int64_t nelem, int accumulate,
+			   srt_stream_t *stream);
 
 /* The partial sums of a part of the terms. */
 typedef struct srt_bin_sum {
@@ -31,7 +31,7 @@ typedef struct srt_bin_sum {
 
 /* bins = exact partial sums of |x[i]|^power, relative to max and total_nelem. Bins of different
  * parts add in any order without rounding. */
-srt_status_t srt_op_bin_sum(srt_stream_t *stream, const srt_bin_sum_t *args);
+srt_status_t srt_op_bin_sum(const srt_bin_sum_t *args, srt_stream_t *stream);
 
 /* What partial sums amount to. */
 typedef struct srt_bin_total {
@@ -44,7 +44,7 @@ typedef struct srt_bin_total {
 } srt_bin_total_t;
 
 /* out = the sum that nbins pairs of bins hold, or its root. A non-finite max decides the result. */
-srt_status_t srt_op_bin_total(srt_stream_t *stream, const srt_bin_total_t *args);
+srt_status_t srt_op_bin_total(const srt_bin_total_t *args, srt_stream_t *stream);
 
 /* ---- sparse gradients ------------------------------------------------------------------ */
 
@@ -53,8 +53,8 @@ srt_status_t srt_op_bin_total(srt_stream_t *stream, const srt_bin_total_t *args)
  * describes it; coo.round_each is used. Without knowing the number of entries that are left, those
  * behind them add nothing. Nothing returns to the host.
  */
-srt_status_t srt_op_coo_coalesce(srt_stream_t *stream, const srt_scaler_sparse_t *sparse,
-				 srt_view_t values);
+srt_status_t srt_op_coo_coalesce(const srt_scaler_sparse_t *sparse, srt_view_t values,
+				 srt_stream_t *stream);
 
 /* ---- optimizer steps ------------------------------------------------------------------- */
 
@@ -76,7 +76,7 @@ typedef struct srt_step_advance {
  * clip_coef = min(1, max_norm / (norm + 1e-6)), and the norm is stored in grad_norm; norm absent:
  * clip_coef = 1; max_norm <= 0: clip_coef = 1 and the norm is stored.
  */
-srt_status_t srt_op_step_advance(srt_stream_t *stream, const srt_step_advance_t *args);
+srt_status_t srt_op_step_advance(const srt_step_advance_t *args, srt_stream_t *stream);
 
 /*
  * Clips gradients in place: g[i] *= min(1, max_norm / (norm + 1e-6)), the coefficient of
@@ -86,8 +86,8 @@ srt_status_t srt_op_step_advance(srt_stream_t *stream, const srt_step_advance_t 
  * srt_op_step_advance() without a norm, which makes it 1, so that nothing is clipped twice. Then
  * gradients of the parameters' dtype are stepped to the same bits as by clip_coef.
  */
-srt_status_t srt_op_clip(srt_stream_t *stream, srt_view_t g, srt_view_t state, srt_view_t norm,
-			 float max_norm, int64_t nelem);
+srt_status_t srt_op_clip(srt_view_t g, srt_view_t state, srt_view_t norm, float max_norm,
+			 int64_t nelem, srt_stream_t *stream);
 
 /*
  * The check of the loss scaler: found_inf = 1 if any g[i] is infinite or NaN, else it stays, so
@@ -97,8 +97,8 @@ srt_status_t srt_op_clip(srt_stream_t *stream, srt_view_t g, srt_view_t state, s
  * absent: state.found_inf, on which the optimizers' steps depend. One of the two must be there.
  * Nothing returns to the host. For a sparse gradient g are its values, coalesced before.
  */
-srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view_t found_inf,
-			    srt_view_t state, float inv_scale, int64_t nelem);
+srt_status_t srt_op_unscale(srt_view_t g, srt_view_t found_inf, srt_view_t state, float inv_scale,
+			    int64_t nelem, srt_stream_t *stream);
 
 /*
  * y[i] = x[i] * scale: the scaling of a loss, or of any output, before the backward pass. y of x's
@@ -106,8 +106,8 @@ srt_status_t srt_op_unscale(srt_stream_t *stream, srt_view_t g, srt_view_t found
  * GradScaler makes of a loss of one element. With `state` (SRT_U8), scale is state.scale and the
  * argument is ignored.
  */
-srt_status_t srt_op_scale_loss(srt_stream_t *stream, srt_view_t y, srt_view_t x, srt_view_t state,
-			       float scale, int64_t nelem);
+srt_status_t srt_op_scale_loss(srt_view_t y, srt_view_t x, srt_view_t state, float scale,
+			       int64_t nelem, srt_stream_t *stream);
 
 /*
  * The loss scale after a step, on the device: if state.found_inf says so by the rule, scale *=
@@ -115,8 +115,8 @@ srt_status_t srt_op_scale_loss(srt_stream_t *stream, srt_view_t y, srt_view_t x,
  * growth and growth_tracker = 0. Then inv_scale = 1 / scale and found_inf = 0. state has dtype
  * SRT_U8.
  */
-srt_status_t srt_op_scaler_update(srt_stream_t *stream, srt_view_t state, srt_scaler_rule_t rule,
-				  double growth, double backoff, int interval);
+srt_status_t srt_op_scaler_update(srt_view_t state, srt_scaler_rule_t rule, double growth,
+				  double backoff, int interval, srt_stream_t *stream);
 
 /*
  * The flat buffers of a step and their tables; param, grad, m, v, vmax, copy share their layout.
@@ -159,10 +159,10 @@ typedef struct srt_adam {
 
 /* SGD on all segments: grad * clip_coef, decay, momentum (a parameter's first step: buffer =
  * gradient). Does nothing if state.found_inf, nor to parameters that are not used. */
-srt_status_t srt_op_sgd(srt_stream_t *stream, const srt_optim_args_t *args, const srt_sgd_t *sgd);
+srt_status_t srt_op_sgd(const srt_optim_args_t *args, const srt_sgd_t *sgd, srt_stream_t *stream);
 
 /* Adam or AdamW on all segments, as srt_op_sgd(). Moments below 2^-120 are stored as 0. */
-srt_status_t srt_op_adam(srt_stream_t *stream, const srt_optim_args_t *args,
-			 const srt_adam_t *adam);
+srt_status_t srt_op_adam(const srt_optim_args_t *args, const srt_adam_t *adam,
+			 srt_stream_t *stream);
 
 #endif

@@ -139,8 +139,8 @@ static srt_k_strided_t kernel_args(const dim_t *dims, int n, int32_t nbytes)
 	return args;
 }
 
-srt_status_t srt_op_copy_strided(srt_stream_t *stream, srt_view_t y, srt_view_t x,
-				 const srt_strided_t *shape)
+srt_status_t srt_op_copy_strided(srt_view_t y, srt_view_t x, const srt_strided_t *shape,
+				 srt_stream_t *stream)
 {
 	srt_op_call_t call = { op_name, stream, SRT_K_COPY_STRIDED, false, NULL };
 	dim_t dims[SRT_STRIDED_MAX_DIMS];

@@ -27,17 +27,16 @@ srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_no
 
 		if (g > 0)
 			SRT_TRY(copy_found_inf(optim, g, stream));
-		SRT_TRY(srt_op_step_advance(stream,
-					    &(srt_step_advance_t){
-						    .state = srt_optim_step_state(optim, g),
-						    .params = srt_view(tables->buffer,
-								       tables->offset + at, SRT_U8),
-						    .nparams = (int64_t)(optim->first_slot[g + 1] -
-									 first),
-						    .norm = norm,
-						    .max_norm = max_norm,
-						    .beta1 = optim->groups[g].beta1,
-						    .beta2 = optim->groups[g].beta2 }));
+		SRT_TRY(srt_op_step_advance(
+			&(srt_step_advance_t){
+				.state = srt_optim_step_state(optim, g),
+				.params = srt_view(tables->buffer, tables->offset + at, SRT_U8),
+				.nparams = (int64_t)(optim->first_slot[g + 1] - first),
+				.norm = norm,
+				.max_norm = max_norm,
+				.beta1 = optim->groups[g].beta1,
+				.beta2 = optim->groups[g].beta2 },
+			stream));
 	}
 	return SRT_OK;
 }
@@ -48,18 +47,20 @@ static srt_status_t step_run(const srt_optim_t *optim, const srt_optim_run_t *ru
 	const srt_optim_options_t *group = &optim->groups[run->group];
 
 	if (optim->groups[0].kind == SRT_OPTIMIZER_SGD)
-		return srt_op_sgd(stream, &run->args,
+		return srt_op_sgd(&run->args,
 				  &(srt_sgd_t){ .momentum = group->momentum,
 						.dampening = group->dampening,
 						.nesterov = group->nesterov,
-						.maximize = group->maximize });
-	return srt_op_adam(stream, &run->args,
+						.maximize = group->maximize },
+				  stream);
+	return srt_op_adam(&run->args,
 			   &(srt_adam_t){ .beta1 = group->beta1,
 					  .beta2 = group->beta2,
 					  .eps = group->eps,
 					  .decoupled = optim->groups[0].kind == SRT_OPTIMIZER_ADAMW,
 					  .amsgrad = group->amsgrad,
-					  .maximize = group->maximize });
+					  .maximize = group->maximize },
+			   stream);
 }
 
 srt_status_t srt_optim_apply(srt_optim_t *optim, srt_stream_t *stream)

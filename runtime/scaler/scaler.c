@@ -219,8 +219,8 @@ srt_status_t srt_scaler_scale(srt_scaler_t *scaler, const srt_scaler_output_t *o
 		if (scaler->options.disabled)
 			SRT_TRY(pass_through(&output, stream));
 		else
-			SRT_TRY(srt_op_scale_loss(stream, output.y, output.x, scaler->state, 0,
-						  output.nelem));
+			SRT_TRY(srt_op_scale_loss(output.y, output.x, scaler->state, 0,
+						  output.nelem, stream));
 	}
 	if (scaler->options.disabled)
 		return SRT_OK;

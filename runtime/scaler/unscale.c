@@ -76,7 +76,7 @@ static srt_status_t reserve_user(srt_scaler_t *scaler)
 static srt_status_t add_user(srt_scaler_t *scaler, const void *object, size_t offset,
 			     srt_view_t found_inf, srt_stream_t *stream)
 {
-	SRT_TRY(srt_op_add(stream, scaler->found_inf, scaler->found_inf, found_inf, 1));
+	SRT_TRY(srt_op_add(scaler->found_inf, scaler->found_inf, found_inf, 1, stream));
 	scaler->users[scaler->nusers++] = (srt_scaler_user_t){ .object = object, .offset = offset };
 	return srt_scaler_end(scaler, stream);
 }
@@ -182,8 +182,8 @@ srt_status_t srt_scaler_update(srt_scaler_t *scaler, srt_stream_t *stream)
 				"srt_scaler_update() without srt_scaler_unscale() or "
 				"srt_scaler_step() since the last one: nothing was checked");
 	SRT_TRY(srt_scaler_begin(scaler, stream));
-	SRT_TRY(srt_op_scaler_update(stream, scaler->state, options->rule, options->growth_factor,
-				     options->backoff_factor, options->growth_interval));
+	SRT_TRY(srt_op_scaler_update(scaler->state, options->rule, options->growth_factor,
+				     options->backoff_factor, options->growth_interval, stream));
 	scaler->nusers = 0;
 	return srt_scaler_end(scaler, stream);
 }
@@ -215,7 +215,7 @@ static srt_status_t coalesce(const srt_scaler_t *scaler, const srt_scaler_grad_t
 		return SRT_OK;
 	sparse.coo.round_each = scaler->options.rule == SRT_SCALER_PLAIN;
 	*values = sparse.out_values;
-	return srt_op_coo_coalesce(stream, &sparse, grad->grad);
+	return srt_op_coo_coalesce(&sparse, grad->grad, stream);
 }
 
 static srt_status_t unscale_grad(const srt_scaler_t *scaler, const srt_scaler_grad_t *grad,
@@ -228,7 +228,7 @@ static srt_status_t unscale_grad(const srt_scaler_t *scaler, const srt_scaler_gr
 		SRT_TRY(coalesce(scaler, grad, stream, &values));
 		nelem = grad->sparse->coo.nnz * grad->sparse->coo.block;
 	}
-	return srt_op_unscale(stream, values, scaler->local_found, scaler->state, 0, nelem);
+	return srt_op_unscale(values, scaler->local_found, scaler->state, 0, nelem, stream);
 }
 
 static srt_status_t check_grads(const srt_scaler_t *scaler, const char *call, srt_view_t found_inf,
@@ -283,8 +283,8 @@ srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t found_inf
 	}
 	if (scaler->gather)
 		SRT_TRY(srt_coll_start(scaler->gather, NULL, stream));
-	SRT_TRY(srt_op_absmax(stream, found_inf, scaler->gather ? scaler->all_found : local,
-			      scaler->world, 0));
+	SRT_TRY(srt_op_absmax(found_inf, scaler->gather ? scaler->all_found : local, scaler->world,
+			      0, stream));
 	return add_user(scaler, found_inf.buffer, found_inf.offset, found_inf, stream);
 }
 

@@ -22,27 +22,29 @@ static srt_status_t fill_run(const srt_sharded_tensor_t *t, const values_t *v, s
 {
 	switch (v->kind) {
 	case CONSTANT:
-		return srt_op_fill(stream, y, v->a, n);
+		return srt_op_fill(y, v->a, n, stream);
 	case UNIFORM:
-		return srt_op_uniform(stream, &(srt_uniform_t){ .size = sizeof(srt_uniform_t),
-								.y = y,
-								.seed = v->seed,
-								.name = t->name,
-								.first = first,
-								.nelem = n,
-								.low = v->a,
-								.high = v->b });
+		return srt_op_uniform(&(srt_uniform_t){ .size = sizeof(srt_uniform_t),
+							.y = y,
+							.seed = v->seed,
+							.name = t->name,
+							.first = first,
+							.nelem = n,
+							.low = v->a,
+							.high = v->b },
+				      stream);
 	case NORMAL:
 		break;
 	}
-	return srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-						      .y = y,
-						      .seed = v->seed,
-						      .name = t->name,
-						      .first = first,
-						      .nelem = n,
-						      .mean = v->a,
-						      .std = v->b });
+	return srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+					      .y = y,
+					      .seed = v->seed,
+					      .name = t->name,
+					      .first = first,
+					      .nelem = n,
+					      .mean = v->a,
+					      .std = v->b },
+			     stream);
 }
 
 static srt_status_t fill_shard(const srt_sharded_tensor_t *t, size_t local, const values_t *v,

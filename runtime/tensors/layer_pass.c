@@ -55,8 +55,8 @@ static srt_status_t begin_sum(const srt_sharded_layer_t *layer, srt_stream_t *st
 	SRT_TRY(srt_coll_wait_readers(layer->sum, stream));
 	if (has_shard(layer))
 		return SRT_OK;
-	return srt_op_fill(stream, whole_view(layer, layer->partial), -0.0f,
-			   layer->total * srt_layer_sum_width(layer));
+	return srt_op_fill(whole_view(layer, layer->partial), -0.0f,
+			   layer->total * srt_layer_sum_width(layer), stream);
 }
 
 /* This rank's rows of the sum. */
@@ -83,8 +83,8 @@ static srt_status_t add_bias(const srt_sharded_layer_t *layer, srt_view_t bias, 
 
 	if (bias.buffer == NULL || layer->rows == 0)
 		return SRT_OK;
-	SRT_TRY(srt_op_copy_strided(stream, rows, bias, &repeat));
-	return srt_op_add(stream, y, y, rows, layer->rows * layer->out);
+	SRT_TRY(srt_op_copy_strided(rows, bias, &repeat, stream));
+	return srt_op_add(y, y, rows, layer->rows * layer->out, stream);
 }
 
 /* ---- Linear ------------------------------------------------------------------------------ */
@@ -109,7 +109,7 @@ static srt_status_t multiply_y(const srt_sharded_layer_t *layer, srt_view_t bias
 		mm.bias = bias;
 		mm.bias.offset += (size_t)layer->first * srt_dtype_size(layer->dtype);
 	}
-	return srt_op_matmul(stream, &mm);
+	return srt_op_matmul(&mm, stream);
 }
 
 static srt_status_t multiply_dx(const srt_sharded_layer_t *layer, srt_stream_t *stream)
@@ -126,7 +126,7 @@ static srt_status_t multiply_dx(const srt_sharded_layer_t *layer, srt_stream_t *
 	mm.lda = k;
 	mm.ldb = n;
 	mm.ldc = n;
-	return srt_op_matmul(stream, &mm);
+	return srt_op_matmul(&mm, stream);
 }
 
 static srt_status_t multiply_dw(const srt_sharded_layer_t *layer, int accumulate,
@@ -146,7 +146,7 @@ static srt_status_t multiply_dw(const srt_sharded_layer_t *layer, int accumulate
 	mm.ldb = n;
 	mm.ldc = n;
 	mm.accumulate = accumulate;
-	return srt_op_matmul(stream, &mm);
+	return srt_op_matmul(&mm, stream);
 }
 
 /* ---- Embedding --------------------------------------------------------------------------- */
@@ -177,7 +177,7 @@ static srt_status_t look_up(const srt_sharded_layer_t *layer, srt_stream_t *stre
 
 	args.y = y_view(layer);
 	args.table = layer->weight;
-	return srt_op_embedding(stream, &args);
+	return srt_op_embedding(&args, stream);
 }
 
 static srt_status_t sum_rows(const srt_sharded_layer_t *layer, int accumulate, srt_stream_t *stream)
@@ -188,7 +188,7 @@ static srt_status_t sum_rows(const srt_sharded_layer_t *layer, int accumulate, s
 	args.dy = whole_view(layer, layer->dy);
 	args.dtable = layer->grad;
 	args.accumulate_dtable = accumulate;
-	return srt_op_embedding_backward(stream, &args);
+	return srt_op_embedding_backward(&args, stream);
 }
 
 /* ---- passes ------------------------------------------------------------------------------ */

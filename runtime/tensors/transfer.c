@@ -275,10 +275,10 @@ static srt_status_t copy_part(const srt_transfer_t *t, const part_t *part, srt_v
 
 	box.offset += part->box_offset * size;
 	if (!unpack)
-		return srt_op_copy_strided(stream, message, box, &strided);
+		return srt_op_copy_strided(message, box, &strided, stream);
 	memcpy(strided.stride_y, part->strided.stride_x, sizeof(strided.stride_y));
 	memcpy(strided.stride_x, part->strided.stride_y, sizeof(strided.stride_x));
-	return srt_op_copy_strided(stream, box, message, &strided);
+	return srt_op_copy_strided(box, message, &strided, stream);
 }
 
 /* The parts in the memory of one device. */

@@ -76,7 +76,7 @@ static void late_reader(job_t *job, srt_coll_kind_t kind, int waits)
 	if (job->rank == 0) {
 		if (waits)
 			CHECK_OK(srt_coll_wait_readers(coll, job->stream));
-		CHECK_OK(srt_op_fill(job->stream, srt_view(source_buffer, 0, SRT_F32), POISON, N));
+		CHECK_OK(srt_op_fill(srt_view(source_buffer, 0, SRT_F32), POISON, N, job->stream));
 		CHECK_OK_OR_DIE(srt_stream_sync(job->stream));
 	}
 	if (!waits && job->rank != last)
@@ -152,7 +152,7 @@ static void many_starts(job_t *job)
 	job_put(job, own_buffer, own);
 	for (int k = 0; k < ROUNDS; k++) {
 		CHECK_OK(srt_coll_wait_readers(coll, job->stream));
-		CHECK_OK(srt_op_add(job->stream, x, x, add, N));
+		CHECK_OK(srt_op_add(x, x, add, N, job->stream));
 		CHECK_OK_OR_DIE(srt_coll_start(coll, &mean, job->stream));
 	}
 	job_get(job, full, full_buffer);
@@ -201,13 +201,13 @@ static void two_streams(job_t *job)
 	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
 	for (int k = 1; k <= ROUNDS; k++) {
 		CHECK_OK(srt_coll_wait_readers(coll, comm));
-		CHECK_OK(srt_op_fill(comm, part, (float)(k * (job->rank + 1)),
-				     (int64_t)segments[job->rank].nelem));
+		CHECK_OK(srt_op_fill(part, (float)(k * (job->rank + 1)),
+				     (int64_t)segments[job->rank].nelem, comm));
 		CHECK_OK(srt_stream_wait_event(comm, used)); /* full is free again */
 		CHECK_OK_OR_DIE(srt_coll_start(coll, NULL, comm));
 		CHECK_OK(srt_event_record(gathered, comm));
 		CHECK_OK(srt_stream_wait_event(job->stream, gathered)); /* full is complete */
-		CHECK_OK(srt_op_add(job->stream, total, total, whole, N));
+		CHECK_OK(srt_op_add(total, total, whole, N, job->stream));
 		CHECK_OK(srt_event_record(used, job->stream));
 	}
 	job_get(job, sum, sum_buffer);

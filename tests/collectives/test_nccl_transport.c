@@ -235,7 +235,7 @@ static srt_status_t sum_and_launch(job_t *job, srt_coll_t *coll, srt_buffer_t *b
 {
 	SRT_TRY(srt_coll_start(coll, NULL, job->stream));
 	for (int i = 0; i < 1500; i++)
-		SRT_TRY(srt_op_fill(job->stream, srt_view(buffer, 0, SRT_F32), 1.0f, 1));
+		SRT_TRY(srt_op_fill(srt_view(buffer, 0, SRT_F32), 1.0f, 1, job->stream));
 	return srt_stream_sync(job->stream);
 }
 

@@ -99,14 +99,14 @@ static void two_streams(job_t *job)
 	for (int k = 1; k <= ROUNDS; k++) {
 		delay(job, job->stream, k, 0);
 		CHECK_OK(srt_coll_wait_readers(gather_a, job->stream));
-		CHECK_OK(srt_op_fill(job->stream, a.part, (float)(k * 100 + job->rank), N));
+		CHECK_OK(srt_op_fill(a.part, (float)(k * 100 + job->rank), N, job->stream));
 		CHECK_OK_OR_DIE(srt_coll_start(gather_a, NULL, job->stream));
 		delay(job, other, k, 1);
 		CHECK_OK(srt_coll_wait_readers(gather_b, other));
-		CHECK_OK(srt_op_fill(other, b.part, (float)(k * 100 - job->rank), N));
+		CHECK_OK(srt_op_fill(b.part, (float)(k * 100 - job->rank), N, other));
 		CHECK_OK_OR_DIE(srt_coll_start(gather_b, NULL, other));
 		CHECK_OK(srt_coll_wait_readers(sum, other));
-		CHECK_OK(srt_op_fill(other, c.whole, (float)(k + job->rank), N * job->size));
+		CHECK_OK(srt_op_fill(c.whole, (float)(k + job->rank), N * job->size, other));
 		CHECK_OK_OR_DIE(srt_coll_start(sum, &add, other));
 		want += n * k + n * (n - 1) / 2;
 	}
@@ -138,7 +138,7 @@ static void two_streams(job_t *job)
 
 static void run_gather(job_t *job, srt_coll_t *gather, sides_t *s, float mark)
 {
-	CHECK_OK(srt_op_fill(job->stream, s->part, mark + (float)job->rank, N));
+	CHECK_OK(srt_op_fill(s->part, mark + (float)job->rank, N, job->stream));
 	CHECK_OK_OR_DIE(srt_coll_start(gather, NULL, job->stream));
 	/* Another one may be the next to read the same shard. */
 	CHECK_OK(srt_coll_wait_readers(gather, job->stream));

@@ -66,8 +66,8 @@ static void check_transport(job_t *job, int step, const srt_transport_t *transpo
 	CHECK((comm->shm == NULL) == (transport == &srt_transport_ucx));
 	of_group.world = comm;
 	buffer = job_buffer(&of_group, (size_t)comm->size + 1, "all", &host);
-	CHECK_OK_OR_DIE(srt_op_fill(job->stream, srt_view(buffer, 0, SRT_F32),
-				    (float)(100 + comm->rank), 1));
+	CHECK_OK_OR_DIE(srt_op_fill(srt_view(buffer, 0, SRT_F32), (float)(100 + comm->rank), 1,
+				    job->stream));
 	CHECK_OK_OR_DIE(srt_coll_create_gather(comm, srt_view(buffer, 0, SRT_F32),
 					       srt_view(buffer, sizeof(float), SRT_F32), 1,
 					       "gather", &coll));

@@ -174,7 +174,7 @@ void product_check(const product_t *p, long computed)
 	double error;
 
 	product_upload(p);
-	CHECK_OK(srt_op_matmul(fast_stream, &mm));
+	CHECK_OK(srt_op_matmul(&mm, fast_stream));
 	product_download(p, c);
 	error = product_error(p, c, 0, 1);
 	CHECK_MSG(error <= 1.0, "%lld x %lld x %lld, type %d: error %g of the bound",

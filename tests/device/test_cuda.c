@@ -186,8 +186,8 @@ static void test_prepared(srt_device_t *device)
 	mm.a = mm.b = srt_view(b, 0, SRT_BF16);
 	mm.c = srt_view(b, 1024, SRT_BF16);
 	f->reset();
-	CHECK_OK(srt_op_fill(stream, srt_view(b, 0, SRT_BF16), 1.0f, 512));
-	CHECK_OK(srt_op_matmul(stream, &mm));
+	CHECK_OK(srt_op_fill(srt_view(b, 0, SRT_BF16), 1.0f, 512, stream));
+	CHECK_OK(srt_op_matmul(&mm, stream));
 	CHECK_INT(f->count("cuModuleLoadData"), 0);
 	CHECK_INT(f->count("cuMemFree"), 0);
 	CHECK_OK(srt_stream_sync(stream));
@@ -304,7 +304,7 @@ static void test_fault(void)
 	CHECK_OK_OR_DIE(srt_event_create(device, &event));
 	CHECK_OK(srt_device_check(device));
 	f->fail_later(1, CUDA_ERROR_ILLEGAL_ADDRESS);
-	CHECK_OK(srt_op_fill(s, srt_view(b, 0, SRT_F32), 1.0f, N));
+	CHECK_OK(srt_op_fill(srt_view(b, 0, SRT_F32), 1.0f, N, s));
 	CHECK_STATUS(srt_stream_sync(s), SRT_ERR_DEVICE);
 	CHECK_ERROR_HAS("stream \"faults\": work on device");
 	CHECK_ERROR_HAS("CUDA_ERROR_ILLEGAL_ADDRESS (700)");
@@ -340,7 +340,7 @@ static srt_status_t work_through(srt_device_t *device, srt_stream_t *s, srt_stre
 	if (status == SRT_OK)
 		status = srt_stream_host_fn(s, cuda_do_nothing, NULL);
 	if (status == SRT_OK)
-		status = srt_op_axpy(s, srt_view(y, 0, SRT_F32), srt_view(x, 0, SRT_F32), 2.0f, N);
+		status = srt_op_axpy(srt_view(y, 0, SRT_F32), srt_view(x, 0, SRT_F32), 2.0f, N, s);
 	if (status == SRT_OK)
 		status = srt_event_record(event, s);
 	if (status == SRT_OK)

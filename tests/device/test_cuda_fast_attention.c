@@ -318,8 +318,8 @@ static void run(test_case_t c, long launches)
 	CHECK_OK(srt_stream_sync(stream));
 	if (f)
 		f->reset();
-	CHECK_OK(srt_op_attention(stream, &c.shape, &s.views));
-	CHECK_OK(srt_op_attention_backward(stream, &c.shape, &s.views));
+	CHECK_OK(srt_op_attention(&c.shape, &s.views, stream));
+	CHECK_OK(srt_op_attention_backward(&c.shape, &s.views, stream));
 	CHECK_OK(srt_stream_sync(stream));
 	if (f) {
 		CHECK_INT(count_fast(), launches);
@@ -360,9 +360,9 @@ static void test_unseen_statistics(void)
 	s.views.stats = srt_view(unseen, 0, SRT_F32);
 	CHECK_OK(srt_stream_sync(stream));
 	f->reset();
-	CHECK_STATUS(srt_op_attention(stream, &c.shape, &s.views), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_op_attention(&c.shape, &s.views, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("is pinned host memory");
-	CHECK_STATUS(srt_op_attention_backward(stream, &c.shape, &s.views),
+	CHECK_STATUS(srt_op_attention_backward(&c.shape, &s.views, stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("is pinned host memory");
 	CHECK_OK(srt_stream_sync(stream));
@@ -385,9 +385,9 @@ static int fails_well(int k)
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "failing", &stream));
 	f->reset();
 	f->fail_at(k, CUDA_ERROR_UNKNOWN);
-	status = srt_op_attention(stream, &c.shape, &s.views);
+	status = srt_op_attention(&c.shape, &s.views, stream);
 	if (status == SRT_OK)
-		status = srt_op_attention_backward(stream, &c.shape, &s.views);
+		status = srt_op_attention_backward(&c.shape, &s.views, stream);
 	if (status == SRT_OK)
 		status = srt_stream_sync(stream);
 	came = f->failed()[0] != 0;

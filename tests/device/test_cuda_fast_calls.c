@@ -80,12 +80,12 @@ static void test_known(void)
 	const srt_matmul_t mm = product_views(&p);
 	long asked, syncs, allocs;
 
-	CHECK_OK(srt_op_matmul(fast_stream, &mm));
+	CHECK_OK(srt_op_matmul(&mm, fast_stream));
 	asked = lt->count("cublasLtMatmulAlgoGetHeuristic");
 	syncs = f->host_syncs();
 	allocs = f->count("cuMemAlloc");
 	for (int i = 0; i < 5; i++)
-		CHECK_OK(srt_op_matmul(fast_stream, &mm));
+		CHECK_OK(srt_op_matmul(&mm, fast_stream));
 	CHECK_INT(lt->count("cublasLtMatmulAlgoGetHeuristic"), asked);
 	CHECK_INT(f->host_syncs(), syncs);
 	CHECK_INT(f->count("cuMemAlloc"), allocs);
@@ -94,7 +94,7 @@ static void test_known(void)
 		const product_t other = product(1, n, 2, 0, 0, SRT_F32);
 		const srt_matmul_t of = product_views(&other);
 
-		CHECK_OK(srt_op_matmul(fast_stream, &of));
+		CHECK_OK(srt_op_matmul(&of, fast_stream));
 	}
 	CHECK_OK(srt_stream_sync(fast_stream));
 	product_check(&p, 1);
@@ -127,17 +127,17 @@ static void test_reserved(void)
 		product_upload(&p);
 		CHECK_OK(srt_stream_sync(fast_stream));
 		allocs = f->count("cuMemAlloc");
-		CHECK_OK(srt_op_matmul(fast_stream, &mm));
+		CHECK_OK(srt_op_matmul(&mm, fast_stream));
 		product_download(&p, c);
 		CHECK(product_error(&p, c, 0, 1) <= 1.0);
 		CHECK_INT(lt->workspace(), wanted);
-		CHECK_OK(srt_op_matmul(fast_stream, &other));
+		CHECK_OK(srt_op_matmul(&other, fast_stream));
 		CHECK_OK(srt_stream_sync(fast_stream));
 		CHECK_INT(f->count("cuMemAlloc"), allocs);
 		CHECK_INT(srt_device_allocated(fast_device) - before, wanted);
 		CHECK_INT(left - srt_device_available(fast_device), wanted);
 		CHECK_OK(srt_stream_reserve(fast_stream, nbytes + 512));
-		CHECK_OK(srt_op_matmul(fast_stream, &mm));
+		CHECK_OK(srt_op_matmul(&mm, fast_stream));
 		CHECK_OK(srt_stream_sync(fast_stream));
 		CHECK_INT(srt_device_allocated(fast_device) - before, nbytes + 512);
 		product_download(&p, c);
@@ -168,7 +168,7 @@ static int fails_well(int k, int of_driver)
 		f->fail_at(k, CUDA_ERROR_UNKNOWN);
 	else
 		lt->fail_at(k, INTERNAL_ERROR);
-	status = srt_op_matmul(own, &mm);
+	status = srt_op_matmul(&mm, own);
 	if (status == SRT_OK)
 		status = srt_stream_sync(own);
 	came = of_driver ? f->failed()[0] != 0 : lt->count(NULL) >= k;

@@ -75,7 +75,7 @@ static void test_tf32(void)
 
 	CHECK(strstr(fast_logged, "rounded to TF32"));
 	product_upload(&p);
-	CHECK_OK(srt_op_matmul(fast_stream, &mm));
+	CHECK_OK(srt_op_matmul(&mm, fast_stream));
 	product_download(&p, c);
 	if (lt) /* whose devices round whatever is allowed */
 		CHECK(product_error(&p, c, 0, 1) > 1.0);

@@ -44,7 +44,7 @@ static void test_order(srt_device_t *device)
 	for (int repeat = 0; repeat < 20; repeat++) {
 		CHECK_OK(srt_buffer_zero(x, 0, N * sizeof(float), s));
 		for (int i = 0; i < ROUNDS; i++) {
-			CHECK_OK(srt_op_scale(s, f32(x), f32(x), 2, N));
+			CHECK_OK(srt_op_scale(f32(x), f32(x), 2, N, s));
 			native_work_add(work, s, x, sizeof(float) * (i == 0), N - (i == 0), 1);
 		}
 		check_values(s, x, 1, (float)((1 << ROUNDS) - 1));
@@ -66,7 +66,7 @@ static void test_events(srt_device_t *device)
 	CHECK_OK_OR_DIE(srt_event_create(device, &added));
 	for (int i = 0; i < ROUNDS; i++) {
 		CHECK_OK(srt_stream_wait_event(s, added));
-		CHECK_OK(srt_op_scale(s, f32(x), f32(x), 2, N));
+		CHECK_OK(srt_op_scale(f32(x), f32(x), 2, N, s));
 		CHECK_OK(srt_event_record(scaled, s));
 		CHECK_OK(srt_stream_wait_event(t, scaled));
 		native_work_add(work, t, x, 0, N, 1);
@@ -123,7 +123,7 @@ static void test_blocked(srt_device_t *device)
 	if (s->mode != SRT_STREAM_INLINE) {
 		CHECK_OK(srt_stream_host_fn(s, await_gate, &gate));
 		native_work_add(work, s, x, 0, N, 1);
-		CHECK_OK(srt_op_scale(s, f32(x), f32(x), 2, N));
+		CHECK_OK(srt_op_scale(f32(x), f32(x), 2, N, s));
 		native_work_add(work, s, x, 0, N, 1);
 		CHECK_OK(srt_stream_enqueue(s, count_call, &(call_t){ &ncalls, SRT_OK, NULL },
 					    sizeof(call_t), NULL));
@@ -209,7 +209,7 @@ static void test_failure(srt_device_t *device, const char *sentence, const char 
 	CHECK_STR(srt_last_error(), "before");
 	CHECK_OK(srt_stream_enqueue(bad, count_call, &good, sizeof(good), NULL));
 	CHECK_OK(srt_stream_enqueue(bad, count_call, &fails, sizeof(fails), NULL));
-	CHECK_OK(srt_op_fill(bad, f32(x), 1, N)); /* skipped */
+	CHECK_OK(srt_op_fill(f32(x), 1, N, bad)); /* skipped */
 	if (bad->mode == SRT_STREAM_INLINE)
 		check_refused(bad, count_call, &good);
 	CHECK_OK(srt_event_record(event, bad));

@@ -86,8 +86,8 @@ static void pair_create(pair_t *p, srt_device_t *device, srt_device_t *host)
 	CHECK_OK_OR_DIE(srt_buffer_alias(device, p->host_x, &p->alias));
 	p->down = new_event(device);
 	p->up = new_event(host);
-	CHECK_OK(srt_op_fill(p->stream, srt_view(p->ones, 0, SRT_F32), 1, N));
-	CHECK_OK(srt_op_fill(p->host_stream, srt_view(p->host_ones, 0, SRT_F32), 1, N));
+	CHECK_OK(srt_op_fill(srt_view(p->ones, 0, SRT_F32), 1, N, p->stream));
+	CHECK_OK(srt_op_fill(srt_view(p->host_ones, 0, SRT_F32), 1, N, p->host_stream));
 }
 
 static void pair_destroy(pair_t *p)
@@ -106,13 +106,13 @@ static void pair_destroy(pair_t *p)
 /* The device adds 1, and the host device adds 2 to the same numbers. */
 static void pair_round(pair_t *p)
 {
-	CHECK_OK(srt_op_axpy(p->stream, srt_view(p->x, 0, SRT_F32), srt_view(p->ones, 0, SRT_F32),
-			     1, N));
+	CHECK_OK(srt_op_axpy(srt_view(p->x, 0, SRT_F32), srt_view(p->ones, 0, SRT_F32), 1, N,
+			     p->stream));
 	CHECK_OK(srt_buffer_copy(p->alias, 0, p->x, 0, NBYTES, p->stream));
 	CHECK_OK(srt_event_record(p->down, p->stream));
 	CHECK_OK(srt_stream_wait_event(p->host_stream, p->down));
-	CHECK_OK(srt_op_axpy(p->host_stream, srt_view(p->host_x, 0, SRT_F32),
-			     srt_view(p->host_ones, 0, SRT_F32), 2, N));
+	CHECK_OK(srt_op_axpy(srt_view(p->host_x, 0, SRT_F32), srt_view(p->host_ones, 0, SRT_F32), 2,
+			     N, p->host_stream));
 	CHECK_OK(srt_event_record(p->up, p->host_stream));
 	CHECK_OK(srt_stream_wait_event(p->stream, p->up));
 	CHECK_OK(srt_buffer_copy(p->x, 0, p->alias, 0, NBYTES, p->stream));

@@ -112,10 +112,10 @@ static void test_peer_memory(srt_device_t *device)
 	srt_buffer_t *x;
 
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_PEER, NBYTES, "x", &x));
-	CHECK_OK(srt_op_fill(stream, srt_view(x, 0, SRT_F32), 1, N));
+	CHECK_OK(srt_op_fill(srt_view(x, 0, SRT_F32), 1, N, stream));
 	native_work_add(work, stream, x, 0, N, 2);
 	native_work_add(work, stream, x, 100 * sizeof(float), N - 100, 4);
-	CHECK_OK(srt_op_scale(stream, srt_view(x, 0, SRT_F32), srt_view(x, 0, SRT_F32), 2, N));
+	CHECK_OK(srt_op_scale(srt_view(x, 0, SRT_F32), srt_view(x, 0, SRT_F32), 2, N, stream));
 	test_get(stream, values, x, 0, NBYTES);
 	CHECK(values[0] == 6 && values[99] == 6 && values[100] == 14 && values[N - 1] == 14);
 	srt_buffer_destroy(x);
@@ -145,11 +145,11 @@ static void test_wrap_host(srt_device_t *device)
 	CHECK_INT(srt_device_allocated(device), allocated);
 	CHECK(srt_buffer_host(mine) == host);
 	CHECK_OK(srt_buffer_copy(x, 0, mine, 0, NBYTES, stream));
-	CHECK_OK(srt_op_scale(stream, srt_view(x, 0, SRT_F32), srt_view(x, 0, SRT_F32), 2, N));
+	CHECK_OK(srt_op_scale(srt_view(x, 0, SRT_F32), srt_view(x, 0, SRT_F32), 2, N, stream));
 	CHECK_OK(srt_buffer_copy(mine, 0, x, 0, NBYTES, stream));
 	if (device->caps.host_memory)
-		CHECK_OK(srt_op_scale(stream, srt_view(mine, 0, SRT_F32),
-				      srt_view(mine, 0, SRT_F32), 2, N));
+		CHECK_OK(srt_op_scale(srt_view(mine, 0, SRT_F32), srt_view(mine, 0, SRT_F32), 2, N,
+				      stream));
 	CHECK_STATUS(srt_buffer_zero(mine, 4, NBYTES, stream), SRT_ERR_INVALID_ARGUMENT);
 	srt_buffer_destroy(mine); /* waits for the stream */
 	for (int i = 0; i < N; i++)
@@ -275,15 +275,16 @@ static void train(srt_context_t *context, srt_buffer_t *source, float *result)
 	CHECK_OK_OR_DIE(srt_param_create(unit, "w", SRT_F32, 1, shape, NULL, &param));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	CHECK_OK(srt_param_init_normal(param, 1, 0.0f, 1.0f, stream));
-	CHECK_OK(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-							.y = mine,
-							.seed = 2,
-							.name = "grad",
-							.nelem = N,
-							.std = 1.0f }));
+	CHECK_OK(srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+						.y = mine,
+						.seed = 2,
+						.name = "grad",
+						.nelem = N,
+						.std = 1.0f },
+			       stream));
 	CHECK_OK(srt_unit_forward_begin(unit, stream));
 	CHECK_OK(srt_param_data(param, &view));
-	CHECK_OK(srt_op_add(stream, mine, mine, view, N));
+	CHECK_OK(srt_op_add(mine, mine, view, N, stream));
 	CHECK_OK(srt_unit_forward_end(unit, stream));
 	CHECK_OK(srt_unit_backward_begin(unit, stream));
 	CHECK_OK(srt_param_grad(param, &view, &accumulate));

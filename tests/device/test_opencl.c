@@ -264,22 +264,22 @@ static void test_other_bits_16(srt_dtype_t dtype)
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "halves", &stream));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 64, "halves", &buffer));
 	x = srt_view(buffer, 0, dtype);
-	CHECK_OK(srt_op_fill(stream, x, 1.0f, 16));
+	CHECK_OK(srt_op_fill(x, 1.0f, 16, stream));
 	CHECK_OK(srt_stream_sync(stream));
 	spoil_gelu(impl(device));
 	for (int again = 0; again < 2; again++) {
 		srt_stream_t *s;
 
 		CHECK_OK_OR_DIE(srt_stream_create(device, 0, "refused", &s));
-		CHECK_OK(srt_op_gelu_tanh(s, x, x, 16));
+		CHECK_OK(srt_op_gelu_tanh(x, x, 16, s));
 		CHECK_STATUS(srt_stream_sync(s), SRT_ERR_DEVICE);
 		CHECK_ERROR_HAS("kernel \"gelu_tanh\" gives other bits than version");
 		srt_stream_destroy(s);
 	}
-	CHECK_OK(srt_op_relu(stream, x, x, 16));
+	CHECK_OK(srt_op_relu(x, x, 16, stream));
 	CHECK_OK(srt_stream_sync(stream));
 	impl(device)->selftest.exact = false;
-	CHECK_OK(srt_op_gelu_tanh(stream, x, x, 16)); /* only logged */
+	CHECK_OK(srt_op_gelu_tanh(x, x, 16, stream)); /* only logged */
 	CHECK_OK(srt_stream_sync(stream));
 	srt_buffer_destroy(buffer);
 	srt_stream_destroy(stream);

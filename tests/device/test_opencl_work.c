@@ -39,12 +39,12 @@ static void test_queues(srt_device_t *device)
 
 	for (int i = 0; i < 2; i++)
 		CHECK_OK_OR_DIE(srt_event_create(device, &done[i]));
-	CHECK_OK(srt_op_fill(s[0], whole(one), 1.0f, NELEM));
+	CHECK_OK(srt_op_fill(whole(one), 1.0f, NELEM, s[0]));
 	CHECK_OK(srt_event_record(done[0], s[0]));
 	for (int i = 1; i <= 400; i++) {
 		/* producer: the other queue's sum i-1; consumer: sum i */
 		CHECK_OK(srt_stream_wait_event(s[i % 2], done[(i + 1) % 2]));
-		CHECK_OK(srt_op_add(s[i % 2], whole(y), whole(y), whole(one), NELEM));
+		CHECK_OK(srt_op_add(whole(y), whole(y), whole(one), NELEM, s[i % 2]));
 		CHECK_OK(srt_event_record(done[i % 2], s[i % 2]));
 	}
 	CHECK_OK(srt_event_sync(done[0]));
@@ -110,7 +110,7 @@ static void test_host_functions(srt_device_t *device)
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_PINNED, NBYTES, "pinned", &pinned));
 	for (int i = 0; i < 300; i++) {
 		steps[i] = (step_t){ srt_buffer_host(pinned), 1.0f, &order, i };
-		CHECK_OK(srt_op_scale(s, whole(y), whole(y), 1.0f, NELEM));
+		CHECK_OK(srt_op_scale(whole(y), whole(y), 1.0f, NELEM, s));
 		CHECK_OK(srt_buffer_copy(pinned, 0, y, 0, NBYTES, s));
 		CHECK_OK(srt_stream_host_fn(s, on_host, &steps[i]));
 		CHECK_OK(srt_buffer_copy(y, 0, pinned, 0, NBYTES, s));
@@ -136,12 +136,12 @@ static void test_failure(srt_device_t *device)
 	srt_event_t *event;
 
 	CHECK_OK_OR_DIE(srt_event_create(device, &event));
-	CHECK_OK(srt_op_fill(bad, whole(y), 1.0f, NELEM));
+	CHECK_OK(srt_op_fill(whole(y), 1.0f, NELEM, bad));
 	CHECK_OK(srt_stream_host_fn(bad, fail_fn, (void *)"printer"));
-	CHECK_OK(srt_op_fill(bad, whole(y), 2.0f, NELEM));
+	CHECK_OK(srt_op_fill(whole(y), 2.0f, NELEM, bad));
 	CHECK_OK(srt_event_record(event, bad));
 	CHECK_OK(srt_stream_wait_event(next, event));
-	CHECK_OK(srt_op_fill(next, whole(y), 3.0f, NELEM));
+	CHECK_OK(srt_op_fill(whole(y), 3.0f, NELEM, next));
 	CHECK_STATUS(srt_event_sync(event), SRT_ERR_IO);
 	CHECK_STATUS(srt_stream_sync(next), SRT_ERR_IO);
 	CHECK_STR(srt_last_error(), "the printer is out of paper");
@@ -202,7 +202,7 @@ static void test_pairs(srt_device_t *device)
 	for (int i = 0; i < 2; i++)
 		CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_PINNED, NBYTES, "pinned", &p[i]));
 	CHECK_OK_OR_DIE(srt_buffer_wrap_host(device, own, 20480, true, "wrapped", &wrapped));
-	CHECK_OK(srt_op_fill(s, whole(from), 5.0f, NELEM));
+	CHECK_OK(srt_op_fill(whole(from), 5.0f, NELEM, s));
 	CHECK_OK(srt_buffer_copy(p[0], 0, from, 0, NBYTES, s));
 	CHECK_OK(srt_buffer_zero(from, 0, NBYTES, s));
 	CHECK_OK(srt_buffer_copy(p[1], 0, p[0], 0, NBYTES, s));
@@ -216,7 +216,7 @@ static void test_pairs(srt_device_t *device)
 	expect_all(s, p[1], 5.0f);
 	CHECK(own[0] == 5.0f && own[NELEM - 1] == 5.0f);
 	/* Kernels see no pinned memory. */
-	CHECK_STATUS(srt_op_fill(s, whole(p[0]), 1.0f, NELEM), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_op_fill(whole(p[0]), 1.0f, NELEM, s), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("pinned host memory");
 	CHECK_OK(srt_stream_sync(s));
 	srt_buffer_destroy(wrapped);
@@ -251,14 +251,14 @@ static void test_peer(srt_device_t *device)
 	for (int i = 1; i <= 20; i++) {
 		int wrong = 0;
 
-		CHECK_OK(srt_op_fill(s, whole(own), (float)i, NELEM));
+		CHECK_OK(srt_op_fill(whole(own), (float)i, NELEM, s));
 		CHECK_OK(srt_buffer_peer_begin(own, 40, NBYTES - 40, s));
 		CHECK_OK(srt_stream_sync(s));
 		for (int j = 10; j < NELEM; j++)
 			wrong += seen[j] != (float)i;
 		CHECK_INT(wrong, 0);
 		CHECK_OK(srt_buffer_peer_begin(theirs, 0, NBYTES, s));
-		CHECK_OK(srt_op_scale(s, whole(copy), whole(theirs), 2.0f, NELEM));
+		CHECK_OK(srt_op_scale(whole(copy), whole(theirs), 2.0f, NELEM, s));
 		expect_all(s, copy, 2.0f * (float)i);
 	}
 	munmap((void *)(uintptr_t)seen, NBYTES);
@@ -281,7 +281,7 @@ static void *work(void *arg)
 	worker_t *w = arg;
 
 	for (int i = 0; i < 200 && w->status == SRT_OK; i++)
-		w->status = srt_op_add(w->stream, whole(w->y), whole(w->y), whole(w->x), NELEM);
+		w->status = srt_op_add(whole(w->y), whole(w->y), whole(w->x), NELEM, w->stream);
 	if (w->status == SRT_OK)
 		w->status = srt_stream_sync(w->stream);
 	return NULL;
@@ -298,7 +298,7 @@ static void test_threads(srt_device_t *device)
 		workers[i].x = test_buffer(device, NBYTES, "x");
 		workers[i].y = test_buffer(device, NBYTES, "y");
 		CHECK_OK(
-			srt_op_fill(workers[i].stream, whole(workers[i].x), (float)(i + 1), NELEM));
+			srt_op_fill(whole(workers[i].x), (float)(i + 1), NELEM, workers[i].stream));
 	}
 	for (int i = 0; i < 3; i++)
 		CHECK_OR_DIE(!pthread_create(&threads[i], NULL, work, &workers[i]));

@@ -333,8 +333,8 @@ static void test_launches(srt_device_t *device)
 	int wrong = 0;
 
 	for (int i = 0; i < 1000; i++)
-		CHECK_OK(srt_op_fill(s, srt_view(b, (size_t)i * sizeof(float), SRT_F32), (float)i,
-				     1000 - i));
+		CHECK_OK(srt_op_fill(srt_view(b, (size_t)i * sizeof(float), SRT_F32), (float)i,
+				     1000 - i, s));
 	test_get(s, y, b, 0, sizeof(y));
 	for (int i = 0; i < 1000; i++)
 		wrong += y[i] != (float)i;

@@ -278,9 +278,9 @@ static srt_status_t case_use(engine_case_t *c, size_t i, float factor)
 	CHECK(case_is_at(whole, c->value[i]));
 	CHECK(case_is_at(grad, c->grad[i]));
 	scratch.dtype = grad.dtype;
-	status = srt_op_scale(c->stream, accumulate ? scratch : grad, whole, factor, nelem);
+	status = srt_op_scale(accumulate ? scratch : grad, whole, factor, nelem, c->stream);
 	if (status == SRT_OK && accumulate)
-		status = srt_op_add(c->stream, grad, grad, scratch, nelem);
+		status = srt_op_add(grad, grad, scratch, nelem, c->stream);
 	return status == SRT_OK ? srt_param_grad_ready(param) : status;
 }
 

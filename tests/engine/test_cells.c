@@ -318,7 +318,7 @@ static void test_five(int ndp, int ntp, srt_strategy_t strategy, int offload)
 			CHECK_SAME(cell_values[i],
 				   (float)(whole_index(whole, cell, cut, first, i) + k * NELEM));
 		CHECK_OK(srt_param_grad(p[k], &grad, &accumulate));
-		CHECK_OK(srt_op_scale(stream, grad, view, 0.5f, nelem));
+		CHECK_OK(srt_op_scale(grad, view, 0.5f, nelem, stream));
 		CHECK_OK(srt_param_grad_ready(p[k]));
 	}
 	CHECK_OK(srt_unit_backward_end(root, stream));

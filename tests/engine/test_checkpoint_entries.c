@@ -6,6 +6,7 @@
  *     test_checkpoint_entries save FOLDER
  *     test_checkpoint_entries load FOLDER RANKS    that have saved it
  */
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 
 #include "tests/harness/check.h"
@@ -75,9 +76,9 @@ static void step(training_t *t, int i)
 	value = srt_param_local(t->weight, SRT_PARAM_VALUE);
 	grad = srt_param_local(t->weight, SRT_PARAM_GRAD);
 	momentum = srt_param_local(t->momentum, SRT_PARAM_VALUE);
-	check(srt_op_scale(stream, momentum, momentum, 0.9f, part.nelem));
-	check(srt_op_axpy(stream, momentum, grad, 1.0f, part.nelem));
-	check(srt_op_axpy(stream, value, momentum, -0.1f, part.nelem));
+	check(srt_op_scale(momentum, momentum, 0.9f, part.nelem, stream));
+	check(srt_op_axpy(momentum, grad, 1.0f, part.nelem, stream));
+	check(srt_op_axpy(value, momentum, -0.1f, part.nelem, stream));
 	check(srt_engine_write_end(t->engine, stream));
 	check(srt_engine_step(t->engine, stream));
 }

@@ -24,13 +24,13 @@ static srt_status_t faulty_step(engine_case_t *c, int fault)
 	CHECK_OK(srt_param_grad(c->tied, &grad, &accumulate));
 	CHECK_INT(accumulate, c->engine->options.clear_grads);
 	if (fault == 1 && last) /* adds */
-		CHECK_OK(srt_op_axpy(c->stream, grad, srt_view(c->scratch, 0, SRT_F32), 1.0f, 15));
+		CHECK_OK(srt_op_axpy(grad, srt_view(c->scratch, 0, SRT_F32), 1.0f, 15, c->stream));
 	else if (fault == 2 &&
 		 last) /* memory of a unit that was released, as own kernels read it */
 		CHECK_OK(srt_buffer_copy(grad.buffer, grad.offset, kept.buffer->original,
 					 kept.offset, 15 * sizeof(float), c->stream));
 	else
-		CHECK_OK(srt_op_fill(c->stream, grad, 0.5f, 15));
+		CHECK_OK(srt_op_fill(grad, 0.5f, 15, c->stream));
 	CHECK_OK(srt_param_grad_ready(c->tied));
 	status = srt_unit_backward_end(c->root, c->stream);
 	return status == SRT_OK ? srt_engine_step(c->engine, c->stream) : status;
@@ -91,7 +91,7 @@ static void test_own_writes(srt_strategy_t strategy)
 
 		CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
 		value = srt_param_local(c.tied, SRT_PARAM_VALUE);
-		CHECK_OK(srt_op_fill(c.stream, value, 2.0f, 1)); /* is right */
+		CHECK_OK(srt_op_fill(value, 2.0f, 1, c.stream)); /* is right */
 		CHECK_OK(srt_engine_write_end(c.engine, c.stream));
 		case_first_step(&c, context);
 		if (i == 1)
@@ -100,7 +100,7 @@ static void test_own_writes(srt_strategy_t strategy)
 			CHECK_OK(srt_buffer_copy(c.scratch, 0, value.buffer, value.offset, 4,
 						 c.stream));
 		if (writes)
-			CHECK_OK(srt_op_fill(c.stream, value, 3.0f, 1));
+			CHECK_OK(srt_op_fill(value, 3.0f, 1, c.stream));
 		if (i == 1)
 			status = srt_engine_step(c.engine, c.stream);
 		else if (!writes)
@@ -134,13 +134,13 @@ static void test_own_writes_in_pass(void)
 	float got[15];
 
 	case_first_step(&c, context);
-	CHECK_OK(srt_op_fill(c.stream, value, 3.0f, 1));
+	CHECK_OK(srt_op_fill(value, 3.0f, 1, c.stream));
 	CHECK_OK(srt_param_get(c.tied, SRT_PARAM_VALUE, got, c.stream));
-	CHECK_OK(srt_op_fill(c.stream, value, 4.0f, 1));
+	CHECK_OK(srt_op_fill(value, 4.0f, 1, c.stream));
 	CHECK_OK(case_forward(&c, 1));
 	case_wait_for_all(context);
 	if (rank == world - 1) {
-		CHECK_OK(srt_op_fill(c.stream, value, 5.0f, 1));
+		CHECK_OK(srt_op_fill(value, 5.0f, 1, c.stream));
 		CHECK_STATUS(srt_unit_backward_begin(c.root, c.stream), SRT_ERR_STATE);
 		CHECK_ERROR_HAS("the values of parameter 'root.weight'");
 		CHECK_ERROR_HAS("change values before a forward pass");
@@ -150,7 +150,7 @@ static void test_own_writes_in_pass(void)
 
 static srt_status_t fill(engine_case_t *c, srt_view_t view, int64_t nelem)
 {
-	return srt_op_fill(c->stream, view, 7.0f, nelem);
+	return srt_op_fill(view, 7.0f, nelem, c->stream);
 }
 
 /*

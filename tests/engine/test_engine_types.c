@@ -174,12 +174,12 @@ static float reduce_values(srt_comm_t *comm, const srt_precision_t *precision, s
 								  SRT_MEM_DEVICE, 4, "scratch",
 								  &scratch));
 				more = srt_view(scratch, 0, view.dtype);
-				CHECK_OK(srt_op_fill(stream, more, values[m], 1));
-				CHECK_OK(srt_op_add(stream, view, view, more, 1));
+				CHECK_OK(srt_op_fill(more, values[m], 1, stream));
+				CHECK_OK(srt_op_add(view, view, more, 1, stream));
 				CHECK_OK(srt_stream_sync(stream));
 				srt_buffer_destroy(scratch);
 			} else {
-				CHECK_OK(srt_op_fill(stream, view, values[m], 1));
+				CHECK_OK(srt_op_fill(view, values[m], 1, stream));
 			}
 			CHECK_OK(srt_param_grad_ready(param));
 		}
@@ -361,7 +361,7 @@ static void test_own_values(srt_strategy_t strategy)
 
 			CHECK_OK(srt_param_part(c.param[i], c.rank, &part));
 			view = srt_param_local(c.param[i], SRT_PARAM_VALUE);
-			CHECK_OK(srt_op_fill(c.stream, view, want, part.nelem));
+			CHECK_OK(srt_op_fill(view, want, part.nelem, c.stream));
 		}
 		CHECK_OK(srt_engine_write_end(c.engine, c.stream));
 		CHECK_OK(srt_engine_step(c.engine, c.stream));

@@ -119,7 +119,7 @@ static void test_evaluation_stream(srt_strategy_t strategy)
 	CHECK_OK(srt_unit_forward_begin(c.block[0], evaluation));
 	CHECK_OK(srt_stream_host_fn(evaluation, nap, NULL));
 	CHECK_OK(srt_param_data(param, &values));
-	CHECK_OK(srt_op_scale(evaluation, srt_view(copy, 0, SRT_F32), values, 1.0f, 25));
+	CHECK_OK(srt_op_scale(srt_view(copy, 0, SRT_F32), values, 1.0f, 25, evaluation));
 	CHECK_OK(srt_unit_forward_end(c.block[0], evaluation));
 	CHECK_OK(srt_unit_forward_end(c.root, evaluation));
 	CHECK_OK_OR_DIE(case_step(&c, 1, 1));

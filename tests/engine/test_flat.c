@@ -313,7 +313,7 @@ static void program_passes(const program_t *p)
 
 		CHECK_OK(srt_param_data(p->param[i], &value));
 		CHECK_OK(srt_param_grad(p->param[i], &grad, &accumulate));
-		CHECK_OK(srt_op_scale(p->stream, grad, value, 2.0f, srt_param_nelem(p->param[i])));
+		CHECK_OK(srt_op_scale(grad, value, 2.0f, srt_param_nelem(p->param[i]), p->stream));
 		CHECK_OK(srt_param_grad_ready(p->param[i]));
 	}
 	CHECK_OK(srt_unit_backward_end(p->unit, p->stream));
@@ -362,9 +362,9 @@ static void test_local(srt_strategy_t strategy, srt_flat_t flat)
 		program_passes(&p);
 		check_shard(&p, SRT_PARAM_GRAD);
 		CHECK_OK(srt_engine_write_begin(p.engine, p.stream));
-		CHECK_OK(srt_op_axpy(p.stream, srt_unit_local(p.unit, SRT_PARAM_VALUE),
+		CHECK_OK(srt_op_axpy(srt_unit_local(p.unit, SRT_PARAM_VALUE),
 				     srt_unit_local(p.unit, SRT_PARAM_GRAD), -0.25f,
-				     sizes.shard_nelem));
+				     sizes.shard_nelem, p.stream));
 		CHECK_OK(srt_engine_write_end(p.engine, p.stream));
 		CHECK_OK(srt_engine_step(p.engine, p.stream));
 		CHECK_OK(srt_param_get(p.param[2], SRT_PARAM_VALUE, after, p.stream));

@@ -264,7 +264,7 @@ static void test_grads(const setup_t *s, bool on_host)
 		/* the twin doubles its shards */
 		local = srt_param_local(set.param[i], SRT_PARAM_GRAD);
 		home = set.engine->home.stream != NULL ? set.engine->home.stream : set.stream;
-		CHECK_OK(srt_op_scale(home, local, local, 2.0f, set.param[i]->shard.nelem));
+		CHECK_OK(srt_op_scale(local, local, 2.0f, set.param[i]->shard.nelem, home));
 	}
 	CHECK_OK(srt_full_params_end(c.root, c.stream));
 	CHECK_INT(case_allocated(context), allocated);

@@ -71,7 +71,7 @@ static void run(int step, float factor, srt_view_t scale)
 	mse.target = sample.y = srt_view(memory, 64, types.compute);
 	sample.seed = 2 + (uint64_t)srt_context_rank(context), sample.name = "samples";
 	sample.first = step * N, sample.nelem = N, sample.std = factor;
-	check(srt_op_normal(stream, &sample));
+	check(srt_op_normal(&sample, stream));
 	check(srt_unit_forward_begin(root, stream));
 	for (int i = 0; i < 2; i++) {
 		check(srt_unit_forward_begin(unit[i], stream));
@@ -84,7 +84,7 @@ static void run(int step, float factor, srt_view_t scale)
 		check(srt_param_data(param[i], &mse.x));
 		check(srt_param_grad(param[i], &mse.dx, &accumulate));
 		CHECK_INT(accumulate, 0);
-		check(srt_op_mse(stream, &mse));
+		check(srt_op_mse(&mse, stream));
 		check(srt_param_grad_ready(param[i]));
 		check(srt_unit_backward_end(unit[i], stream));
 	}
@@ -115,7 +115,7 @@ static void own_step(float lr)
 		srt_view_t value = srt_param_local(param[i], SRT_PARAM_VALUE);
 		srt_view_t grad = srt_param_local(param[i], SRT_PARAM_GRAD);
 
-		check(srt_op_axpy(stream, value, grad, -lr, count_elements(param[i])));
+		check(srt_op_axpy(value, grad, -lr, count_elements(param[i]), stream));
 	}
 	check(srt_engine_write_end(engine, stream));
 	check(srt_engine_step(engine, stream)); /* ends the step: drops the gradients */
@@ -133,7 +133,7 @@ static void own_flat_step(float lr)
 		srt_view_t grad = srt_unit_local(unit[i], SRT_PARAM_GRAD);
 
 		check(srt_unit_flat_sizes(unit[i], srt_context_rank(context), &sizes));
-		check(srt_op_axpy(stream, value, grad, -lr, sizes.shard_nelem));
+		check(srt_op_axpy(value, grad, -lr, sizes.shard_nelem, stream));
 	}
 	check(srt_engine_write_end(engine, stream));
 	check(srt_engine_step(engine, stream));
@@ -310,7 +310,7 @@ static void test_full_params(void)
 	get(SRT_PARAM_VALUE, before);
 	check(srt_full_params_begin(unit[1], &options, stream)); /* on all ranks */
 	check(srt_param_full(param[1], SRT_PARAM_VALUE, &value));
-	check(srt_op_scale(stream, value, value, 0.5f, srt_param_nelem(param[1])));
+	check(srt_op_scale(value, value, 0.5f, srt_param_nelem(param[1]), stream));
 	check(srt_full_params_end(unit[1], stream));
 	get(SRT_PARAM_VALUE, after);
 	CHECK_BITS(before[0], after[0], N);

@@ -169,10 +169,9 @@ static void test_replicas(void)
 	case_build(&c);
 	CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
 	if (rank == world - 1)
-		CHECK_OK(srt_op_fill(c.stream,
-				     srt_param_local(srt_engine_find(c.engine, "b1.weight"),
+		CHECK_OK(srt_op_fill(srt_param_local(srt_engine_find(c.engine, "b1.weight"),
 						     SRT_PARAM_VALUE),
-				     3.0f, 1));
+				     3.0f, 1, c.stream));
 	CHECK_OK(srt_engine_write_end(c.engine, c.stream));
 	CHECK_STATUS(case_step(&c, 0, 1), SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("parameter 'b1.weight' or its optimizer state differs between rank 1 and "
@@ -191,8 +190,8 @@ static void write_infinity(engine_case_t *c, srt_strategy_t strategy)
 {
 	CHECK_OK(srt_engine_finish_backward(c->engine, c->stream));
 	if (rank == (strategy == SRT_STRATEGY_DDP ? world - 1 : world / 2))
-		CHECK_OK(srt_op_fill(c->stream, srt_param_local(c->param[0], SRT_PARAM_GRAD),
-				     INFINITY, 1));
+		CHECK_OK(srt_op_fill(srt_param_local(c->param[0], SRT_PARAM_GRAD), INFINITY, 1,
+				     c->stream));
 }
 
 /*

@@ -60,23 +60,25 @@ static void draw_alone(const struct draw *d, srt_dtype_t dtype, void *values)
 					  (size_t)n * elem, d->name, &buffer));
 	y = srt_view(buffer, 0, dtype);
 	if (init->kind == SRT_INIT_NORMAL)
-		CHECK_OK(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-								.y = y,
-								.seed = SEED,
-								.name = d->name,
-								.nelem = n,
-								.mean = (float)init->mean,
-								.std = (float)init->std }));
+		CHECK_OK(srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+							.y = y,
+							.seed = SEED,
+							.name = d->name,
+							.nelem = n,
+							.mean = (float)init->mean,
+							.std = (float)init->std },
+				       stream));
 	else if (init->kind == SRT_INIT_UNIFORM)
-		CHECK_OK(srt_op_uniform(stream, &(srt_uniform_t){ .size = sizeof(srt_uniform_t),
-								  .y = y,
-								  .seed = SEED,
-								  .name = d->name,
-								  .nelem = n,
-								  .low = (float)init->low,
-								  .high = (float)init->high }));
+		CHECK_OK(srt_op_uniform(&(srt_uniform_t){ .size = sizeof(srt_uniform_t),
+							  .y = y,
+							  .seed = SEED,
+							  .name = d->name,
+							  .nelem = n,
+							  .low = (float)init->low,
+							  .high = (float)init->high },
+					stream));
 	else
-		CHECK_OK(srt_op_fill(stream, y, (float)init->value, n));
+		CHECK_OK(srt_op_fill(y, (float)init->value, n, stream));
 	CHECK_OK(srt_buffer_copy_to_host(values, buffer, 0, (size_t)n * elem, stream));
 	if (init->has_zero_row)
 		memset((char *)values + (size_t)(init->zero_row * d->columns) * elem, 0,

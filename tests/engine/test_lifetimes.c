@@ -151,8 +151,8 @@ static void create_objects(objects_t *o, srt_context_t *context)
 	CHECK_OK(case_forward(&o->engine, 1));
 	CHECK_OK(srt_optim_step(o->optim, o->other));
 	for (int i = 0; i < 20; i++)
-		CHECK_OK(srt_op_scale(o->other, srt_view(o->buffer, 0, SRT_F32),
-				      srt_view(o->buffer, 0, SRT_F32), 1.01f, N));
+		CHECK_OK(srt_op_scale(srt_view(o->buffer, 0, SRT_F32),
+				      srt_view(o->buffer, 0, SRT_F32), 1.01f, N, o->other));
 }
 
 static void destroy_object(objects_t *o, object_t which)

@@ -121,7 +121,7 @@ static void write_on(program_t *p, float value, srt_stream_t *stream)
 		srt_part_t part;
 
 		CHECK_OK(srt_param_part(p->param[i], rank, &part));
-		CHECK_OK(srt_op_fill(home, p->view[i], value, part.nelem));
+		CHECK_OK(srt_op_fill(p->view[i], value, part.nelem, home));
 	}
 	leave_home(p, home, stream);
 }
@@ -144,13 +144,12 @@ static void use_params(const program_t *p, const srt_unit_t *unit, bool backward
 			continue;
 		if (!backward) {
 			CHECK_OK(srt_param_data(p->param[i], &view));
-			CHECK_OK(srt_op_cast(stream,
-					     srt_view(p->seen, (size_t)i * MOST * 4, SRT_F32), view,
-					     nelem));
+			CHECK_OK(srt_op_cast(srt_view(p->seen, (size_t)i * MOST * 4, SRT_F32), view,
+					     nelem, stream));
 			continue;
 		}
 		CHECK_OK(srt_param_grad(p->param[i], &view, &accumulate));
-		CHECK_OK(srt_op_fill(stream, view, accumulate ? 2.0f : 1.0f, nelem));
+		CHECK_OK(srt_op_fill(view, accumulate ? 2.0f : 1.0f, nelem, stream));
 		CHECK_OK(srt_param_grad_ready(p->param[i]));
 	}
 }
@@ -439,7 +438,7 @@ static void test_gradients(srt_dtype_t cast)
 			CHECK_OK(srt_param_part(p.param[i], rank, &part));
 			delay(p.stream);
 			home = enter_home(&p, &grad, p.stream);
-			CHECK_OK(srt_op_scale(home, grad, grad, 2.0f, part.nelem));
+			CHECK_OK(srt_op_scale(grad, grad, 2.0f, part.nelem, home));
 			leave_home(&p, home, p.stream);
 		}
 		CHECK_OK(srt_engine_step(p.engine, p.stream));

@@ -75,9 +75,8 @@ static void see_unit(training_t *t, srt_unit_t *unit, const char *name)
 		if (!strncmp(srt_param_name(param), name, length) && rest[0] == '.' &&
 		    !strchr(rest + 1, '.')) {
 			CHECK_OK(srt_param_data(param, &values));
-			CHECK_OK(srt_op_accumulate(t->c.stream,
-						   srt_view(t->seen, at * sizeof(float), SRT_F32),
-						   values, srt_param_nelem(param)));
+			CHECK_OK(srt_op_accumulate(srt_view(t->seen, at * sizeof(float), SRT_F32),
+						   values, srt_param_nelem(param), t->c.stream));
 		}
 		at += (size_t)srt_param_nelem(param);
 	}
@@ -135,7 +134,7 @@ static void scale_loss(training_t *t, int number)
 		.size = sizeof(srt_scaler_output_t), .x = loss, .y = loss, .nelem = 1
 	};
 
-	CHECK_OK(srt_op_fill(t->c.stream, loss, 1.0f, 1));
+	CHECK_OK(srt_op_fill(loss, 1.0f, 1, t->c.stream));
 	CHECK_OK(srt_scaler_scale(t->scaler, &output, 1, t->c.stream));
 }
 

@@ -210,13 +210,14 @@ static srt_status_t reset_scale(srt_module_t *module, uint64_t seed, srt_stream_
 
 	(void)arg;
 	SRT_TRY(srt_param_set(srt_module_param(module, "scale"), scale, on));
-	return srt_op_normal(on, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-						  .y = srt_unit_buffer_view(
-							  srt_module_buffer(module, "noise")),
-						  .seed = seed,
-						  .name = "noise",
-						  .nelem = 3,
-						  .std = 1 });
+	return srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+					      .y = srt_unit_buffer_view(
+						      srt_module_buffer(module, "noise")),
+					      .seed = seed,
+					      .name = "noise",
+					      .nelem = 3,
+					      .std = 1 },
+			     on);
 }
 
 /* has_mixed: block 1 has frozen parameters and others. */

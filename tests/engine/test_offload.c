@@ -235,8 +235,8 @@ static void step_own(engine_case_t *c, srt_device_t *home)
 
 		if (!srt_param_requires_grad(c->param[i]))
 			continue;
-		CHECK_OK(srt_op_scale(stream, grad, grad, -0.125f, nelem));
-		CHECK_OK(srt_op_add(stream, value, value, grad, nelem));
+		CHECK_OK(srt_op_scale(grad, grad, -0.125f, nelem, stream));
+		CHECK_OK(srt_op_add(value, value, grad, nelem, stream));
 	}
 	CHECK_OK(srt_event_record(done, stream));
 	CHECK_OK(srt_stream_wait_event(c->stream, done));

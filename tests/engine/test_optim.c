@@ -90,12 +90,13 @@ static void list_create(list_t *list, bool apart, bool has_copy, bool gives_stat
 	if (gives_state)
 		place(list, apart, state_of, SRT_F32, "states");
 	for (int i = 0; i < NPARAMS; i++)
-		CHECK_OK(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-								.y = list->param[i].value,
-								.seed = 7,
-								.name = names[i],
-								.nelem = sizes[i],
-								.std = 1.0f }));
+		CHECK_OK(srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+							.y = list->param[i].value,
+							.seed = 7,
+							.name = names[i],
+							.nelem = sizes[i],
+							.std = 1.0f },
+				       stream));
 }
 
 static void list_destroy(list_t *list)
@@ -108,12 +109,13 @@ static void list_destroy(list_t *list)
 static void set_grads(list_t *list, uint64_t step)
 {
 	for (int i = 0; i < NPARAMS; i++)
-		CHECK_OK(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-								.y = list->param[i].grad,
-								.seed = step,
-								.name = names[i],
-								.nelem = sizes[i],
-								.std = 1.0f }));
+		CHECK_OK(srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+							.y = list->param[i].grad,
+							.seed = step,
+							.name = names[i],
+							.nelem = sizes[i],
+							.std = 1.0f },
+				       stream));
 }
 
 static void get_view(srt_view_t view, int64_t nelem, void *host)
@@ -192,7 +194,7 @@ static void test_groups(void)
 	CHECK_INT(srt_optim_count_states(optim), 0);
 	CHECK(srt_optim_state(optim, 0, 0).buffer == NULL);
 	for (int i = 0; i < NPARAMS; i++)
-		CHECK_OK(srt_op_fill(stream, list.param[i].grad, 1.0f, sizes[i]));
+		CHECK_OK(srt_op_fill(list.param[i].grad, 1.0f, sizes[i], stream));
 	get_values(&list, before);
 	launches = srt_device_launches(device);
 	CHECK_OK(srt_optim_step(optim, stream));

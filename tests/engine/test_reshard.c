@@ -119,8 +119,8 @@ static void change_values(engine_case_t *c, int step)
 	read_values(c);
 	if (step == 2 && c->engine->home.device == c->engine->device) {
 		CHECK_OK(srt_engine_write_begin(c->engine, c->stream));
-		CHECK_OK(srt_op_scale(c->stream, c->param[2]->views.local, c->param[2]->views.local,
-				      2.0f, c->param[2]->shard.nelem));
+		CHECK_OK(srt_op_scale(c->param[2]->views.local, c->param[2]->views.local, 2.0f,
+				      c->param[2]->shard.nelem, c->stream));
 		CHECK_OK(srt_engine_write_end(c->engine, c->stream));
 	}
 }

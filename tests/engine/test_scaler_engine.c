@@ -62,12 +62,12 @@ static void model_passes(model_t *m, float value, int bad_rank, float bad)
 	CHECK_OK(srt_unit_forward_end(m->unit, stream));
 	CHECK_OK(srt_unit_backward_begin(m->unit, stream));
 	CHECK_OK(srt_param_grad(m->w, &grad, &accumulate));
-	CHECK_OK(srt_op_fill(stream, grad, value, m->nvalues));
+	CHECK_OK(srt_op_fill(grad, value, m->nvalues, stream));
 	if (rank == bad_rank) {
 		srt_view_t last = grad;
 
 		last.offset += (size_t)(m->nvalues - 1) * srt_dtype_bits(grad.dtype) / 8;
-		CHECK_OK(srt_op_fill(stream, last, bad, 1));
+		CHECK_OK(srt_op_fill(last, bad, 1, stream));
 	}
 	CHECK_OK(srt_param_grad_ready(m->w));
 	CHECK_OK(srt_unit_backward_end(m->unit, stream));

@@ -48,7 +48,7 @@ static void train(const void *options, float values[N])
 		CHECK_OK(srt_unit_forward_end(unit, stream));
 		CHECK_OK(srt_unit_backward_begin(unit, stream));
 		CHECK_OK(srt_param_grad(param, &grad, &accumulate));
-		CHECK_OK(srt_op_fill(stream, grad, 1.0f, N));
+		CHECK_OK(srt_op_fill(grad, 1.0f, N, stream));
 		CHECK_OK(srt_param_grad_ready(param));
 		CHECK_OK(srt_unit_backward_end(unit, stream));
 		CHECK_OK(srt_engine_step(engine, stream));

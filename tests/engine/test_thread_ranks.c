@@ -64,7 +64,7 @@ static void train(srt_context_t *context, int rank)
 		CHECK_OK(srt_unit_forward_end(unit, stream));
 		CHECK_OK(srt_unit_backward_begin(unit, stream));
 		CHECK_OK(srt_param_grad(param, &grad, &accumulate));
-		CHECK_OK(srt_op_fill(stream, grad, (float)(rank + 1), NELEM));
+		CHECK_OK(srt_op_fill(grad, (float)(rank + 1), NELEM, stream));
 		CHECK_OK(srt_param_grad_ready(param));
 		CHECK_OK(srt_unit_backward_end(unit, stream));
 		CHECK_OK(srt_engine_step(engine, stream));

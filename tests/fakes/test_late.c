@@ -32,7 +32,7 @@ static uint64_t run_orders(const char *seed, bool with_event)
 	for (int i = 0; i < NORDERS; i++) {
 		float value;
 
-		CHECK_OK(srt_op_fill(filling, srt_view(x, 0, SRT_F32), 1.0f, 1));
+		CHECK_OK(srt_op_fill(srt_view(x, 0, SRT_F32), 1.0f, 1, filling));
 		CHECK_OK(srt_event_record(filled, filling));
 		if (with_event)
 			CHECK_OK(srt_stream_wait_event(copying, filled));

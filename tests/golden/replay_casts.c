@@ -63,7 +63,7 @@ static srt_status_t run_cast(srt_stream_t *stream, verdict_t *v, const char *key
 	if (status == SRT_OK)
 		status = srt_buffer_copy_from_host(x, 0, bits, from_nbytes, stream);
 	if (status == SRT_OK)
-		status = srt_op_cast(stream, srt_view(y, 0, to), srt_view(x, 0, from), (int64_t)n);
+		status = srt_op_cast(srt_view(y, 0, to), srt_view(x, 0, from), (int64_t)n, stream);
 	if (status == SRT_OK)
 		status = srt_buffer_copy_to_host(got, y, 0, to_nbytes, stream);
 	for (size_t i = 0; i < n && status == SRT_OK; i++) {

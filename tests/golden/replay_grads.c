@@ -126,12 +126,11 @@ static srt_status_t inject_unit(replay_t *r, const json_t *injection, const json
 			return SRT_ERR_STATE;
 		SRT_TRY(replay_part(r, p, &part));
 		SRT_TRY(srt_stream_sync(r->stream));
-		SRT_TRY(srt_op_fill(r->home,
-				    srt_view(shard.buffer,
+		SRT_TRY(srt_op_fill(srt_view(shard.buffer,
 					     shard.offset + (size_t)part.shard_offset *
 								    srt_dtype_bits(shard.dtype) / 8,
 					     shard.dtype),
-				    value, part.nelem));
+				    value, part.nelem, r->home));
 		status = srt_stream_sync(r->home);
 	}
 	return status;

@@ -338,7 +338,7 @@ static srt_status_t spoil(net_t *net)
 	if (!view.buffer)
 		return srt_fail(SRT_ERR_STATE, "rank %d has no gradient of %s", rank,
 				recipe->spoiled);
-	return srt_op_fill(net->job->stream, view, INFINITY, 1);
+	return srt_op_fill(view, INFINITY, 1, net->job->stream);
 }
 
 srt_status_t net_finish(net_t *net)

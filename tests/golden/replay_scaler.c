@@ -126,14 +126,14 @@ srt_status_t fixture_unscale(fixture_t *f, srt_view_t g, size_t n, float inv_sca
 
 	if (by_state) {
 		SRT_TRY(fixture_put_bytes(f, &state, sizeof(state), SRT_U8, &where));
-		SRT_TRY(srt_op_unscale(f->stream, g, none, where, 0, (int64_t)n));
+		SRT_TRY(srt_op_unscale(g, none, where, 0, (int64_t)n, f->stream));
 		SRT_TRY(srt_buffer_copy_to_host(&state, where.buffer, where.offset, sizeof(state),
 						f->stream));
 		*found = state.found_inf;
 		return SRT_OK;
 	}
 	SRT_TRY(fixture_put_bytes(f, &state.found_inf, sizeof(float), SRT_F32, &where));
-	SRT_TRY(srt_op_unscale(f->stream, g, where, none, inv_scale, (int64_t)n));
+	SRT_TRY(srt_op_unscale(g, where, none, inv_scale, (int64_t)n, f->stream));
 	return srt_buffer_copy_to_host(found, where.buffer, where.offset, sizeof(*found),
 				       f->stream);
 }
@@ -185,7 +185,7 @@ static srt_status_t scaled(fixture_t *f, int index, const char *what, srt_view_t
 	SRT_TRY(fixture_alloc(f, n * sizeof(float), to, &y));
 	if (by_state)
 		SRT_TRY(fixture_put_bytes(f, &state, sizeof(state), SRT_U8, &where));
-	SRT_TRY(srt_op_scale_loss(f->stream, y, x, where, by_state ? 0 : scale, (int64_t)n));
+	SRT_TRY(srt_op_scale_loss(y, x, where, by_state ? 0 : scale, (int64_t)n, f->stream));
 	return fixture_compare(f, y, key);
 }
 
@@ -232,7 +232,7 @@ static srt_status_t scale_nested(fixture_t *f, const json_t *in, const json_t *o
 		value = (float)json_number_value(item);
 		SRT_TRY(fixture_put_bytes(f, &value, sizeof(value), SRT_F32, &x));
 		SRT_TRY(fixture_alloc(f, sizeof(value), SRT_F32, &y));
-		SRT_TRY(srt_op_scale_loss(f->stream, y, x, none, scale, 1));
+		SRT_TRY(srt_op_scale_loss(y, x, none, scale, 1, f->stream));
 		SRT_TRY(srt_buffer_copy_to_host(&got, y.buffer, y.offset, sizeof(got), f->stream));
 		verdict_exact(f->verdict, (double)got == json_number_value(want), "%g scaled is %g",
 			      (double)value, (double)got);

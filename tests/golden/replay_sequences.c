@@ -133,7 +133,7 @@ static srt_status_t run_special(machine_t *m, const json_t *row, int number)
 
 	SRT_TRY(srt_buffer_copy_from_host(m->f->buffer, m->state.offset, &state, sizeof(state),
 					  m->f->stream));
-	SRT_TRY(srt_op_scaler_update(m->f->stream, m->state, rule_of(row), 2.0, 0.5, 1));
+	SRT_TRY(srt_op_scaler_update(m->state, rule_of(row), 2.0, 0.5, 1, m->f->stream));
 	SRT_TRY(srt_buffer_copy_to_host(&state, m->f->buffer, m->state.offset, sizeof(state),
 					m->f->stream));
 	got = (srt_scaler_state_t){ .scale = state.scale, .growth_tracker = state.growth_tracker };

@@ -272,7 +272,7 @@ static srt_status_t forward(sharded_run_t *r, passes_t *p, int s)
 	SRT_TRY(status);
 	SRT_TRY(srt_sharded_layer_forward(p->linear1, tensor(p, X), b1, tensor(p, HIDDEN),
 					  r->stream));
-	SRT_TRY(srt_op_gelu_erf(r->stream, tensor(p, GELU), tensor(p, HIDDEN), p->rows * p->d1));
+	SRT_TRY(srt_op_gelu_erf(tensor(p, GELU), tensor(p, HIDDEN), p->rows * p->d1, r->stream));
 	SRT_TRY(srt_sharded_layer_forward(p->linear2, tensor(p, GELU), b2, tensor(p, OUTPUT),
 					  r->stream));
 	loss.rows = p->rows;
@@ -280,15 +280,15 @@ static srt_status_t forward(sharded_run_t *r, passes_t *p, int s)
 	loss.x = tensor(p, OUTPUT);
 	loss.loss = tensor(p, LOSS);
 	loss.dx = tensor(p, DOUTPUT);
-	return srt_op_sum_loss(r->stream, &loss);
+	return srt_op_sum_loss(&loss, r->stream);
 }
 
 static srt_status_t backward(sharded_run_t *r, passes_t *p)
 {
 	SRT_TRY(srt_sharded_layer_backward(p->linear2, tensor(p, DOUTPUT), tensor(p, DGELU), 0,
 					   r->stream));
-	SRT_TRY(srt_op_gelu_erf_backward(r->stream, tensor(p, DHIDDEN), tensor(p, DGELU),
-					 tensor(p, HIDDEN), p->rows * p->d1));
+	SRT_TRY(srt_op_gelu_erf_backward(tensor(p, DHIDDEN), tensor(p, DGELU), tensor(p, HIDDEN),
+					 p->rows * p->d1, r->stream));
 	return srt_sharded_layer_backward(p->linear1, tensor(p, DHIDDEN), (srt_view_t){ 0 }, 0,
 					  r->stream);
 }
@@ -326,8 +326,8 @@ static srt_status_t compare_bias(sharded_run_t *r, const passes_t *p, int i, int
 
 	snprintf(key, sizeof(key), "step%d.grad.%s", s, bias->name);
 	if (p->rows > 0) {
-		SRT_TRY(srt_op_bias_backward(r->stream, tensor(p, DBIAS), tensor(p, dy), p->rows, n,
-					     0));
+		SRT_TRY(srt_op_bias_backward(tensor(p, DBIAS), tensor(p, dy), p->rows, n, 0,
+					     r->stream));
 		SRT_TRY(sharded_compare_plain(r, r->golden->expect, key, p->buffers[DBIAS],
 					      bias->nelem));
 	}

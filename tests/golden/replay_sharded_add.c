@@ -55,18 +55,18 @@ static srt_status_t add_backward(sharded_run_t *r, srt_buffer_t *x, int64_t rows
 
 	SRT_TRY(srt_buffer_create(srt_context_device(r->context), SRT_MEM_DEVICE,
 				  (size_t)rows * sizeof(float), "loss", &loss));
-	status = srt_op_add(r->stream, y, y, srt_view(param->plain_value, 0, SRT_F32), rows * n);
+	status = srt_op_add(y, y, srt_view(param->plain_value, 0, SRT_F32), rows * n, r->stream);
 	if (status == SRT_OK)
-		status = srt_op_add(r->stream, y, y, shard, rows * n);
+		status = srt_op_add(y, y, shard, rows * n, r->stream);
 	if (status == SRT_OK)
-		status = srt_op_sum_loss(r->stream,
-					 &(srt_loss_t){ .size = sizeof(srt_loss_t),
+		status = srt_op_sum_loss(&(srt_loss_t){ .size = sizeof(srt_loss_t),
 							.grad_scale = 1.0f,
 							.rows = rows,
 							.n = n,
 							.x = y,
 							.loss = srt_view(loss, 0, SRT_F32),
-							.dx = grad });
+							.dx = grad },
+					 r->stream);
 	if (status == SRT_OK)
 		status = srt_buffer_copy(param->plain_grad, 0, grad.buffer, grad.offset,
 					 (size_t)(rows * n) * sizeof(float), r->stream);

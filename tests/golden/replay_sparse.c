@@ -125,14 +125,13 @@ static srt_status_t coalesced_row(fixture_t *f, const char *name, const char *cl
 	SRT_TRY(fixture_alloc(f, n * sizeof(float), values->dtype, &out_values));
 	SRT_TRY(fixture_alloc(f, sizeof(nleft), SRT_I32, &count));
 	SRT_TRY(fixture_alloc(f, nbytes, SRT_U8, &scratch));
-	SRT_TRY(srt_op_coo_coalesce(f->stream,
-				    &(srt_scaler_sparse_t){ .coo = coo,
+	SRT_TRY(srt_op_coo_coalesce(&(srt_scaler_sparse_t){ .coo = coo,
 							    .indices = in_indices,
 							    .out_indices = out_indices,
 							    .out_values = out_values,
 							    .count = count,
 							    .scratch = scratch },
-				    in_values));
+				    in_values, f->stream));
 	SRT_TRY(fixture_unscale(f, out_values, n, inv_scale, true, found));
 	SRT_TRY(srt_buffer_copy_to_host(&nleft, count.buffer, count.offset, sizeof(nleft),
 					f->stream));

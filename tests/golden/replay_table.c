@@ -221,14 +221,14 @@ static srt_status_t run_config(golden_t *g, verdict_t *v, bench_t *b, const json
 		snprintf(key, sizeof(key), "grad%d", s);
 		SRT_TRY(upload_recorded(g, b, GRAD, key));
 		SRT_TRY(step_tail(g, b, key, s));
-		SRT_TRY(srt_op_step_advance(b->stream,
-					    &(srt_step_advance_t){ .state = b->args.state,
+		SRT_TRY(srt_op_step_advance(&(srt_step_advance_t){ .state = b->args.state,
 								   .params = b->args.params,
 								   .nparams = 1,
 								   .beta1 = adam.beta1,
-								   .beta2 = adam.beta2 }));
-		SRT_TRY(is_sgd ? srt_op_sgd(b->stream, &b->args, &sgd) :
-				 srt_op_adam(b->stream, &b->args, &adam));
+								   .beta2 = adam.beta2 },
+					    b->stream));
+		SRT_TRY(is_sgd ? srt_op_sgd(&b->args, &sgd, b->stream) :
+				 srt_op_adam(&b->args, &adam, b->stream));
 		snprintf(key, sizeof(key), "%s.step%d.param", name, s);
 		SRT_TRY(compare_array(g, v, b, PARAM, key));
 	}

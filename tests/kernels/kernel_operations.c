@@ -42,7 +42,7 @@ static srt_status_t attention_forward(srt_stream_t *stream, srt_dtype_t dtype, c
 					      .lengths = typed(places[5], SRT_I32),
 					      .mask = typed(places[6], SRT_U8) };
 
-	return srt_op_attention(stream, &shape, &views);
+	return srt_op_attention(&shape, &views, stream);
 }
 
 srt_status_t kernel_case_operation(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_t dtype,
@@ -58,27 +58,29 @@ srt_status_t kernel_case_operation(srt_stream_t *stream, srt_kernel_id_t kernel,
 	if (kernel == SRT_K_MATMUL) {
 		const srt_k_matmul_t *a = args;
 
-		return srt_op_matmul(stream, &(srt_matmul_t){
-						     .size = sizeof(srt_matmul_t),
-						     .m = a->m,
-						     .n = a->n,
-						     .k = a->k,
-						     .batch = a->batch,
-						     .trans_a = a->trans_a,
-						     .trans_b = a->trans_b,
-						     .c = of[0],
-						     .a = of[1],
-						     .b = of[2],
-						     .bias = of[3],
-						     .lda = a->lda,
-						     .ldb = a->ldb,
-						     .ldc = a->ldc,
-						     .stride_a = a->stride_a,
-						     .stride_b = a->stride_b,
-						     .stride_c = a->stride_c,
-						     .alpha = a->alpha,
-						     .accumulate = a->accumulate,
-					     });
+		return srt_op_matmul(
+			&(srt_matmul_t){
+				.size = sizeof(srt_matmul_t),
+				.m = a->m,
+				.n = a->n,
+				.k = a->k,
+				.batch = a->batch,
+				.trans_a = a->trans_a,
+				.trans_b = a->trans_b,
+				.c = of[0],
+				.a = of[1],
+				.b = of[2],
+				.bias = of[3],
+				.lda = a->lda,
+				.ldb = a->ldb,
+				.ldc = a->ldc,
+				.stride_a = a->stride_a,
+				.stride_b = a->stride_b,
+				.stride_c = a->stride_c,
+				.alpha = a->alpha,
+				.accumulate = a->accumulate,
+			},
+			stream);
 	}
 	if (kernel == SRT_K_ATTENTION)
 		return attention_forward(stream, dtype, args, views);
@@ -107,5 +109,5 @@ srt_status_t kernel_case_attention_backward(srt_stream_t *stream, srt_dtype_t dt
 		views.dk.offset += width;
 		views.dv.offset += 2 * width;
 	}
-	return srt_op_attention_backward(stream, &shape, &views);
+	return srt_op_attention_backward(&shape, &views, stream);
 }

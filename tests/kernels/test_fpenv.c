@@ -56,16 +56,17 @@ static void test_host_values(srt_device_t *device)
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 128, "dropout", &buffer));
 	for (float rate = 0.05f; rate < 0.5f; rate += 0.05f) {
 		for (int hostile = 0; hostile < 2; hostile++) {
-			CHECK_OK(srt_op_fill(s, srt_view(buffer, 0, SRT_F32), 1.0f, 16));
+			CHECK_OK(srt_op_fill(srt_view(buffer, 0, SRT_F32), 1.0f, 16, s));
 			srt_fpenv_set(hostile ? HOSTILE : SRT_FPENV_DEFAULT);
-			CHECK_OK(srt_op_dropout(s, &(srt_dropout_t){
-							   .size = sizeof(srt_dropout_t),
-							   .y = srt_view(buffer, 64, SRT_F32),
-							   .x = srt_view(buffer, 0, SRT_F32),
-							   .seed = 7,
-							   .name = "x",
-							   .nelem = 16,
-							   .rate = rate }));
+			CHECK_OK(
+				srt_op_dropout(&(srt_dropout_t){ .size = sizeof(srt_dropout_t),
+								 .y = srt_view(buffer, 64, SRT_F32),
+								 .x = srt_view(buffer, 0, SRT_F32),
+								 .seed = 7,
+								 .name = "x",
+								 .nelem = 16,
+								 .rate = rate },
+					       s));
 			CHECK_INT(srt_fpenv_get() & ~STATUS_BITS,
 				  hostile ? HOSTILE : SRT_FPENV_DEFAULT);
 			srt_fpenv_set(SRT_FPENV_DEFAULT);

@@ -266,7 +266,7 @@ static void check_op(const coo_t *c)
 					.out_values = srt_view(buffer, at[3], dtype),
 					.count = srt_view(buffer, at[4], SRT_I32),
 					.scratch = srt_view(buffer, used, SRT_U8) };
-	CHECK_OK(srt_op_coo_coalesce(kc_stream, &sparse, srt_view(buffer, at[1], dtype)));
+	CHECK_OK(srt_op_coo_coalesce(&sparse, srt_view(buffer, at[1], dtype), kc_stream));
 	test_get(kc_stream, &count, buffer, at[4], sizeof(count));
 	CHECK_INT(count, c->count);
 	test_get(kc_stream, got, buffer, at[2], index_nbytes);
@@ -299,13 +299,13 @@ static void test_refused(void)
 	CHECK_ERROR_HAS("ndim is 5, must be 1 to 4");
 	sparse.coo.ndim = 2;
 	sparse.coo.shape[0] = INT64_MAX;
-	CHECK_STATUS(srt_op_coo_coalesce(kc_stream, &sparse, v), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_op_coo_coalesce(&sparse, v, kc_stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("srt_op_coo_coalesce: the shape is negative or too large");
 	sparse.coo.shape[0] = 2;
 	sparse.coo.nnz = (int64_t)1 << 31;
 	CHECK_STATUS(srt_coo_scratch(&sparse.coo, &nbytes), SRT_ERR_INVALID_ARGUMENT);
 	sparse.coo.nnz = 3;
-	CHECK_STATUS(srt_op_coo_coalesce(kc_stream, &sparse, v), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_op_coo_coalesce(&sparse, v, kc_stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("srt_op_coo_coalesce: scratch is absent");
 }
 

@@ -28,153 +28,174 @@ static srt_view_t bytes_at(size_t offset)
 
 static void test_elementwise(void)
 {
-	REFUSED(srt_op_fill(NULL, at(a, 0), 1, 1), "srt_op_fill: stream is NULL");
-	REFUSED(srt_op_fill(s, absent, 1, 1), "srt_op_fill: y is absent");
-	REFUSED(srt_op_fill(s, at(a, 0), 1, -1), "srt_op_fill: the size of y is negative");
-	REFUSED(srt_op_fill(s, at(a, 1), 1, 1000),
+	REFUSED(srt_op_fill(at(a, 0), 1, 1, NULL), "srt_op_fill: stream is NULL");
+	REFUSED(srt_op_fill(absent, 1, 1, s), "srt_op_fill: y is absent");
+	REFUSED(srt_op_fill(at(a, 0), 1, -1, s), "srt_op_fill: the size of y is negative");
+	REFUSED(srt_op_fill(at(a, 1), 1, 1000, s),
 		"srt_op_fill: y: 1000 elements of f32 from byte 4");
-	REFUSED(srt_op_fill(s, at(a, 0), 1, INT64_MAX), "do not fit into buffer \"a\"");
-	REFUSED(srt_op_fill(s, srt_view(a, 2, SRT_F32), 1, 1), "offset 2 is not a multiple of 4");
-	REFUSED(srt_op_add(s, at(a, 0), at(b, 0), srt_view(b, 400, SRT_F64), 5),
+	REFUSED(srt_op_fill(at(a, 0), 1, INT64_MAX, s), "do not fit into buffer \"a\"");
+	REFUSED(srt_op_fill(srt_view(a, 2, SRT_F32), 1, 1, s), "offset 2 is not a multiple of 4");
+	REFUSED(srt_op_add(at(a, 0), at(b, 0), srt_view(b, 400, SRT_F64), 5, s),
 		"srt_op_add: b is f64, must be f32");
-	REFUSED(srt_op_add(s, at(a, 0), at(a, 1), at(b, 0), 10), "y overlaps a in buffer \"a\"");
-	REFUSED(srt_op_scale(s, at(a, 9), at(a, 0), 2, 10), "srt_op_scale: y overlaps x");
-	REFUSED(srt_op_relu_backward(s, at(a, 0), at(b, 0), absent, 10), "y is absent");
-	CHECK_STATUS(srt_op_fill(s, srt_view(a, 0, SRT_F64), 1, 10), SRT_ERR_UNSUPPORTED);
+	REFUSED(srt_op_add(at(a, 0), at(a, 1), at(b, 0), 10, s), "y overlaps a in buffer \"a\"");
+	REFUSED(srt_op_scale(at(a, 9), at(a, 0), 2, 10, s), "srt_op_scale: y overlaps x");
+	REFUSED(srt_op_relu_backward(at(a, 0), at(b, 0), absent, 10, s), "y is absent");
+	CHECK_STATUS(srt_op_fill(srt_view(a, 0, SRT_F64), 1, 10, s), SRT_ERR_UNSUPPORTED);
 	CHECK_ERROR_HAS("srt_op_fill: there is no kernel \"fill\" for f64");
-	CHECK_STATUS(srt_op_fill(s, srt_view(a, 0, (srt_dtype_t)50), 1, 10),
+	CHECK_STATUS(srt_op_fill(srt_view(a, 0, (srt_dtype_t)50), 1, 10, s),
 		     SRT_ERR_INVALID_ARGUMENT);
-	REFUSED(srt_op_cast(s, at(b, 0), srt_view(a, 0, SRT_I32), 10),
+	REFUSED(srt_op_cast(at(b, 0), srt_view(a, 0, SRT_I32), 10, s),
 		"srt_op_cast: x is i32, must be f32, f16 or bf16");
-	REFUSED(srt_op_cast(s, srt_view(a, 0, SRT_F16), at(a, 0), 10), "y overlaps x");
-	CHECK_OK(srt_op_cast(s, srt_view(b, 0, SRT_F16), at(a, 0), 10));
-	CHECK_OK(srt_op_cast(s, at(a, 0), srt_view(b, 0, SRT_F16), 10));
-	REFUSED(srt_op_accumulate(s, at(b, 0), srt_view(a, 0, SRT_I32), 10),
+	REFUSED(srt_op_cast(srt_view(a, 0, SRT_F16), at(a, 0), 10, s), "y overlaps x");
+	CHECK_OK(srt_op_cast(srt_view(b, 0, SRT_F16), at(a, 0), 10, s));
+	CHECK_OK(srt_op_cast(at(a, 0), srt_view(b, 0, SRT_F16), 10, s));
+	REFUSED(srt_op_accumulate(at(b, 0), srt_view(a, 0, SRT_I32), 10, s),
 		"srt_op_accumulate: x is i32, must be f32, f16 or bf16");
-	REFUSED(srt_op_accumulate(s, at(a, 0), at(a, 0), 10), "y overlaps x");
-	CHECK_OK(srt_op_accumulate(s, srt_view(b, 0, SRT_BF16), at(a, 0), 10));
-	CHECK_OK(srt_op_axpy(s, at(a, 0), at(a, 0), 2, 10));
-	REFUSED(srt_op_axpy(s, at(a, 0), at(a, 1), 2, 10), "srt_op_axpy: y overlaps x");
+	REFUSED(srt_op_accumulate(at(a, 0), at(a, 0), 10, s), "y overlaps x");
+	CHECK_OK(srt_op_accumulate(srt_view(b, 0, SRT_BF16), at(a, 0), 10, s));
+	CHECK_OK(srt_op_axpy(at(a, 0), at(a, 0), 2, 10, s));
+	REFUSED(srt_op_axpy(at(a, 0), at(a, 1), 2, 10, s), "srt_op_axpy: y overlaps x");
 	/* Allowed: in place, neighbours, nothing at all. */
-	CHECK_OK(srt_op_scale(s, at(a, 0), at(a, 0), 2, 10));
-	CHECK_OK(srt_op_add(s, at(a, 0), at(a, 0), at(a, 0), 10));
-	CHECK_OK(srt_op_scale(s, at(a, 10), at(a, 0), 2, 10));
-	CHECK_OK(srt_op_fill(s, at(a, 1000), 1, 0));
-	CHECK_OK(srt_op_fill(s, absent, 1, 0));
+	CHECK_OK(srt_op_scale(at(a, 0), at(a, 0), 2, 10, s));
+	CHECK_OK(srt_op_add(at(a, 0), at(a, 0), at(a, 0), 10, s));
+	CHECK_OK(srt_op_scale(at(a, 10), at(a, 0), 2, 10, s));
+	CHECK_OK(srt_op_fill(at(a, 1000), 1, 0, s));
+	CHECK_OK(srt_op_fill(absent, 1, 0, s));
 }
 
 static void test_rows(void)
 {
 	const srt_view_t ids = srt_view(b, 0, SRT_I32);
 
-	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), INT64_MAX, 3), "size of y is negative or");
-	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), -1, 3), "size of y is negative or");
-	REFUSED(srt_op_softmax(s, at(b, 0), at(a, 0), 10, 101), "do not fit");
-	REFUSED(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .x = at(a, 100), .target = at(b, 0),
-					     .rows = 4, .n = 5, .grad_scale = 1)),
+	REFUSED(srt_op_softmax(at(b, 0), at(a, 0), INT64_MAX, 3, s), "size of y is negative or");
+	REFUSED(srt_op_softmax(at(b, 0), at(a, 0), -1, 3, s), "size of y is negative or");
+	REFUSED(srt_op_softmax(at(b, 0), at(a, 0), 10, 101, s), "do not fit");
+	REFUSED(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .x = at(a, 100), .target = at(b, 0),
+					  .rows = 4, .n = 5, .grad_scale = 1),
+				     s),
 		"srt_op_cross_entropy: target is f32, must be i32");
-	REFUSED(srt_op_cross_entropy(s, LOSS(.loss = at(a, 101), .x = at(a, 100), .target = ids,
-					     .rows = 4, .n = 5, .grad_scale = 1)),
+	REFUSED(srt_op_cross_entropy(LOSS(.loss = at(a, 101), .x = at(a, 100), .target = ids,
+					  .rows = 4, .n = 5, .grad_scale = 1),
+				     s),
 		"loss overlaps x");
 	/* Output and input begin together, but are not element by element the same. */
-	REFUSED(srt_op_cross_entropy(s, LOSS(.loss = at(a, 100), .x = at(a, 100), .target = ids,
-					     .rows = 4, .n = 5, .grad_scale = 1)),
+	REFUSED(srt_op_cross_entropy(LOSS(.loss = at(a, 100), .x = at(a, 100), .target = ids,
+					  .rows = 4, .n = 5, .grad_scale = 1),
+				     s),
 		"loss overlaps x");
-	CHECK_OK(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100),
-					      .target = ids, .rows = 4, .n = 5, .grad_scale = 1)));
-	CHECK_OK(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .x = at(a, 100), .target = ids,
-					      .rows = 4, .n = 5, .grad_scale = 1)));
-	REFUSED(srt_op_mse(s, LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100),
-				   .target = at(b, 0), .rows = 4, .n = 5, .grad_scale = 1)),
+	CHECK_OK(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100),
+					   .target = ids, .rows = 4, .n = 5, .grad_scale = 1),
+				      s));
+	CHECK_OK(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .x = at(a, 100), .target = ids,
+					   .rows = 4, .n = 5, .grad_scale = 1),
+				      s));
+	REFUSED(srt_op_mse(LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100),
+				.target = at(b, 0), .rows = 4, .n = 5, .grad_scale = 1),
+			   s),
 		"srt_op_mse: dx overlaps x");
-	REFUSED(srt_op_sum_loss(s, LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100),
-					.rows = 4, .n = 5, .grad_scale = 1)),
+	REFUSED(srt_op_sum_loss(LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100), .rows = 4,
+				     .n = 5, .grad_scale = 1),
+				s),
 		"srt_op_sum_loss: dx overlaps x");
-	REFUSED(srt_op_sum_loss(s, LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(b, 0),
-					.rows = 4, .n = 5, .grad_scale = 1, .scale = at(a, 102))),
+	REFUSED(srt_op_sum_loss(LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(b, 0), .rows = 4,
+				     .n = 5, .grad_scale = 1, .scale = at(a, 102)),
+				s),
 		"srt_op_sum_loss: dx overlaps scale");
-	REFUSED(srt_op_sum_loss(s, LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(b, 0),
-					.rows = 4, .n = 5, .grad_scale = 1, .scale = ids)),
+	REFUSED(srt_op_sum_loss(LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(b, 0), .rows = 4,
+				     .n = 5, .grad_scale = 1, .scale = ids),
+				s),
 		"srt_op_sum_loss: scale is i32, must be f32");
-	REFUSED(srt_op_layernorm(s, LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
-					      .x = at(a, 0), .rows = 4, .n = 25)),
+	REFUSED(srt_op_layernorm(LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
+					   .x = at(a, 0), .rows = 4, .n = 25),
+				 s),
 		"gamma is absent");
-	REFUSED(srt_op_layernorm(s,
-				 LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 102),
-					   .x = at(a, 0), .gamma = at(a, 500), .rows = 4, .n = 25)),
+	REFUSED(srt_op_layernorm(LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 102),
+					   .x = at(a, 0), .gamma = at(a, 500), .rows = 4, .n = 25),
+				 s),
 		"mean overlaps rstd");
-	CHECK_OK(srt_op_layernorm(s, LAYERNORM(.y = at(b, 0), .mean = at(b, 100),
-					       .rstd = at(b, 104), .x = at(a, 0),
-					       .gamma = at(a, 500), .rows = 4, .n = 25)));
-	CHECK_OK(srt_op_layernorm_backward_params(s, LAYERNORM(.dbeta = at(b, 200), .dy = at(a, 0),
-							       .x = at(a, 100), .mean = at(b, 100),
-							       .rstd = at(b, 104), .rows = 4,
-							       .n = 25)));
-	REFUSED(srt_op_bias_backward(s, at(b, 0), at(a, 0), 3, -2, 0), "db is negative");
-	CHECK_OK(srt_op_softmax(s, absent, absent, 0, 7));
-	CHECK_OK(srt_op_softmax(s, at(b, 0), at(a, 0), 7, 0));
+	CHECK_OK(srt_op_layernorm(LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
+					    .x = at(a, 0), .gamma = at(a, 500), .rows = 4, .n = 25),
+				  s));
+	CHECK_OK(srt_op_layernorm_backward_params(LAYERNORM(.dbeta = at(b, 200), .dy = at(a, 0),
+							    .x = at(a, 100), .mean = at(b, 100),
+							    .rstd = at(b, 104), .rows = 4, .n = 25),
+						  s));
+	REFUSED(srt_op_bias_backward(at(b, 0), at(a, 0), 3, -2, 0, s), "db is negative");
+	CHECK_OK(srt_op_softmax(absent, absent, 0, 7, s));
+	CHECK_OK(srt_op_softmax(at(b, 0), at(a, 0), 7, 0, s));
 }
 
 static void test_norms(void)
 {
 	const srt_view_t x = at(a, 0), gamma = at(a, 500), y = at(b, 0), stats = at(b, 100);
 
-	REFUSED(srt_op_rmsnorm(s, RMSNORM(.y = y, .rstd = stats, .x = x, .rows = 4, .n = 25)),
+	REFUSED(srt_op_rmsnorm(RMSNORM(.y = y, .rstd = stats, .x = x, .rows = 4, .n = 25), s),
 		"gamma is absent");
-	REFUSED(srt_op_rmsnorm(s, RMSNORM(.y = y, .rstd = at(b, 99), .x = x, .gamma = gamma,
-					  .rows = 4, .n = 25)),
+	REFUSED(srt_op_rmsnorm(RMSNORM(.y = y, .rstd = at(b, 99), .x = x, .gamma = gamma, .rows = 4,
+				       .n = 25),
+			       s),
 		"y overlaps rstd");
-	REFUSED(srt_op_rmsnorm(s,
-			       RMSNORM(.y = y, .rstd = stats, .x = x, .gamma = gamma, .rows = 4)),
+	REFUSED(srt_op_rmsnorm(RMSNORM(.y = y, .rstd = stats, .x = x, .gamma = gamma, .rows = 4),
+			       s),
 		"srt_op_rmsnorm: n is 0: the 4 rows have no elements");
-	CHECK_OK(srt_op_rmsnorm(s, RMSNORM(.n = 0)));
-	CHECK_OK(srt_op_rmsnorm(s, RMSNORM(.y = y, .rstd = stats, .x = x, .gamma = gamma, .rows = 4,
-					   .n = 25)));
-	CHECK_OK(srt_op_rmsnorm_backward_params(s, RMSNORM(.dgamma = at(b, 200), .dy = x, .x = x,
-							   .rstd = stats, .rows = 4, .n = 25)));
-	REFUSED(srt_op_batchnorm(s,
-				 BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
-					   .gamma = gamma, .rows = 1, .n = 25, .momentum = 0.1f)),
+	CHECK_OK(srt_op_rmsnorm(RMSNORM(.n = 0), s));
+	CHECK_OK(srt_op_rmsnorm(RMSNORM(.y = y, .rstd = stats, .x = x, .gamma = gamma, .rows = 4,
+					.n = 25),
+				s));
+	CHECK_OK(srt_op_rmsnorm_backward_params(RMSNORM(.dgamma = at(b, 200), .dy = x, .x = x,
+							.rstd = stats, .rows = 4, .n = 25),
+						s));
+	REFUSED(srt_op_batchnorm(BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
+					   .gamma = gamma, .rows = 1, .n = 25, .momentum = 0.1f),
+				 s),
 		"srt_op_batchnorm: rows is 1; a batch must have at least 2");
-	REFUSED(srt_op_batchnorm(s,
-				 BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 124), .x = x,
-					   .gamma = gamma, .rows = 4, .n = 25, .momentum = 0.1f)),
+	REFUSED(srt_op_batchnorm(BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 124), .x = x,
+					   .gamma = gamma, .rows = 4, .n = 25, .momentum = 0.1f),
+				 s),
 		"mean overlaps rstd");
 	/* found by the second of the two launches, before the first */
-	REFUSED(srt_op_batchnorm(s, BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
-					      .rows = 4, .n = 25, .momentum = 0.1f)),
+	REFUSED(srt_op_batchnorm(BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
+					   .rows = 4, .n = 25, .momentum = 0.1f),
+				 s),
 		"srt_op_batchnorm: gamma is absent");
-	CHECK_OK(srt_op_batchnorm(s,
-				  BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
-					    .gamma = gamma, .rows = 4, .n = 25, .momentum = 0.1f)));
-	CHECK_OK(srt_op_batchnorm_evaluation(s, BATCHNORM(.y = y, .rstd = at(b, 125),
-							  .running_mean = stats,
-							  .running_var = stats, .x = x,
-							  .gamma = gamma, .rows = 1, .n = 25)));
-	REFUSED(srt_op_batchnorm_evaluation(s, BATCHNORM(.y = y, .rstd = at(b, 125),
-							 .running_var = stats, .x = x,
-							 .gamma = gamma, .rows = 1, .n = 25)),
+	CHECK_OK(srt_op_batchnorm(BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
+					    .gamma = gamma, .rows = 4, .n = 25, .momentum = 0.1f),
+				  s));
+	CHECK_OK(srt_op_batchnorm_evaluation(BATCHNORM(.y = y, .rstd = at(b, 125),
+						       .running_mean = stats, .running_var = stats,
+						       .x = x, .gamma = gamma, .rows = 1, .n = 25),
+					     s));
+	REFUSED(srt_op_batchnorm_evaluation(BATCHNORM(.y = y, .rstd = at(b, 125),
+						      .running_var = stats, .x = x, .gamma = gamma,
+						      .rows = 1, .n = 25),
+					    s),
 		"mean is absent");
-	CHECK_OK(srt_op_batchnorm_backward(s, BATCHNORM(.dx = y, .dy = y, .x = x, .mean = stats,
-							.rstd = at(b, 125), .gamma = gamma,
-							.rows = 4, .n = 25)));
-	REFUSED(srt_op_dropout(s, DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .nelem = 10,
-					  .rate = 1.5f)),
+	CHECK_OK(srt_op_batchnorm_backward(BATCHNORM(.dx = y, .dy = y, .x = x, .mean = stats,
+						     .rstd = at(b, 125), .gamma = gamma, .rows = 4,
+						     .n = 25),
+					   s));
+	REFUSED(srt_op_dropout(DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .nelem = 10,
+				       .rate = 1.5f),
+			       s),
 		"rate is 1.5, must be from 0 to 1");
-	REFUSED(srt_op_dropout(s, DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .nelem = 10,
-					  .rate = NAN)),
+	REFUSED(srt_op_dropout(DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .nelem = 10,
+				       .rate = NAN),
+			       s),
 		"must be from 0 to 1");
-	REFUSED(srt_op_dropout(s, DROPOUT(.y = y, .x = x, .seed = 1, .name = NULL, .nelem = 10,
-					  .rate = 0.5f)),
+	REFUSED(srt_op_dropout(DROPOUT(.y = y, .x = x, .seed = 1, .name = NULL, .nelem = 10,
+				       .rate = 0.5f),
+			       s),
 		"srt_op_dropout: name is NULL");
-	REFUSED(srt_op_dropout(s, DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .first = -1,
-					  .nelem = 10, .rate = 0.5f)),
+	REFUSED(srt_op_dropout(DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .first = -1,
+				       .nelem = 10, .rate = 0.5f),
+			       s),
 		"is invalid");
-	CHECK_OK(srt_op_dropout(s, DROPOUT(.y = y, .x = y, .seed = 1, .name = "d", .nelem = 10,
-					   .rate = 1.0f)));
-	REFUSED(srt_op_softmax_backward(s, y, x, at(b, 1), 4, 25), "dx overlaps y");
-	CHECK_OK(srt_op_log_softmax_backward(s, y, y, x, 4, 25));
-	REFUSED(srt_op_silu_backward(s, y, x, absent, 10), "srt_op_silu_backward: x is absent");
+	CHECK_OK(srt_op_dropout(DROPOUT(.y = y, .x = y, .seed = 1, .name = "d", .nelem = 10,
+					.rate = 1.0f),
+				s));
+	REFUSED(srt_op_softmax_backward(y, x, at(b, 1), 4, 25, s), "dx overlaps y");
+	CHECK_OK(srt_op_log_softmax_backward(y, y, x, 4, 25, s));
+	REFUSED(srt_op_silu_backward(y, x, absent, 10, s), "srt_op_silu_backward: x is absent");
 }
 
 /* Rows without elements: no mean, no maximum, a sum of +0; without rows there is nothing to do. */
@@ -184,25 +205,28 @@ static void test_empty_rows(void)
 	const float five[4] = { 5, 5, 5, 5 }, zero[4] = { 0, 0, 0, 0 };
 	float got[4];
 
-	REFUSED(srt_op_layernorm(s, LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
-					      .x = at(a, 0), .gamma = at(a, 500), .rows = 4)),
+	REFUSED(srt_op_layernorm(LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
+					   .x = at(a, 0), .gamma = at(a, 500), .rows = 4),
+				 s),
 		"srt_op_layernorm: n is 0: the 4 rows have no elements");
-	REFUSED(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .x = at(a, 100), .target = ids,
-					     .rows = 4, .grad_scale = 1)),
+	REFUSED(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .x = at(a, 100), .target = ids,
+					  .rows = 4, .grad_scale = 1),
+				     s),
 		"srt_op_cross_entropy: n is 0: the 4 rows have no elements");
-	CHECK_OK(srt_op_layernorm(s, LAYERNORM(.n = 0)));
-	CHECK_OK(srt_op_cross_entropy(s, LOSS(.grad_scale = 1)));
+	CHECK_OK(srt_op_layernorm(LAYERNORM(.n = 0), s));
+	CHECK_OK(srt_op_cross_entropy(LOSS(.grad_scale = 1), s));
 	CHECK_OK(srt_buffer_copy_from_host(a, 0, five, sizeof(five), s));
-	CHECK_OK(srt_op_layernorm_backward(s, LAYERNORM(.mean = at(b, 100), .rstd = at(b, 104),
-							.rows = 4)));
-	CHECK_OK(srt_op_mse(s, LOSS(.grad_scale = 1)));
+	CHECK_OK(srt_op_layernorm_backward(LAYERNORM(.mean = at(b, 100), .rstd = at(b, 104),
+						     .rows = 4),
+					   s));
+	CHECK_OK(srt_op_mse(LOSS(.grad_scale = 1), s));
 	CHECK_OK(srt_buffer_copy_to_host(got, a, 0, sizeof(got), s));
 	CHECK_BITS(got, five, 4);
-	CHECK_OK(srt_op_mse(s, LOSS(.loss = at(a, 0), .rows = 4, .grad_scale = 1)));
+	CHECK_OK(srt_op_mse(LOSS(.loss = at(a, 0), .rows = 4, .grad_scale = 1), s));
 	CHECK_OK(srt_buffer_copy_to_host(got, a, 0, sizeof(got), s));
 	CHECK_BITS(got, zero, 4);
 	CHECK_OK(srt_buffer_copy_from_host(a, 0, five, sizeof(five), s));
-	CHECK_OK(srt_op_bias_backward(s, at(a, 0), absent, 0, 4, 0));
+	CHECK_OK(srt_op_bias_backward(at(a, 0), absent, 0, 4, 0, s));
 	CHECK_OK(srt_buffer_copy_to_host(got, a, 0, sizeof(got), s));
 	CHECK_BITS(got, zero, 4);
 }
@@ -211,33 +235,41 @@ static void test_embedding(void)
 {
 	const srt_view_t ids = srt_view(b, 0, SRT_I32);
 
-	REFUSED(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200),
-					      .position = at(a, 400), .ids = ids, .rows = 4,
-					      .n = 10, .vocab = 5)),
+	REFUSED(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200),
+					   .position = at(a, 400), .ids = ids, .rows = 4, .n = 10,
+					   .vocab = 5),
+				 s),
 		"srt_op_embedding: context is 0");
-	REFUSED(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = at(b, 0),
-					      .rows = 4, .n = 10, .vocab = 5, .context = 1)),
+	REFUSED(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = at(b, 0),
+					   .rows = 4, .n = 10, .vocab = 5, .context = 1),
+				 s),
 		"ids is f32");
-	REFUSED(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .ids = ids, .rows = 4, .n = 10,
-					      .vocab = 5, .context = 1)),
+	REFUSED(srt_op_embedding(EMBEDDING(.y = at(a, 0), .ids = ids, .rows = 4, .n = 10,
+					   .vocab = 5, .context = 1),
+				 s),
 		"table is absent");
-	REFUSED(srt_op_position_backward(s, EMBEDDING(.dposition = at(a, 0), .dy = at(a, 500),
-						      .rows = 4, .n = 10, .context = -1)),
+	REFUSED(srt_op_position_backward(EMBEDDING(.dposition = at(a, 0), .dy = at(a, 500),
+						   .rows = 4, .n = 10, .context = -1),
+					 s),
 		"context is -1");
-	REFUSED(srt_op_embedding_backward(s, EMBEDDING(.dtable = at(a, 0), .dy = at(a, 990),
-						       .ids = ids, .rows = 4, .n = 10, .vocab = 5,
-						       .padding = -1)),
+	REFUSED(srt_op_embedding_backward(EMBEDDING(.dtable = at(a, 0), .dy = at(a, 990),
+						    .ids = ids, .rows = 4, .n = 10, .vocab = 5,
+						    .padding = -1),
+					  s),
 		"do not fit");
-	REFUSED(srt_op_embedding_backward(s, EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
-						       .ids = ids, .rows = 4, .n = 10, .vocab = 5,
-						       .padding = 5)),
+	REFUSED(srt_op_embedding_backward(EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
+						    .ids = ids, .rows = 4, .n = 10, .vocab = 5,
+						    .padding = 5),
+					  s),
 		"padding is 5");
-	REFUSED(srt_op_embedding_backward(s, EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
-						       .ids = ids, .rows = 4, .n = 10, .vocab = 5,
-						       .padding = -2)),
+	REFUSED(srt_op_embedding_backward(EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
+						    .ids = ids, .rows = 4, .n = 10, .vocab = 5,
+						    .padding = -2),
+					  s),
 		"padding is -2");
-	CHECK_OK(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
-					       .rows = 4, .n = 10, .vocab = 5)));
+	CHECK_OK(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
+					    .rows = 4, .n = 10, .vocab = 5),
+				  s));
 }
 
 static void test_sums(void)
@@ -245,88 +277,102 @@ static void test_sums(void)
 	const srt_view_t bins = srt_view(b, 0, SRT_F64), max = at(b, 100), x = at(a, 0);
 	float host[101];
 
-	REFUSED(srt_op_absmax(s, absent, x, 10, 0), "max is absent");
-	REFUSED(srt_op_absmax(s, srt_view(b, 0, SRT_F64), x, 10, 0), "max is f64");
-	REFUSED(srt_op_bin_sum(s, &(srt_bin_sum_t){ .bins = bins,
-						    .max = max,
-						    .x = x,
-						    .nelem = 10,
-						    .total_nelem = 10,
-						    .power = 4 }),
+	REFUSED(srt_op_absmax(absent, x, 10, 0, s), "max is absent");
+	REFUSED(srt_op_absmax(srt_view(b, 0, SRT_F64), x, 10, 0, s), "max is f64");
+	REFUSED(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = bins,
+						 .max = max,
+						 .x = x,
+						 .nelem = 10,
+						 .total_nelem = 10,
+						 .power = 4 },
+			       s),
 		"power is 4");
-	REFUSED(srt_op_bin_sum(s, &(srt_bin_sum_t){ .bins = bins,
-						    .max = max,
-						    .x = x,
-						    .nelem = 10,
-						    .total_nelem = 10,
-						    .power = 2,
-						    .is_signed = 1 }),
+	REFUSED(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = bins,
+						 .max = max,
+						 .x = x,
+						 .nelem = 10,
+						 .total_nelem = 10,
+						 .power = 2,
+						 .is_signed = 1 },
+			       s),
 		"a signed sum has power 1");
-	REFUSED(srt_op_bin_sum(s, &(srt_bin_sum_t){ .bins = bins,
-						    .max = max,
-						    .x = x,
-						    .nelem = 10,
-						    .total_nelem = 0,
-						    .power = 1 }),
+	REFUSED(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = bins,
+						 .max = max,
+						 .x = x,
+						 .nelem = 10,
+						 .total_nelem = 0,
+						 .power = 1 },
+			       s),
 		"total_nelem is 0");
-	REFUSED(srt_op_bin_sum(s, &(srt_bin_sum_t){ .bins = at(b, 0),
-						    .max = max,
-						    .x = x,
-						    .nelem = 10,
-						    .total_nelem = 10,
-						    .power = 1 }),
+	REFUSED(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = at(b, 0),
+						 .max = max,
+						 .x = x,
+						 .nelem = 10,
+						 .total_nelem = 10,
+						 .power = 1 },
+			       s),
 		"bins is f32");
-	REFUSED(srt_op_bin_total(s, &(srt_bin_total_t){ .out = at(b, 200),
-							.bins = bins,
-							.max = max,
-							.nbins = -1,
-							.power = 2,
-							.root = 1 }),
+	REFUSED(srt_op_bin_total(&(srt_bin_total_t){ .out = at(b, 200),
+						     .bins = bins,
+						     .max = max,
+						     .nbins = -1,
+						     .power = 2,
+						     .root = 1 },
+				 s),
 		"bins is negative");
-	REFUSED(srt_op_bin_total(s, &(srt_bin_total_t){ .out = at(b, 200),
-							.bins = bins,
-							.max = max,
-							.nbins = 1,
-							.power = 0,
-							.root = 1 }),
+	REFUSED(srt_op_bin_total(&(srt_bin_total_t){ .out = at(b, 200),
+						     .bins = bins,
+						     .max = max,
+						     .nbins = 1,
+						     .power = 0,
+						     .root = 1 },
+				 s),
 		"power is 0");
-	REFUSED(srt_op_normal(s, NORMAL(.y = x, .seed = 1, .name = NULL, .nelem = 10)),
+	REFUSED(srt_op_normal(NORMAL(.y = x, .seed = 1, .name = NULL, .nelem = 10), s),
 		"name is NULL");
-	REFUSED(srt_op_normal(s, NORMAL(.y = x, .seed = 1, .name = "w", .first = -1, .nelem = 10)),
+	REFUSED(srt_op_normal(NORMAL(.y = x, .seed = 1, .name = "w", .first = -1, .nelem = 10), s),
 		"is invalid");
-	REFUSED(srt_op_normal(s, NORMAL(.y = x, .seed = 1, .name = "w", .first = INT64_MAX,
-					.nelem = 10)),
+	REFUSED(srt_op_normal(NORMAL(.y = x, .seed = 1, .name = "w", .first = INT64_MAX,
+				     .nelem = 10),
+			      s),
 		"is invalid");
-	REFUSED(srt_op_uniform(s, UNIFORM(.y = x, .seed = 1, .name = NULL, .nelem = 10, .high = 1)),
+	REFUSED(srt_op_uniform(UNIFORM(.y = x, .seed = 1, .name = NULL, .nelem = 10, .high = 1), s),
 		"name is NULL");
-	REFUSED(srt_op_uniform(s, UNIFORM(.y = x, .seed = 1, .name = "w", .first = -1, .nelem = 10,
-					  .high = 1)),
+	REFUSED(srt_op_uniform(UNIFORM(.y = x, .seed = 1, .name = "w", .first = -1, .nelem = 10,
+				       .high = 1),
+			       s),
 		"is invalid");
-	REFUSED(srt_op_uniform(s, UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10, .low = 1,
-					  .high = 0.5f)),
+	REFUSED(srt_op_uniform(UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10, .low = 1,
+				       .high = 0.5f),
+			       s),
 		"the range is from 1 to 0.5;");
-	REFUSED(srt_op_uniform(s, UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10,
-					  .high = INFINITY)),
+	REFUSED(srt_op_uniform(UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10,
+				       .high = INFINITY),
+			       s),
 		"must be finite");
-	REFUSED(srt_op_uniform(s, UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10,
-					  .low = -3e38f, .high = 3e38f)),
+	REFUSED(srt_op_uniform(UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10, .low = -3e38f,
+				       .high = 3e38f),
+			       s),
 		"their difference");
-	REFUSED(srt_op_uniform(s, UNIFORM(.y = srt_view(a, 0, SRT_BF16), .seed = 1, .name = "w",
-					  .nelem = 10, .low = 1.001f, .high = 1.002f)),
+	REFUSED(srt_op_uniform(UNIFORM(.y = srt_view(a, 0, SRT_BF16), .seed = 1, .name = "w",
+				       .nelem = 10, .low = 1.001f, .high = 1.002f),
+			       s),
 		"bf16 has no value from 1.00100005 to below 1.00199997");
-	REFUSED(srt_op_uniform(s, UNIFORM(.y = srt_view(a, 0, SRT_F16), .seed = 1, .name = "w",
-					  .nelem = 10, .low = 65505.0f, .high = 1e6f)),
+	REFUSED(srt_op_uniform(UNIFORM(.y = srt_view(a, 0, SRT_F16), .seed = 1, .name = "w",
+				       .nelem = 10, .low = 65505.0f, .high = 1e6f),
+			       s),
 		"f16 has no value");
 	/* An empty shard has a maximum and bins all the same: zero. */
 	memset(host, 0xff, sizeof(host));
 	test_put(s, b, 0, host, sizeof(host));
-	CHECK_OK(srt_op_absmax(s, max, absent, 0, 0));
-	CHECK_OK(srt_op_bin_sum(s, &(srt_bin_sum_t){ .bins = bins,
-						     .max = max,
-						     .x = absent,
-						     .nelem = 0,
-						     .total_nelem = 10,
-						     .power = 2 }));
+	CHECK_OK(srt_op_absmax(max, absent, 0, 0, s));
+	CHECK_OK(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = bins,
+						  .max = max,
+						  .x = absent,
+						  .nelem = 0,
+						  .total_nelem = 10,
+						  .power = 2 },
+				s));
 	test_get(s, host, b, 0, sizeof(host));
 	CHECK(host[100] == 0.0f);
 	CHECK(host[0] == 0.0f && host[1] == 0.0f && host[2] == 0.0f && host[3] == 0.0f);
@@ -350,74 +396,80 @@ static void test_optimizers(void)
 	};
 	srt_optim_args_t args = good;
 
-	REFUSED(srt_op_step_advance(s, &(srt_step_advance_t){ .state = bytes_at(4),
-							      .params = bytes_at(64),
-							      .nparams = 1,
-							      .max_norm = 1,
-							      .beta1 = .9,
-							      .beta2 = .999 }),
+	REFUSED(srt_op_step_advance(&(srt_step_advance_t){ .state = bytes_at(4),
+							   .params = bytes_at(64),
+							   .nparams = 1,
+							   .max_norm = 1,
+							   .beta1 = .9,
+							   .beta2 = .999 },
+				    s),
 		"state starts at byte 4");
-	REFUSED(srt_op_step_advance(s, &(srt_step_advance_t){ .state = at(a, 0),
-							      .params = bytes_at(64),
-							      .nparams = 1,
-							      .max_norm = 1,
-							      .beta1 = .9,
-							      .beta2 = .999 }),
+	REFUSED(srt_op_step_advance(&(srt_step_advance_t){ .state = at(a, 0),
+							   .params = bytes_at(64),
+							   .nparams = 1,
+							   .max_norm = 1,
+							   .beta1 = .9,
+							   .beta2 = .999 },
+				    s),
 		"state is f32, must be u8");
-	REFUSED(srt_op_step_advance(s, &(srt_step_advance_t){ .state = bytes_at(0),
-							      .params = absent,
-							      .nparams = 1,
-							      .max_norm = 1,
-							      .beta1 = .9,
-							      .beta2 = .999 }),
+	REFUSED(srt_op_step_advance(&(srt_step_advance_t){ .state = bytes_at(0),
+							   .params = absent,
+							   .nparams = 1,
+							   .max_norm = 1,
+							   .beta1 = .9,
+							   .beta2 = .999 },
+				    s),
 		"params is absent");
-	REFUSED(srt_op_step_advance(s, &(srt_step_advance_t){ .state = bytes_at(0),
-							      .params = bytes_at(64),
-							      .nparams = 1000,
-							      .max_norm = 1,
-							      .beta1 = .9,
-							      .beta2 = .999 }),
+	REFUSED(srt_op_step_advance(&(srt_step_advance_t){ .state = bytes_at(0),
+							   .params = bytes_at(64),
+							   .nparams = 1000,
+							   .max_norm = 1,
+							   .beta1 = .9,
+							   .beta2 = .999 },
+				    s),
 		"params: 16000 elements");
-	REFUSED(srt_op_step_advance(s, &(srt_step_advance_t){ .state = bytes_at(0),
-							      .params = bytes_at(56),
-							      .nparams = 1,
-							      .max_norm = 1,
-							      .beta1 = .9,
-							      .beta2 = .999 }),
+	REFUSED(srt_op_step_advance(&(srt_step_advance_t){ .state = bytes_at(0),
+							   .params = bytes_at(56),
+							   .nparams = 1,
+							   .max_norm = 1,
+							   .beta1 = .9,
+							   .beta2 = .999 },
+				    s),
 		"state overlaps params");
-	CHECK_OK(srt_op_step_advance(s, &(srt_step_advance_t){ .state = bytes_at(0),
-							       .params = absent,
-							       .nparams = 0,
-							       .max_norm = 1,
-							       .beta1 = .9,
-							       .beta2 = .999 }));
-	REFUSED(srt_op_clip(s, at(b, 0), bytes_at(0), absent, 1, 10),
+	CHECK_OK(srt_op_step_advance(&(srt_step_advance_t){ .state = bytes_at(0),
+							    .params = absent,
+							    .nparams = 0,
+							    .max_norm = 1,
+							    .beta1 = .9,
+							    .beta2 = .999 },
+				     s));
+	REFUSED(srt_op_clip(at(b, 0), bytes_at(0), absent, 1, 10, s),
 		"srt_op_clip: norm is absent");
-	REFUSED(srt_op_clip(s, at(a, 0), bytes_at(0), at(b, 0), 1, 10), "g overlaps state");
-	CHECK_OK(srt_op_clip(s, absent, bytes_at(0), at(b, 0), 1, 0));
-	REFUSED(srt_op_scaler_update(s, absent, SRT_SCALER_PLAIN, 2, .5, 1), "state is absent");
-	REFUSED(srt_op_scaler_update(s, bytes_at(0), (srt_scaler_rule_t)7, 2, .5, 1), "no rule 7");
-	CHECK_OK(srt_op_scaler_update(s, bytes_at(0), SRT_SCALER_SHARDED, 2, .5, 1));
+	REFUSED(srt_op_clip(at(a, 0), bytes_at(0), at(b, 0), 1, 10, s), "g overlaps state");
+	CHECK_OK(srt_op_clip(absent, bytes_at(0), at(b, 0), 1, 0, s));
+	REFUSED(srt_op_scaler_update(absent, SRT_SCALER_PLAIN, 2, .5, 1, s), "state is absent");
+	REFUSED(srt_op_scaler_update(bytes_at(0), (srt_scaler_rule_t)7, 2, .5, 1, s), "no rule 7");
+	CHECK_OK(srt_op_scaler_update(bytes_at(0), SRT_SCALER_SHARDED, 2, .5, 1, s));
 	args.v = absent;
-	REFUSED(srt_op_adam(s, &args, &adam), "srt_op_adam: v is absent");
+	REFUSED(srt_op_adam(&args, &adam, s), "srt_op_adam: v is absent");
 	args = good;
-	REFUSED(srt_op_adam(s, &args, &(srt_adam_t){ .beta1 = .9, .beta2 = .999, .amsgrad = 1 }),
+	REFUSED(srt_op_adam(&args, &(srt_adam_t){ .beta1 = .9, .beta2 = .999, .amsgrad = 1 }, s),
 		"srt_op_adam: amsgrad is set, but its buffer vmax is absent");
 	args.vmax = at(b, 29);
-	REFUSED(srt_op_adam(s, &args, &(srt_adam_t){ .beta1 = .9, .beta2 = .999, .amsgrad = 1 }),
+	REFUSED(srt_op_adam(&args, &(srt_adam_t){ .beta1 = .9, .beta2 = .999, .amsgrad = 1 }, s),
 		"m overlaps vmax");
 	args = good;
 	args.grad = at(b, 9);
-	REFUSED(srt_op_adam(s, &args, &adam), "param overlaps grad");
+	REFUSED(srt_op_adam(&args, &adam, s), "param overlaps grad");
 	args = good;
 	args.m = absent;
-	REFUSED(srt_op_sgd(s, &args, &sgd), "momentum is 0.9, but its buffer m is absent");
-	CHECK_OK(srt_op_sgd(s, &args, &(srt_sgd_t){ 0 }));
-	REFUSED(srt_op_sgd(s, NULL, &sgd), "srt_op_sgd: args is NULL");
-	REFUSED(srt_op_adam(s, &args, NULL), "srt_op_adam: adam is NULL");
+	REFUSED(srt_op_sgd(&args, &sgd, s), "momentum is 0.9, but its buffer m is absent");
+	CHECK_OK(srt_op_sgd(&args, &(srt_sgd_t){ 0 }, s));
+	REFUSED(srt_op_sgd(NULL, &sgd, s), "srt_op_sgd: args is NULL");
+	REFUSED(srt_op_adam(&args, NULL, s), "srt_op_adam: adam is NULL");
 	args = (srt_optim_args_t){ .state = good.state };
-	CHECK_OK(srt_op_adam(s, &args, &adam)); /* a rank without parameters */
-	CHECK_OK(srt_op_sgd(s, &args, &sgd));
+	CHECK_OK(srt_op_adam(&args, &adam, s)); /* a rank without parameters */
+	CHECK_OK(srt_op_sgd(&args, &sgd, s));
 }
 
 int main(void)

@@ -10,12 +10,12 @@ static void test_dense(const srt_matmul_t *given)
 	float want[20], got[20];
 
 	values.y = at(a, 0), values.nelem = 130, values.seed = 1, values.name = "a";
-	CHECK_OK(srt_op_normal(s, &values));
-	CHECK_OK(srt_op_matmul(s, &mm));
+	CHECK_OK(srt_op_normal(&values, s));
+	CHECK_OK(srt_op_matmul(&mm, s));
 	test_get(s, want, b, 0, sizeof(want));
-	CHECK_OK(srt_op_fill(s, at(b, 0), 0.0f, 20));
+	CHECK_OK(srt_op_fill(at(b, 0), 0.0f, 20, s));
 	mm.lda = mm.ldb = mm.ldc = 0;
-	CHECK_OK(srt_op_matmul(s, &mm));
+	CHECK_OK(srt_op_matmul(&mm, s));
 	test_get(s, got, b, 0, sizeof(got));
 	CHECK(want[19] != 0.0f);
 	CHECK_BITS(got, want, 20);
@@ -39,68 +39,68 @@ static void test_matmul(void)
 	float got[20];
 	size_t nbytes = 0;
 
-	REFUSED(srt_op_matmul(s, NULL), "srt_op_matmul: mm is NULL");
+	REFUSED(srt_op_matmul(NULL, s), "srt_op_matmul: mm is NULL");
 	mm.k = -6;
-	REFUSED(srt_op_matmul(s, &mm), "k -6");
+	REFUSED(srt_op_matmul(&mm, s), "k -6");
 	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, &nbytes), "k -6");
 	REFUSED(srt_op_matmul_memory(device, NULL, SRT_F32, &nbytes), "mm is NULL");
 	REFUSED(srt_op_matmul_memory(device, &mm, SRT_F32, NULL), "nbytes is NULL");
 	REFUSED(srt_op_matmul_memory(NULL, &mm, SRT_F32, &nbytes), "device is NULL");
 	mm = good;
 	mm.lda = 5;
-	REFUSED(srt_op_matmul(s, &mm), "lda is 5, less than the 6 columns");
+	REFUSED(srt_op_matmul(&mm, s), "lda is 5, less than the 6 columns");
 	mm.trans_a = 1; /* stored (6,4) */
-	CHECK_OK(srt_op_matmul(s, &mm));
+	CHECK_OK(srt_op_matmul(&mm, s));
 	mm = good;
 	mm.ldc = INT64_MAX / 2;
-	REFUSED(srt_op_matmul(s, &mm), "size of c is negative or too large");
+	REFUSED(srt_op_matmul(&mm, s), "size of c is negative or too large");
 	mm.ldc = 332; /* 3 * 332 + 5 elements */
-	REFUSED(srt_op_matmul(s, &mm), "srt_op_matmul: c: 1001 elements");
+	REFUSED(srt_op_matmul(&mm, s), "srt_op_matmul: c: 1001 elements");
 	mm = good;
 	mm.batch = 3;
 	mm.stride_a = 24;
 	mm.stride_c = 491; /* 2 * 491 + 3 * 5 + 5 */
-	REFUSED(srt_op_matmul(s, &mm), "c: 1002 elements");
+	REFUSED(srt_op_matmul(&mm, s), "c: 1002 elements");
 	mm.stride_a = -24;
-	REFUSED(srt_op_matmul(s, &mm), "is negative");
+	REFUSED(srt_op_matmul(&mm, s), "is negative");
 	mm = good;
 	mm.batch = 2;
 	mm.stride_c = 19;
-	REFUSED(srt_op_matmul(s, &mm), "with stride_c 19 the 2 items of C overlap");
+	REFUSED(srt_op_matmul(&mm, s), "with stride_c 19 the 2 items of C overlap");
 	mm.stride_c = 20;
-	CHECK_OK(srt_op_matmul(s, &mm));
+	CHECK_OK(srt_op_matmul(&mm, s));
 	mm.stride_c = 5; /* side by side */
-	REFUSED(srt_op_matmul(s, &mm), "overlap");
+	REFUSED(srt_op_matmul(&mm, s), "overlap");
 	mm.ldc = 10;
-	CHECK_OK(srt_op_matmul(s, &mm));
+	CHECK_OK(srt_op_matmul(&mm, s));
 	mm = good;
 	mm.bias = at(a, 996);
-	REFUSED(srt_op_matmul(s, &mm), "bias: 5 elements");
+	REFUSED(srt_op_matmul(&mm, s), "bias: 5 elements");
 	mm = good;
 	mm.c = at(a, 10);
-	REFUSED(srt_op_matmul(s, &mm), "c overlaps a");
+	REFUSED(srt_op_matmul(&mm, s), "c overlaps a");
 	mm = good;
 	mm.b.dtype = SRT_F16;
-	REFUSED(srt_op_matmul(s, &mm), "b is f16");
+	REFUSED(srt_op_matmul(&mm, s), "b is f16");
 	mm = good;
 	mm.a.buffer = NULL;
-	REFUSED(srt_op_matmul(s, &mm), "a is absent");
+	REFUSED(srt_op_matmul(&mm, s), "a is absent");
 	mm.k = 0;
-	CHECK_OK(srt_op_matmul(s, &mm));
+	CHECK_OK(srt_op_matmul(&mm, s));
 	mm.k = 6;
 	mm.batch = 0; /* nothing */
-	CHECK_OK(srt_op_matmul(s, &mm));
+	CHECK_OK(srt_op_matmul(&mm, s));
 	mm = good;
 	mm.alpha = 0.0f; /* and not 1 */
-	CHECK_OK(srt_op_fill(s, at(a, 0), 1.0f, 130));
-	CHECK_OK(srt_op_matmul(s, &mm));
+	CHECK_OK(srt_op_fill(at(a, 0), 1.0f, 130, s));
+	CHECK_OK(srt_op_matmul(&mm, s));
 	test_get(s, got, b, 0, sizeof(got));
 	for (int i = 0; i < 20; i++)
 		CHECK(got[i] == 0.0f);
 	test_dense(&good);
 	mm.m = 0;
 	mm.c = absent;
-	CHECK_OK(srt_op_matmul(s, &mm));
+	CHECK_OK(srt_op_matmul(&mm, s));
 }
 
 static void test_attention(void)
@@ -131,36 +131,36 @@ static void test_attention(void)
 	srt_attention_views_t v = fit;
 	size_t nbytes = 0;
 
-	REFUSED(srt_op_attention(s, NULL, &v), "srt_op_attention: shape is NULL");
-	REFUSED(srt_op_attention(s, &shape, NULL), "srt_op_attention: views is NULL");
-	REFUSED(srt_op_attention_backward(s, &shape, NULL), "views is NULL");
+	REFUSED(srt_op_attention(NULL, &v, s), "srt_op_attention: shape is NULL");
+	REFUSED(srt_op_attention(&shape, NULL, s), "srt_op_attention: views is NULL");
+	REFUSED(srt_op_attention_backward(&shape, NULL, s), "views is NULL");
 	v.stats = at(b, 39);
-	REFUSED(srt_op_attention(s, &shape, &v), "out overlaps stats");
+	REFUSED(srt_op_attention(&shape, &v, s), "out overlaps stats");
 	v = fit;
 	v.k = at(a, 945);
-	REFUSED(srt_op_attention(s, &shape, &v), "k: 56 elements");
+	REFUSED(srt_op_attention(&shape, &v, s), "k: 56 elements");
 	v = fit;
 	v.mask.dtype = SRT_I32;
-	REFUSED(srt_op_attention(s, &shape, &v), "mask");
+	REFUSED(srt_op_attention(&shape, &v, s), "mask");
 	v = fit;
 	v.lengths.dtype = SRT_F32;
-	REFUSED(srt_op_attention(s, &shape, &v), "lengths is f32, must be i32");
+	REFUSED(srt_op_attention(&shape, &v, s), "lengths is f32, must be i32");
 	v = fit;
 	v.scratch = absent;
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "scratch is absent");
+	REFUSED(srt_op_attention_backward(&shape, &v, s), "scratch is absent");
 	v = fit;
 	v.dk = v.out;
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps out");
+	REFUSED(srt_op_attention_backward(&shape, &v, s), "dk overlaps out");
 	v = fit;
 	v.dv = at(b, 239);
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "dq overlaps dv");
+	REFUSED(srt_op_attention_backward(&shape, &v, s), "dq overlaps dv");
 	v = fit;
 	v.stats = absent;
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "stats is absent");
+	REFUSED(srt_op_attention_backward(&shape, &v, s), "stats is absent");
 	shape.ldk = 7;
-	REFUSED(srt_op_attention(s, &shape, &fit), "ldk is 7, less than a row of 8");
+	REFUSED(srt_op_attention(&shape, &fit, s), "ldk is 7, less than a row of 8");
 	shape.ldk = 151; /* 6 * 151 + 8 elements from 100 on */
-	REFUSED(srt_op_attention(s, &shape, &fit), "k: 914 elements");
+	REFUSED(srt_op_attention(&shape, &fit, s), "k: 914 elements");
 	shape = good;
 	CHECK_OK(srt_op_attention_scratch(device, &shape, &nbytes));
 	CHECK(nbytes >= 10 * sizeof(float));
@@ -169,30 +169,30 @@ static void test_attention(void)
 	REFUSED(srt_op_attention_memory(NULL, &shape, SRT_F32, 0, 0, &nbytes), "device is NULL");
 	shape.queries = INT64_MAX / 4;
 	REFUSED(srt_op_attention_scratch(device, &shape, &nbytes), "too large");
-	REFUSED(srt_op_attention(s, &shape, &fit), "negative or too large");
+	REFUSED(srt_op_attention(&shape, &fit, s), "negative or too large");
 	shape.heads = -1;
-	REFUSED(srt_op_attention(s, &shape, &fit), "heads -1");
+	REFUSED(srt_op_attention(&shape, &fit, s), "heads -1");
 	/* Allowed: gradients that nobody wants, rows side by side, nothing at all. */
 	shape = good;
-	CHECK_OK(srt_op_attention(s, &shape, &fit));
+	CHECK_OK(srt_op_attention(&shape, &fit, s));
 	v = fit;
 	v.dq = v.dk = absent;
-	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	CHECK_OK(srt_op_attention_backward(&shape, &v, s));
 	v.dv = absent;
-	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	CHECK_OK(srt_op_attention_backward(&shape, &v, s));
 	shape.lddk = shape.lddv = 16;
 	v = fit;
 	v.dv = at(b, 308);
-	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	CHECK_OK(srt_op_attention_backward(&shape, &v, s));
 	v.dv = at(b, 307);
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps dv");
+	REFUSED(srt_op_attention_backward(&shape, &v, s), "dk overlaps dv");
 	v.dv = at(b, 309);
-	REFUSED(srt_op_attention_backward(s, &shape, &v), "dk overlaps dv");
+	REFUSED(srt_op_attention_backward(&shape, &v, s), "dk overlaps dv");
 	shape = good;
 	shape.batch = 0;
 	v = (srt_attention_views_t)SRT_ATTENTION_VIEWS_INIT;
-	CHECK_OK(srt_op_attention(s, &shape, &v));
-	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	CHECK_OK(srt_op_attention(&shape, &v, s));
+	CHECK_OK(srt_op_attention_backward(&shape, &v, s));
 }
 
 /* Without keys the results are zeros; without queries the gradients of the keys are. */
@@ -213,7 +213,7 @@ static void test_attention_of_none(void)
 	for (int i = 0; i < 56; i++)
 		ones[i] = 1.0f;
 	test_put(s, b, 0, ones, sizeof(ones));
-	CHECK_OK(srt_op_attention(s, &shape, &v));
+	CHECK_OK(srt_op_attention(&shape, &v, s));
 	test_get(s, got, b, 0, sizeof(got));
 	CHECK_BITS(got, zeros, 40);
 	CHECK_BITS(got + 40, ones, 16);
@@ -224,7 +224,7 @@ static void test_attention_of_none(void)
 				     .v = at(a, 100),
 				     .dk = at(b, 0) };
 	test_put(s, b, 0, ones, sizeof(ones));
-	CHECK_OK(srt_op_attention_backward(s, &shape, &v));
+	CHECK_OK(srt_op_attention_backward(&shape, &v, s));
 	test_get(s, got, b, 0, sizeof(got));
 	CHECK_BITS(got, zeros, 56);
 }

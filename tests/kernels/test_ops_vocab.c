@@ -36,44 +36,53 @@ static void test_vocab_part(void)
 	srt_vocab_part_t bad = { .vocab = 9, .first = 5, .n = 5 };
 	const srt_view_t ids = srt_view(b, 0, SRT_I32);
 
-	REFUSED(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
-					      .rows = 4, .n = 10, .part = &bad)),
+	REFUSED(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
+					   .rows = 4, .n = 10, .part = &bad),
+				 s),
 		"5 elements from element 5 on are not a part of a vocabulary of 9");
-	REFUSED(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200),
-					      .position = at(a, 300), .ids = ids, .rows = 4,
-					      .n = 10, .part = &part)),
+	REFUSED(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200),
+					   .position = at(a, 300), .ids = ids, .rows = 4, .n = 10,
+					   .part = &part),
+				 s),
 		"srt_op_embedding: context is 0");
-	REFUSED(srt_op_embedding_backward(s, EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
-						       .ids = ids, .rows = 4, .n = 10,
-						       .part = &part, .padding = 9)),
+	REFUSED(srt_op_embedding_backward(EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
+						    .ids = ids, .rows = 4, .n = 10, .part = &part,
+						    .padding = 9),
+					  s),
 		"srt_op_embedding_backward: padding is 9");
-	REFUSED(srt_op_cross_entropy_part(s, at(a, 0), at(a, 100), ids, 4, &none),
+	REFUSED(srt_op_cross_entropy_part(at(a, 0), at(a, 100), ids, 4, &none, s),
 		"srt_op_cross_entropy_part: n is 0");
-	REFUSED(srt_op_cross_entropy_part(s, at(a, 0), at(a, 11), ids, 4, &part),
+	REFUSED(srt_op_cross_entropy_part(at(a, 0), at(a, 11), ids, 4, &part, s),
 		"stats overlaps x");
-	REFUSED(srt_op_cross_entropy_merge(s, LOSS(.loss = at(a, 0), .x = at(a, 100),
-						   .stats = at(a, 200), .target = ids, .rows = 4,
-						   .part = &part, .stride = 12, .grad_scale = 1)),
+	REFUSED(srt_op_cross_entropy_merge(LOSS(.loss = at(a, 0), .x = at(a, 100),
+						.stats = at(a, 200), .target = ids, .rows = 4,
+						.part = &part, .stride = 12, .grad_scale = 1),
+					   s),
 		"statistics of 0 parts that are 12 elements apart");
-	REFUSED(srt_op_cross_entropy_merge(s, LOSS(.loss = at(a, 0), .x = at(a, 100),
-						   .stats = at(a, 200), .target = ids, .rows = 4,
-						   .part = &part, .nparts = 2, .stride = 11,
-						   .grad_scale = 1)),
+	REFUSED(srt_op_cross_entropy_merge(LOSS(.loss = at(a, 0), .x = at(a, 100),
+						.stats = at(a, 200), .target = ids, .rows = 4,
+						.part = &part, .nparts = 2, .stride = 11,
+						.grad_scale = 1),
+					   s),
 		"needs a part or more, and 3 elements for each of 4 rows");
-	REFUSED(srt_op_cross_entropy_merge(s, LOSS(.loss = at(a, 0), .x = at(a, 100),
-						   .stats = at(a, 200), .target = ids, .rows = 4,
-						   .part = &part, .nparts = 100, .stride = 12,
-						   .grad_scale = 1)),
+	REFUSED(srt_op_cross_entropy_merge(LOSS(.loss = at(a, 0), .x = at(a, 100),
+						.stats = at(a, 200), .target = ids, .rows = 4,
+						.part = &part, .nparts = 100, .stride = 12,
+						.grad_scale = 1),
+					   s),
 		"stats: 1200 elements");
-	CHECK_OK(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
-					       .rows = 4, .n = 10, .part = &part)));
-	CHECK_OK(srt_op_embedding(s, EMBEDDING(.y = at(a, 0), .ids = ids, .rows = 4, .n = 10,
-					       .part = &none)));
-	CHECK_OK(srt_op_cross_entropy_part(s, at(a, 0), at(a, 100), ids, 4, &part));
-	CHECK_OK(srt_op_cross_entropy_merge(s, LOSS(.loss = at(a, 0), .dx = at(a, 100),
-						    .x = at(a, 100), .stats = at(a, 200),
-						    .target = ids, .rows = 4, .part = &part,
-						    .nparts = 2, .stride = 12, .grad_scale = 1)));
+	CHECK_OK(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
+					    .rows = 4, .n = 10, .part = &part),
+				  s));
+	CHECK_OK(srt_op_embedding(EMBEDDING(.y = at(a, 0), .ids = ids, .rows = 4, .n = 10,
+					    .part = &none),
+				  s));
+	CHECK_OK(srt_op_cross_entropy_part(at(a, 0), at(a, 100), ids, 4, &part, s));
+	CHECK_OK(srt_op_cross_entropy_merge(LOSS(.loss = at(a, 0), .dx = at(a, 100),
+						 .x = at(a, 100), .stats = at(a, 200),
+						 .target = ids, .rows = 4, .part = &part,
+						 .nparts = 2, .stride = 12, .grad_scale = 1),
+					    s));
 }
 
 /* Rows with a large and a small sum, one with an infinity, and one whose target is outside; of one
@@ -95,16 +104,16 @@ static void test_one_part(void)
 	x[2 * N + 7] = -INFINITY;
 	test_put(s, b, 0, targets, sizeof(targets));
 	test_put(s, b, 100 * sizeof(float), x, sizeof(x));
-	CHECK_OK(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .dx = at(a, ROWS), .x = at(b, 100),
-					      .target = ids, .rows = ROWS, .n = N,
-					      .grad_scale = 0.3f)));
+	CHECK_OK(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .dx = at(a, ROWS), .x = at(b, 100),
+					   .target = ids, .rows = ROWS, .n = N, .grad_scale = 0.3f),
+				      s));
 	test_get(s, want, a, 0, sizeof(want));
-	CHECK_OK(srt_op_cross_entropy_part(s, at(b, 20), at(b, 100), ids, ROWS, &all));
-	CHECK_OK(srt_op_cross_entropy_merge(s,
-					    LOSS(.loss = at(a, 0), .dx = at(a, ROWS),
+	CHECK_OK(srt_op_cross_entropy_part(at(b, 20), at(b, 100), ids, ROWS, &all, s));
+	CHECK_OK(srt_op_cross_entropy_merge(LOSS(.loss = at(a, 0), .dx = at(a, ROWS),
 						 .x = at(b, 100), .stats = at(b, 20), .target = ids,
 						 .rows = ROWS, .part = &all, .nparts = 1,
-						 .stride = 3 * ROWS, .grad_scale = 0.3f)));
+						 .stride = 3 * ROWS, .grad_scale = 0.3f),
+					    s));
 	test_get(s, got, a, 0, sizeof(got));
 	CHECK_BITS(got, want, ROWS * (N + 1));
 	CHECK(want[0] > 0.0f && want[1] != want[1]);
@@ -113,20 +122,21 @@ static void test_one_part(void)
 			spread[i] = i % LD < N ? x[i / LD * N + i % LD] : (float)i;
 		test_put(s, b, 100 * sizeof(float), spread, sizeof(spread));
 		if (pass == 0) {
-			CHECK_OK(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .dx = at(b, 100),
-							      .x = at(b, 100), .target = ids,
-							      .rows = ROWS, .n = N, .ld = LD,
-							      .grad_scale = 0.3f)));
+			CHECK_OK(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .dx = at(b, 100),
+							   .x = at(b, 100), .target = ids,
+							   .rows = ROWS, .n = N, .ld = LD,
+							   .grad_scale = 0.3f),
+						      s));
 		} else {
-			CHECK_OK(srt_op_cross_entropy_part(s, at(b, 20), at(b, 100), ids, ROWS,
-							   &apart));
-			CHECK_OK(srt_op_cross_entropy_merge(s,
-							    LOSS(.loss = at(a, 0), .dx = at(b, 100),
+			CHECK_OK(srt_op_cross_entropy_part(at(b, 20), at(b, 100), ids, ROWS, &apart,
+							   s));
+			CHECK_OK(srt_op_cross_entropy_merge(LOSS(.loss = at(a, 0), .dx = at(b, 100),
 								 .x = at(b, 100),
 								 .stats = at(b, 20), .target = ids,
 								 .rows = ROWS, .part = &apart,
 								 .nparts = 1, .stride = 3 * ROWS,
-								 .grad_scale = 0.3f)));
+								 .grad_scale = 0.3f),
+							    s));
 		}
 		test_get(s, got, a, 0, ROWS * sizeof(float));
 		test_get(s, of_spread, b, 100 * sizeof(float), sizeof(of_spread));
@@ -136,9 +146,10 @@ static void test_one_part(void)
 			CHECK_BITS(of_spread + r * LD + N, spread + r * LD + N, LD - N);
 		}
 	}
-	REFUSED(srt_op_cross_entropy(s, LOSS(.loss = at(a, 0), .dx = at(b, 100), .x = at(b, 100),
-					     .target = ids, .rows = ROWS, .n = N, .ld = N - 1,
-					     .grad_scale = 0.3f)),
+	REFUSED(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .dx = at(b, 100), .x = at(b, 100),
+					  .target = ids, .rows = ROWS, .n = N, .ld = N - 1,
+					  .grad_scale = 0.3f),
+				     s),
 		"rows of 131 elements are 130 elements apart");
 }
 

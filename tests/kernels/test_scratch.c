@@ -25,11 +25,11 @@ typedef struct operation {
 static void put(srt_stream_t *stream, const operation_t *o)
 {
 	if (!o->is_attention)
-		CHECK_OK(srt_op_matmul(stream, &o->mm));
+		CHECK_OK(srt_op_matmul(&o->mm, stream));
 	else if (o->backward)
-		CHECK_OK(srt_op_attention_backward(stream, &o->shape, &o->views));
+		CHECK_OK(srt_op_attention_backward(&o->shape, &o->views, stream));
 	else
-		CHECK_OK(srt_op_attention(stream, &o->shape, &o->views));
+		CHECK_OK(srt_op_attention(&o->shape, &o->views, stream));
 	CHECK_OK(srt_stream_sync(stream));
 }
 

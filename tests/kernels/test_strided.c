@@ -47,8 +47,8 @@ static void check_copy(const srt_strided_t *t, const char *what)
 			want[i] = (unsigned char)(i * 7 % 251);
 		test_put(s, b, 0, want, NBYTES);
 		reference(t, size, 3 * size, 5 * size);
-		CHECK_OK(srt_op_copy_strided(s, srt_view(b, 3 * size, dtypes[k]),
-					     srt_view(a, 5 * size, dtypes[k]), t));
+		CHECK_OK(srt_op_copy_strided(srt_view(b, 3 * size, dtypes[k]),
+					     srt_view(a, 5 * size, dtypes[k]), t, s));
 		test_get(s, got, b, 0, NBYTES);
 		CHECK_MSG(!memcmp(got, want, NBYTES), "%s: elements of %zu bytes", what, size);
 	}
@@ -121,39 +121,39 @@ static void test_refused(void)
 	const srt_view_t y = srt_view(b, 0, SRT_F32), x = srt_view(a, 0, SRT_F32);
 	srt_strided_t t = { 2, { 4, 5 }, { 5, 1 }, { 5, 1 } };
 
-	REFUSED(srt_op_copy_strided(s, y, x, NULL), "srt_op_copy_strided: shape is NULL");
-	REFUSED(srt_op_copy_strided(NULL, y, x, &t), "stream is NULL");
-	REFUSED(srt_op_copy_strided(s, y, srt_view(a, 0, SRT_I32), &t), "x is i32, must be f32");
-	REFUSED(srt_op_copy_strided(s, srt_view(NULL, 0, SRT_F32), x, &t), "y is absent");
+	REFUSED(srt_op_copy_strided(y, x, NULL, s), "srt_op_copy_strided: shape is NULL");
+	REFUSED(srt_op_copy_strided(y, x, &t, NULL), "stream is NULL");
+	REFUSED(srt_op_copy_strided(y, srt_view(a, 0, SRT_I32), &t, s), "x is i32, must be f32");
+	REFUSED(srt_op_copy_strided(srt_view(NULL, 0, SRT_F32), x, &t, s), "y is absent");
 	t.ndim = 6;
-	REFUSED(srt_op_copy_strided(s, y, x, &t), "6 dimensions, at most 5");
+	REFUSED(srt_op_copy_strided(y, x, &t, s), "6 dimensions, at most 5");
 	t.ndim = 2;
 	t.stride_y[0] = 4;
-	REFUSED(srt_op_copy_strided(s, y, x, &t), "elements of y overlap");
+	REFUSED(srt_op_copy_strided(y, x, &t, s), "elements of y overlap");
 	t.stride_y[0] = 0;
-	REFUSED(srt_op_copy_strided(s, y, x, &t), "elements of y overlap");
+	REFUSED(srt_op_copy_strided(y, x, &t, s), "elements of y overlap");
 	t.stride_y[0] = -5;
-	REFUSED(srt_op_copy_strided(s, y, x, &t), "dimension 0 has size 4 and strides -5 and 5");
+	REFUSED(srt_op_copy_strided(y, x, &t, s), "dimension 0 has size 4 and strides -5 and 5");
 	t.stride_y[0] = 5;
 	t.stride_x[1] = -1;
-	REFUSED(srt_op_copy_strided(s, y, x, &t), "none may be negative");
+	REFUSED(srt_op_copy_strided(y, x, &t, s), "none may be negative");
 	t.stride_x[1] = 1;
 	t.size[0] = -1;
-	REFUSED(srt_op_copy_strided(s, y, x, &t), "none may be negative");
+	REFUSED(srt_op_copy_strided(y, x, &t, s), "none may be negative");
 	t.size[0] = INT64_MAX / 2;
-	REFUSED(srt_op_copy_strided(s, y, x, &t), "negative or too large");
+	REFUSED(srt_op_copy_strided(y, x, &t, s), "negative or too large");
 	t.size[0] = NBYTES / 4 / 5 + 1;
-	REFUSED(srt_op_copy_strided(s, y, x, &t), "do not fit");
+	REFUSED(srt_op_copy_strided(y, x, &t, s), "do not fit");
 	/* In one buffer: overlapping, one after the other, side by side. */
 	t.size[0] = 4;
-	REFUSED(srt_op_copy_strided(s, y, srt_view(b, 4, SRT_F32), &t), "y overlaps x");
-	REFUSED(srt_op_copy_strided(s, y, y, &t), "y overlaps x");
-	CHECK_OK(srt_op_copy_strided(s, y, srt_view(b, 80, SRT_F32), &t));
+	REFUSED(srt_op_copy_strided(y, srt_view(b, 4, SRT_F32), &t, s), "y overlaps x");
+	REFUSED(srt_op_copy_strided(y, y, &t, s), "y overlaps x");
+	CHECK_OK(srt_op_copy_strided(y, srt_view(b, 80, SRT_F32), &t, s));
 	t.stride_y[0] = t.stride_x[0] = 10;
-	CHECK_OK(srt_op_copy_strided(s, y, srt_view(b, 20, SRT_F32), &t));
-	REFUSED(srt_op_copy_strided(s, y, srt_view(b, 24, SRT_F32), &t), "y overlaps x");
+	CHECK_OK(srt_op_copy_strided(y, srt_view(b, 20, SRT_F32), &t, s));
+	REFUSED(srt_op_copy_strided(y, srt_view(b, 24, SRT_F32), &t, s), "y overlaps x");
 	t.stride_x[0] = 11;
-	REFUSED(srt_op_copy_strided(s, y, srt_view(b, 20, SRT_F32), &t), "y overlaps x");
+	REFUSED(srt_op_copy_strided(y, srt_view(b, 20, SRT_F32), &t, s), "y overlaps x");
 }
 
 int main(void)

@@ -152,8 +152,8 @@ static void check_attention_as(srt_dtype_t dtype, int64_t batch, int64_t queries
 	CHECK_OK_OR_DIE(srt_op_attention_scratch(tt_device, &t.shape, &nbytes));
 	scratch = test_buffer(tt_device, nbytes + sizeof(float), "scratch");
 	v = views_of(&t, bits, srt_view(scratch, 0, SRT_F32));
-	CHECK_OK(srt_op_attention(tt_stream, &t.shape, &v));
-	CHECK_OK(srt_op_attention_backward(tt_stream, &t.shape, &v));
+	CHECK_OK(srt_op_attention(&t.shape, &v, tt_stream));
+	CHECK_OK(srt_op_attention_backward(&t.shape, &v, tt_stream));
 	if (batch * heads * hd > 0)
 		portable_attention(&t, bits);
 	nwrong = tt_wrong(&t.out) + tt_wrong(&t.stats) + tt_wrong(&t.dq) + tt_wrong(&t.dk) +

@@ -62,7 +62,7 @@ static void check_matmul_as(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, 
 		.bias = tt_view(&bias),
 		.accumulate = args.accumulate,
 	};
-	CHECK_OK(srt_op_matmul(tt_stream, &mm));
+	CHECK_OK(srt_op_matmul(&mm, tt_stream));
 	tt_portable(SRT_K_MATMUL, dtype, &args, (tensor_t *[]){ &c, &a, &b, &bias });
 	nwrong = tt_wrong(&c);
 	CHECK_MSG(nwrong == 0, "%s: %zu of %s wrong: m %d n %d k %d options %u values %d lead %d",

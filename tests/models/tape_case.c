@@ -231,8 +231,8 @@ double tape_pass(tape_run_t *r)
 {
 	double sum = 0.0;
 
-	CHECK_OK(srt_op_fill(tape_stream, srt_view(r->arena, 0, SRT_F32), NAN,
-			     (int64_t)(srt_buffer_nbytes(r->arena) / 4)));
+	CHECK_OK(srt_op_fill(srt_view(r->arena, 0, SRT_F32), NAN,
+			     (int64_t)(srt_buffer_nbytes(r->arena) / 4), tape_stream));
 	for (int k = 0; k < r->nparams; k++)
 		set_param(r, k);
 	tape_put(srt_tensor_view(r->x), r->xvalues, r->c->rows * r->c->n);

@@ -97,7 +97,7 @@ static void open_model(model_t *m, const char *size, const char *strategy)
 					  &m->arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(m->tape, m->arena));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 4, "infinity", &m->infinity));
-	CHECK_OK(srt_op_fill(stream, srt_view(m->infinity, 0, SRT_F32), INFINITY, 1));
+	CHECK_OK(srt_op_fill(srt_view(m->infinity, 0, SRT_F32), INFINITY, 1, stream));
 	CHECK_OK_OR_DIE(srt_scaler_create(context, NULL, &m->scaler));
 }
 
@@ -173,7 +173,7 @@ static void spoil_gradient(const model_t *m)
 	if (part.first + part.nelem < srt_param_nelem(param))
 		return;
 	grad.offset += (size_t)(part.nelem - 1) * sizeof(float);
-	CHECK_OK_OR_DIE(srt_op_fill(stream, grad, INFINITY, 1));
+	CHECK_OK_OR_DIE(srt_op_fill(grad, INFINITY, 1, stream));
 }
 
 static void run_step(model_t *m, int step)

@@ -201,9 +201,9 @@ static void record_transformer(model_t *m, srt_dtype_t buffer)
 	CHECK_OK(srt_buffer_copy_from_host(m->stats, 0, stats, sizeof(stats), stream));
 	for (size_t k = 0; k < 2; k++) {
 		view[k] = srt_view(m->stats, (1 + k) * cast, dtype);
-		CHECK_OK(srt_op_cast(stream, view[k],
-				     srt_view(m->stats, k * ITEMS * sizeof(float), SRT_F32),
-				     ITEMS));
+		CHECK_OK(srt_op_cast(view[k],
+				     srt_view(m->stats, k * ITEMS * sizeof(float), SRT_F32), ITEMS,
+				     stream));
 	}
 	CHECK_OK_OR_DIE(srt_transformer_record_loss(m->transformer, m->tape, SRC, TGT, view[0],
 						    view[1], &m->io));
@@ -318,7 +318,7 @@ static void inject(const model_t *m)
 			continue;
 		CHECK_INT(grad.dtype, SRT_F32);
 		CHECK_OK(srt_stream_sync(stream));
-		CHECK_OK_OR_DIE(srt_op_fill(m->home, grad, INFINITY, part.nelem));
+		CHECK_OK_OR_DIE(srt_op_fill(grad, INFINITY, part.nelem, m->home));
 		CHECK_OK(srt_stream_sync(m->home));
 		return;
 	}

@@ -309,8 +309,8 @@ static void test_batchnorm_half_stats(srt_dtype_t dtype)
 	evaluate(&r, y_want);
 	put_stats();
 	for (int k = 0; k < 2; k++)
-		CHECK_OK(srt_op_cast(tape_stream, halves[k],
-				     k ? in_f32.running_var : in_f32.running_mean, 9));
+		CHECK_OK(srt_op_cast(halves[k], k ? in_f32.running_var : in_f32.running_mean, 9,
+				     tape_stream));
 	norm.running_mean = halves[0];
 	norm.running_var = halves[1];
 	srt_tape_destroy(r.tape);

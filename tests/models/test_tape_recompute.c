@@ -63,7 +63,7 @@ static void declare(model_t *m, srt_strategy_t strategy, srt_dtype_t cast)
 						       0.3f, tape_stream));
 	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, SRT_MEM_DEVICE, STATS * sizeof(float),
 					  "statistics", &m->stats));
-	CHECK_OK(srt_op_fill(tape_stream, srt_view(m->stats, 0, SRT_F32), 0.5f, STATS));
+	CHECK_OK(srt_op_fill(srt_view(m->stats, 0, SRT_F32), 0.5f, STATS, tape_stream));
 }
 
 static void close_model(model_t *m)
@@ -148,8 +148,8 @@ static void fill(model_t *m)
 
 static void run(model_t *m, result_t *r)
 {
-	CHECK_OK(srt_op_fill(tape_stream, srt_view(m->arena, 0, SRT_F32), NAN,
-			     (int64_t)(srt_buffer_nbytes(m->arena) / sizeof(float))));
+	CHECK_OK(srt_op_fill(srt_view(m->arena, 0, SRT_F32), NAN,
+			     (int64_t)(srt_buffer_nbytes(m->arena) / sizeof(float)), tape_stream));
 	fill(m);
 	CHECK_OK(srt_tape_forward(m->tape, tape_stream));
 	CHECK_OK(srt_tape_backward(m->tape, 0.5f, (srt_view_t){ 0 }, tape_stream));

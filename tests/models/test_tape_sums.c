@@ -117,8 +117,8 @@ static void put_integers(const model_t *m)
 
 static void pass(const model_t *m)
 {
-	CHECK_OK(srt_op_fill(tape_stream, srt_view(m->arena, 0, SRT_F32), NAN,
-			     (int64_t)(srt_buffer_nbytes(m->arena) / sizeof(float))));
+	CHECK_OK(srt_op_fill(srt_view(m->arena, 0, SRT_F32), NAN,
+			     (int64_t)(srt_buffer_nbytes(m->arena) / sizeof(float)), tape_stream));
 	put_integers(m);
 	CHECK_OK_OR_DIE(srt_tape_forward(m->tape, tape_stream));
 	CHECK_OK_OR_DIE(srt_tape_backward(m->tape, 0.5f, (srt_view_t){ 0 }, tape_stream));

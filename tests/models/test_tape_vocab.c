@@ -153,8 +153,9 @@ static void run(const model_t *m, result_t *r)
 	for (int i = 0; i < 3; i++) {
 		const uint64_t allocations = srt_device_allocations(tape_device);
 
-		CHECK_OK(srt_op_fill(tape_stream, srt_view(m->arena, 0, SRT_F32), NAN,
-				     (int64_t)(srt_buffer_nbytes(m->arena) / sizeof(float))));
+		CHECK_OK(srt_op_fill(srt_view(m->arena, 0, SRT_F32), NAN,
+				     (int64_t)(srt_buffer_nbytes(m->arena) / sizeof(float)),
+				     tape_stream));
 		tape_put(srt_tensor_view(m->ids), ids, ROWS);
 		tape_put(srt_tensor_view(m->targets), targets, ROWS);
 		CHECK_OK_OR_DIE(srt_tape_forward(m->tape, tape_stream));

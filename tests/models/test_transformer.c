@@ -71,8 +71,8 @@ static void open_model(model_t *m, const options_t *o)
 		const srt_view_t half_mean = srt_view(m->stats, 256, SRT_F16);
 		const srt_view_t half_var = srt_view(m->stats, 264, SRT_F16);
 
-		CHECK_OK(srt_op_cast(stream, half_mean, mean, BATCH));
-		CHECK_OK(srt_op_cast(stream, half_var, var, BATCH));
+		CHECK_OK(srt_op_cast(half_mean, mean, BATCH, stream));
+		CHECK_OK(srt_op_cast(half_var, var, BATCH, stream));
 		mean = half_mean;
 		var = half_var;
 	}

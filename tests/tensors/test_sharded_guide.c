@@ -70,7 +70,7 @@ static void train(void)
 	mse.rows = ROWS, mse.n = OUT;
 	mse.x = y, mse.target = target, mse.loss = loss, mse.dx = dy;
 	check(srt_sharded_layer_forward(layer, x, none, y, stream)); /* this rank's rows */
-	check(srt_op_mse(stream, &mse));
+	check(srt_op_mse(&mse, stream));
 	check(srt_sharded_layer_backward(layer, dy, none, 0, stream)); /* dw: of all ranks' rows */
 	check(srt_sharded_optim_step(optim, stream));
 }
@@ -119,20 +119,22 @@ int main(void)
 	y = allocate(ROWS * OUT);
 	dy = allocate(ROWS * OUT);
 	loss = allocate(ROWS);
-	check(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-						     .y = whole,
-						     .seed = 1,
-						     .name = "w",
-						     .nelem = OUT * IN,
-						     .std = 1.0f }));
-	check(srt_op_normal(stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-						     .y = x,
-						     .seed = 1,
-						     .name = "x",
-						     .first = (int64_t)srt_context_rank(context) *
-							      ROWS * IN,
-						     .nelem = ROWS * IN,
-						     .std = 0.25f }));
+	check(srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+					     .y = whole,
+					     .seed = 1,
+					     .name = "w",
+					     .nelem = OUT * IN,
+					     .std = 1.0f },
+			    stream));
+	check(srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+					     .y = x,
+					     .seed = 1,
+					     .name = "x",
+					     .first =
+						     (int64_t)srt_context_rank(context) * ROWS * IN,
+					     .nelem = ROWS * IN,
+					     .std = 0.25f },
+			    stream));
 	shard_by_rows();
 	create_optimizer();
 	train();

@@ -39,12 +39,13 @@ static srt_view_t view(const layer_case_t *l, int t)
 
 static void draw(const layer_case_t *l, int t, const char *name, int64_t nelem)
 {
-	CHECK_OK(srt_op_normal(c.stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-							  .y = view(l, t),
-							  .seed = random_state,
-							  .name = name,
-							  .nelem = nelem,
-							  .std = 1.0f }));
+	CHECK_OK(srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+						.y = view(l, t),
+						.seed = random_state,
+						.name = name,
+						.nelem = nelem,
+						.std = 1.0f },
+			       c.stream));
 }
 
 static void get(int t, void *host, size_t nbytes)
@@ -85,8 +86,8 @@ static void whole_layer(const layer_case_t *l, int accumulate)
 		embedding.dy = view(l, DY);
 		embedding.dtable = view(l, DW);
 		embedding.accumulate_dtable = accumulate;
-		CHECK_OK(srt_op_embedding(c.stream, &embedding));
-		CHECK_OK(srt_op_embedding_backward(c.stream, &embedding));
+		CHECK_OK(srt_op_embedding(&embedding, c.stream));
+		CHECK_OK(srt_op_embedding_backward(&embedding, c.stream));
 		return;
 	}
 	y.a = dw.b = view(l, X);
@@ -98,9 +99,9 @@ static void whole_layer(const layer_case_t *l, int accumulate)
 	dw.accumulate = accumulate;
 	if (l->has_bias)
 		y.bias = view(l, B);
-	CHECK_OK(srt_op_matmul(c.stream, &y));
-	CHECK_OK(srt_op_matmul(c.stream, &dx));
-	CHECK_OK(srt_op_matmul(c.stream, &dw));
+	CHECK_OK(srt_op_matmul(&y, c.stream));
+	CHECK_OK(srt_op_matmul(&dx, c.stream));
+	CHECK_OK(srt_op_matmul(&dw, c.stream));
 }
 
 /* The product that is cut in its sum, of fp32: the parts of the ranks, added by the tree. `of_y`:
@@ -130,7 +131,7 @@ static void sum_parts(const layer_case_t *l, bool of_y, float *sum)
 		mm.b.offset = of_y ? first : first * (size_t)l->in;
 		mm.ldb = l->in;
 		mm.c = view(l, PART);
-		CHECK_OK(srt_op_matmul(c.stream, &mm));
+		CHECK_OK(srt_op_matmul(&mm, c.stream));
 		get(PART, parts[shards[s].location.rank], nelem * sizeof(float));
 	}
 	for (; nparts > 1; nparts = (nparts + 1) / 2) {

@@ -39,12 +39,13 @@ typedef struct whole {
 /* Values or gradients of a step, the same on all ranks and for all shardings. */
 static void draw(srt_buffer_t *buffer, int i, srt_dtype_t dtype, uint64_t seed)
 {
-	CHECK_OK(srt_op_normal(c.stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-							  .y = srt_view(buffer, 0, dtype),
-							  .seed = seed,
-							  .name = names[i],
-							  .nelem = nelem_of(i),
-							  .std = 1.0f }));
+	CHECK_OK(srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+						.y = srt_view(buffer, 0, dtype),
+						.seed = seed,
+						.name = names[i],
+						.nelem = nelem_of(i),
+						.std = 1.0f },
+			       c.stream));
 }
 
 static void whole_create(whole_t *w, const srt_optim_options_t *groups, srt_dtype_t dtype)

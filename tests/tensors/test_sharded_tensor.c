@@ -119,22 +119,23 @@ static void whole_values(int kind, srt_dtype_t dtype, int64_t nelem, void *whole
 	srt_buffer_t *buffer = tensor_upload(&c, whole, nbytes);
 	const srt_view_t y = srt_view(buffer, 0, dtype);
 
-	CHECK_OK(kind == 0 ?
-			 srt_op_uniform(c.stream, &(srt_uniform_t){ .size = sizeof(srt_uniform_t),
-								    .y = y,
-								    .seed = RANDOM_SEED,
-								    .name = "w",
-								    .nelem = nelem,
-								    .low = -2.0f,
-								    .high = 3.0f }) :
-		 kind == 1 ? srt_op_normal(c.stream, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-								      .y = y,
-								      .seed = RANDOM_SEED,
-								      .name = "w",
-								      .nelem = nelem,
-								      .mean = 1.0f,
-								      .std = 0.5f }) :
-			     srt_op_fill(c.stream, y, 0.75f, nelem));
+	CHECK_OK(kind == 0 ? srt_op_uniform(&(srt_uniform_t){ .size = sizeof(srt_uniform_t),
+							      .y = y,
+							      .seed = RANDOM_SEED,
+							      .name = "w",
+							      .nelem = nelem,
+							      .low = -2.0f,
+							      .high = 3.0f },
+					    c.stream) :
+		 kind == 1 ? srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+							    .y = y,
+							    .seed = RANDOM_SEED,
+							    .name = "w",
+							    .nelem = nelem,
+							    .mean = 1.0f,
+							    .std = 0.5f },
+					   c.stream) :
+			     srt_op_fill(y, 0.75f, nelem, c.stream));
 	CHECK_OK(srt_buffer_copy_to_host(whole, buffer, 0, nbytes, c.stream));
 	srt_buffer_destroy(buffer);
 }

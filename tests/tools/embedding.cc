@@ -44,7 +44,7 @@ class training {
 		forward.end();
 		shardrt::backward_pass backward(unit, stream.get());
 		srt_view_t view = shardrt::grad(param).view;
-		check(srt_op_fill(stream.get(), view, 2.0f, 8));
+		check(srt_op_fill(view, 2.0f, 8, stream.get()));
 		check(srt_param_grad_ready(param));
 		backward.end();
 		check(srt_engine_finish_backward(engine.get(), stream.get()));

@@ -234,9 +234,9 @@ int main(void) /* 3 + 4 on the toy device, see docs/porting.md */
 	TRY(srt_context_create(&options, &context));
 	TRY(srt_stream_create(srt_context_device(context), 0, "s", &stream));
 	TRY(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE, 3 * sizeof(float), "b", &b));
-	TRY(srt_op_fill(stream, srt_view(b, 0, SRT_F32), 3.0f, 1));
-	TRY(srt_op_fill(stream, srt_view(b, 4, SRT_F32), 4.0f, 1));
-	TRY(srt_op_add(stream, srt_view(b, 8, SRT_F32), srt_view(b, 0, SRT_F32), srt_view(b, 4, SRT_F32), 1));
+	TRY(srt_op_fill(srt_view(b, 0, SRT_F32), 3.0f, 1, stream));
+	TRY(srt_op_fill(srt_view(b, 4, SRT_F32), 4.0f, 1, stream));
+	TRY(srt_op_add(srt_view(b, 8, SRT_F32), srt_view(b, 0, SRT_F32), srt_view(b, 4, SRT_F32), 1, stream));
 	TRY(srt_buffer_copy_to_host(&sum, b, 8, sizeof(sum), stream));
 	printf("%g\n", (double)sum);
 	srt_buffer_destroy(b);

@@ -30,8 +30,8 @@ srt_status_t srt_check_begin_grads(const srt_unit_t *unit, srt_stream_t *stream)
 						param->views.unsharded_grad.offset,
 						(size_t)param->nelem * elem, stream));
 		else if (engine->checks.on)
-			SRT_TRY(srt_op_fill(stream, param->views.unsharded_grad, NAN,
-					    param->nelem));
+			SRT_TRY(srt_op_fill(param->views.unsharded_grad, NAN, param->nelem,
+					    stream));
 	}
 	return SRT_OK;
 }

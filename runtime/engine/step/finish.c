@@ -164,10 +164,10 @@ srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max_norm, s
 		const int64_t nelem = (int64_t)engine->memory.layout.trainable[part];
 
 		if (part == 0 || nelem > 0)
-			SRT_TRY(srt_op_clip(home, srt_part_grads(engine, part),
+			SRT_TRY(srt_op_clip(srt_part_grads(engine, part),
 					    srt_view(engine->storage.staging,
 						     engine->memory.staging.state, SRT_U8),
-					    norm, max_norm, nelem));
+					    norm, max_norm, nelem, home));
 	}
 	SRT_TRY(srt_grads_clear_padding(engine, home));
 	SRT_TRY(grads_changed(engine, home));
@@ -183,9 +183,8 @@ static srt_status_t unscale_local(srt_engine_t *engine, srt_view_t found, srt_vi
 	SRT_TRY(srt_buffer_zero(found.buffer, found.offset, sizeof(float), home));
 	for (int part = 0; part < SRT_NPARTS; part++) {
 		if (layout->trainable[part] > 0)
-			SRT_TRY(srt_op_unscale(home, srt_part_grads(engine, part), found,
-					       scale_state, 1.0f,
-					       (int64_t)layout->trainable[part]));
+			SRT_TRY(srt_op_unscale(srt_part_grads(engine, part), found, scale_state,
+					       1.0f, (int64_t)layout->trainable[part], home));
 	}
 	return srt_grads_clear_padding(engine, home);
 }
@@ -199,12 +198,13 @@ static srt_status_t gather_found(srt_engine_t *engine, srt_stream_t *home)
 	const srt_table_range_t all = { staging->all_found, (size_t)engine->world * sizeof(float) };
 
 	if (engine->scalars.gather_found == NULL)
-		return srt_op_absmax(home, srt_found_inf(engine),
-				     srt_view(engine->storage.staging, mine.offset, SRT_F32), 1, 0);
+		return srt_op_absmax(srt_found_inf(engine),
+				     srt_view(engine->storage.staging, mine.offset, SRT_F32), 1, 0,
+				     home);
 	SRT_TRY(srt_exchange_start(engine, engine->scalars.gather_found, mine, all, home));
-	return srt_op_absmax(home, srt_found_inf(engine),
+	return srt_op_absmax(srt_found_inf(engine),
 			     srt_view(engine->storage.staging, all.offset, SRT_F32), engine->world,
-			     0);
+			     0, home);
 }
 
 srt_status_t srt_engine_unscale(srt_engine_t *engine, srt_view_t scale_state, srt_stream_t *stream)

@@ -101,5 +101,5 @@ srt_status_t srt_grad_norm_check_finite(srt_engine_t *engine, srt_stream_t *stre
 		SRT_TRY(srt_reproducible_sum_max(sum, terms, list_terms(engine, terms), stream));
 	engine->step.found_inf = true;
 	/* The check of the scaler on one value, which is multiplied by 1. */
-	return srt_op_unscale(stream, sum->max, srt_found_inf(engine), (srt_view_t){ 0 }, 1.0f, 1);
+	return srt_op_unscale(sum->max, srt_found_inf(engine), (srt_view_t){ 0 }, 1.0f, 1, stream);
 }

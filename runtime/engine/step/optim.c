@@ -94,8 +94,8 @@ srt_status_t srt_param_round(const srt_param_t *param, srt_stream_t *stream)
 {
 	if (param->views.local_compute.buffer == NULL)
 		return SRT_OK;
-	return srt_op_cast(stream, param->views.local_compute, param->views.local,
-			   param->shard.nelem);
+	return srt_op_cast(param->views.local_compute, param->views.local, param->shard.nelem,
+			   stream);
 }
 
 srt_status_t srt_unit_round(srt_unit_t *unit, srt_stream_t *stream)

@@ -83,9 +83,9 @@ srt_status_t srt_reduce_store(srt_view_t y, srt_view_t x, int64_t nelem, bool ad
 	if (nelem == 0)
 		return SRT_OK;
 	if (add)
-		return srt_op_accumulate(stream, y, x, nelem);
+		return srt_op_accumulate(y, x, nelem, stream);
 	if (y.dtype != x.dtype)
-		return srt_op_cast(stream, y, x, nelem);
+		return srt_op_cast(y, x, nelem, stream);
 	return srt_buffer_copy(y.buffer, y.offset, x.buffer, x.offset,
 			       (size_t)nelem * srt_dtype_size(y.dtype), stream);
 }
@@ -191,8 +191,8 @@ static srt_status_t divide_sums(srt_unit_t *unit, srt_stream_t *stream)
 		const float divisor = divisors[i % 2];
 
 		if (!param->frozen && param->nelem > 0 && divisor != 1.0f)
-			SRT_TRY(srt_op_divide(stream, param->views.summed_grad,
-					      param->views.summed_grad, divisor, param->nelem));
+			SRT_TRY(srt_op_divide(param->views.summed_grad, param->views.summed_grad,
+					      divisor, param->nelem, stream));
 	}
 	return SRT_OK;
 }
@@ -216,8 +216,8 @@ static srt_status_t sum_replicas(srt_unit_t *unit, srt_stream_t *stream)
 				 stream));
 	if (divisor == 1.0f)
 		return SRT_OK;
-	return srt_op_divide(stream, unit->grads.reduced_sums, unit->grads.reduced_sums, divisor,
-			     nelem);
+	return srt_op_divide(unit->grads.reduced_sums, unit->grads.reduced_sums, divisor, nelem,
+			     stream);
 }
 
 /* The sums over all ranks are queued on `stream`: they go to the shards. */

@@ -109,12 +109,12 @@ srt_status_t srt_reproducible_sum_max(const srt_reproducible_sum_t *sum, const s
 	SRT_TRY(srt_buffer_zero(sum->local_max.buffer, sum->local_max.offset, sizeof(float),
 				stream));
 	for (int i = 0; i < nterms; i++)
-		SRT_TRY(srt_op_absmax(stream, sum->local_max, terms[i].x, terms[i].nelem, 1));
+		SRT_TRY(srt_op_absmax(sum->local_max, terms[i].x, terms[i].nelem, 1, stream));
 	if (sum->gather_max == NULL)
 		return SRT_OK;
 	SRT_TRY(start_gather(sum, sum->gather_max, sum->local_max, sum->all_max, sizeof(float),
 			     stream));
-	return srt_op_absmax(stream, sum->max, sum->all_max, sum->nranks, 0);
+	return srt_op_absmax(sum->max, sum->all_max, sum->nranks, 0, stream);
 }
 
 srt_status_t srt_reproducible_sum_total(const srt_reproducible_sum_t *sum, const srt_terms_t *terms,
@@ -126,22 +126,24 @@ srt_status_t srt_reproducible_sum_total(const srt_reproducible_sum_t *sum, const
 	SRT_TRY(srt_buffer_zero(sum->local_bins.buffer, sum->local_bins.offset, 2 * sizeof(double),
 				stream));
 	for (int i = 0; i < nterms; i++)
-		SRT_TRY(srt_op_bin_sum(stream, &(srt_bin_sum_t){ .bins = sum->local_bins,
-								 .max = sum->max,
-								 .x = terms[i].x,
-								 .nelem = terms[i].nelem,
-								 .total_nelem = total_nelem,
-								 .power = power,
-								 .is_signed = is_signed,
-								 .accumulate = 1 }));
+		SRT_TRY(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = sum->local_bins,
+							 .max = sum->max,
+							 .x = terms[i].x,
+							 .nelem = terms[i].nelem,
+							 .total_nelem = total_nelem,
+							 .power = power,
+							 .is_signed = is_signed,
+							 .accumulate = 1 },
+				       stream));
 	SRT_TRY(start_gather(sum, sum->gather_bins, sum->local_bins, sum->all_bins,
 			     2 * sizeof(double), stream));
-	return srt_op_bin_total(stream, &(srt_bin_total_t){ .out = out,
-							    .bins = sum->all_bins,
-							    .max = sum->max,
-							    .nbins = sum->nranks,
-							    .power = power,
-							    .root = !is_signed });
+	return srt_op_bin_total(&(srt_bin_total_t){ .out = out,
+						    .bins = sum->all_bins,
+						    .max = sum->max,
+						    .nbins = sum->nranks,
+						    .power = power,
+						    .root = !is_signed },
+				stream);
 }
 
 srt_status_t srt_engine_sum(srt_engine_t *engine, srt_view_t values, int64_t nelem,

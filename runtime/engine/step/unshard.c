@@ -236,10 +236,9 @@ srt_status_t srt_unshard_release(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_TRY(srt_order_streams(engine, engine->comm_stream, stream));
 	/* Edge: uses by other streams -> this write. */
 	SRT_TRY(srt_stream_wait_event(stream, slot->released));
-	SRT_TRY(srt_op_fill(stream,
-			    srt_view(engine->storage.slot_buffer[SRT_SLOT_PARAMS], slot->offset,
+	SRT_TRY(srt_op_fill(srt_view(engine->storage.slot_buffer[SRT_SLOT_PARAMS], slot->offset,
 				     role.dtype),
-			    NAN, (int64_t)unit->unsharded_nelem));
+			    NAN, (int64_t)unit->unsharded_nelem, stream));
 	SRT_TRY(srt_event_record(slot->released, stream));
 	slot->holder = NULL;
 	unit->unshard.is_gathered = false;

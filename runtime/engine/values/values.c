@@ -100,25 +100,27 @@ static srt_status_t fill_run(const srt_param_t *param, uint64_t seed, const srt_
 	int64_t row, begin, end;
 
 	if (init->kind == SRT_INIT_NORMAL)
-		SRT_TRY(srt_op_normal(home, &(srt_normal_t){ .size = sizeof(srt_normal_t),
-							     .y = y,
-							     .seed = seed,
-							     .name = param->name,
-							     .first = first,
-							     .nelem = n,
-							     .mean = numbers[0],
-							     .std = numbers[1] }));
+		SRT_TRY(srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
+						       .y = y,
+						       .seed = seed,
+						       .name = param->name,
+						       .first = first,
+						       .nelem = n,
+						       .mean = numbers[0],
+						       .std = numbers[1] },
+				      home));
 	else if (init->kind == SRT_INIT_UNIFORM)
-		SRT_TRY(srt_op_uniform(home, &(srt_uniform_t){ .size = sizeof(srt_uniform_t),
-							       .y = y,
-							       .seed = seed,
-							       .name = param->name,
-							       .first = first,
-							       .nelem = n,
-							       .low = numbers[0],
-							       .high = numbers[1] }));
+		SRT_TRY(srt_op_uniform(&(srt_uniform_t){ .size = sizeof(srt_uniform_t),
+							 .y = y,
+							 .seed = seed,
+							 .name = param->name,
+							 .first = first,
+							 .nelem = n,
+							 .low = numbers[0],
+							 .high = numbers[1] },
+				       home));
 	else
-		SRT_TRY(srt_op_fill(home, y, numbers[0], n));
+		SRT_TRY(srt_op_fill(y, numbers[0], n, home));
 	if (!init->has_zero_row)
 		return SRT_OK;
 	row = param->whole_nelem / param->shape[0];
@@ -128,7 +130,7 @@ static srt_status_t fill_run(const srt_param_t *param, uint64_t seed, const srt_
 	if (begin >= end)
 		return SRT_OK;
 	y.offset += (size_t)(begin - first) * srt_dtype_size(y.dtype);
-	return srt_op_fill(home, y, 0.0f, end - begin);
+	return srt_op_fill(y, 0.0f, end - begin, home);
 }
 
 /* All ranks initialise alike. */

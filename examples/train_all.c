@@ -129,7 +129,7 @@ int main(int argc, char **argv)
 	status = srt_engine_load(engine, path, stream);
 	check(status == SRT_ERR_NOT_FOUND ? SRT_OK : status); /* then this is a new training */
 	check(srt_engine_write_begin(engine, stream)); /* outside it would slow later passes */
-	value = srt_param_local(x, SRT_PARAM_VALUE);
+	check(srt_param_local(x, SRT_PARAM_VALUE, &value));
 	check(srt_engine_write_end(engine, stream));
 	for (int step = 0; step < STEPS; step++) {
 		if (step % 50 == 0)

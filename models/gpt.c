@@ -229,18 +229,18 @@ static void find_params(srt_gpt_t *g, srt_engine_t *engine, srt_module_t *root)
 
 	g->module = root;
 	g->root = srt_module_unit(root);
-	g->wte = srt_engine_find(engine, "wte.weight");
-	g->wpe = srt_engine_find(engine, "wpe.weight");
-	g->lnf_weight = srt_engine_find(engine, "lnf.weight");
-	g->lnf_bias = srt_engine_find(engine, "lnf.bias");
-	g->head = srt_engine_find(engine, "head.weight");
+	g->wte = srt_engine_param_find(engine, "wte.weight");
+	g->wpe = srt_engine_param_find(engine, "wpe.weight");
+	g->lnf_weight = srt_engine_param_find(engine, "lnf.weight");
+	g->lnf_bias = srt_engine_param_find(engine, "lnf.bias");
+	g->head = srt_engine_param_find(engine, "head.weight");
 	for (int64_t i = 0; i < g->config.layers; i++) {
 		snprintf(name, sizeof(name), "blocks.%lld", (long long)i);
 		g->blocks[i].unit = srt_module_unit(srt_module_find(root, name));
 		for (int k = 0; k < BLOCK_PARAMS; k++) {
 			snprintf(name, sizeof(name), "blocks.%lld.%s", (long long)i,
 				 block_table[k].name);
-			g->blocks[i].param[k] = srt_engine_find(engine, name);
+			g->blocks[i].param[k] = srt_engine_param_find(engine, name);
 		}
 	}
 }

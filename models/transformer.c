@@ -161,14 +161,14 @@ static void find_params(srt_transformer_t *t, srt_engine_t *engine, srt_module_t
 	char path[64], name[128];
 
 	t->root = srt_module_unit(root);
-	t->embed = srt_engine_find(engine, "embed_tokens.weight");
-	t->encoder_norm[0] = srt_engine_find(engine, "transformer.encoder.norm.weight");
-	t->encoder_norm[1] = srt_engine_find(engine, "transformer.encoder.norm.bias");
-	t->decoder_norm[0] = srt_engine_find(engine, "transformer.decoder.norm.weight");
-	t->decoder_norm[1] = srt_engine_find(engine, "transformer.decoder.norm.bias");
-	t->bias = srt_engine_find(engine, "output_proj.bias");
-	t->bn_weight = srt_engine_find(engine, "bn.weight");
-	t->bn_bias = srt_engine_find(engine, "bn.bias");
+	t->embed = srt_engine_param_find(engine, "embed_tokens.weight");
+	t->encoder_norm[0] = srt_engine_param_find(engine, "transformer.encoder.norm.weight");
+	t->encoder_norm[1] = srt_engine_param_find(engine, "transformer.encoder.norm.bias");
+	t->decoder_norm[0] = srt_engine_param_find(engine, "transformer.decoder.norm.weight");
+	t->decoder_norm[1] = srt_engine_param_find(engine, "transformer.decoder.norm.bias");
+	t->bias = srt_engine_param_find(engine, "output_proj.bias");
+	t->bn_weight = srt_engine_param_find(engine, "bn.weight");
+	t->bn_bias = srt_engine_param_find(engine, "bn.bias");
 	for (int64_t i = 0; i < 2 * t->config.layers; i++) {
 		snprintf(path, sizeof(path), "transformer.%s.layers.%lld",
 			 i < t->config.layers ? "encoder" : "decoder",
@@ -176,7 +176,7 @@ static void find_params(srt_transformer_t *t, srt_engine_t *engine, srt_module_t
 		t->layers[i].unit = srt_module_unit(srt_module_find(root, path));
 		for (int k = 0; k < LAYER_PARAMS; k++) {
 			snprintf(name, sizeof(name), "%s.%s", path, layer_table[k].name);
-			t->layers[i].param[k] = srt_engine_find(engine, name);
+			t->layers[i].param[k] = srt_engine_param_find(engine, name);
 		}
 	}
 }

@@ -201,8 +201,8 @@ typedef struct srt_checkpoint_write srt_checkpoint_write_t;
  */
 SRT_API srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
 					       const srt_checkpoint_options_t *options,
-					       srt_stream_t *stream,
-					       srt_checkpoint_write_t **write);
+					       srt_checkpoint_write_t **write,
+					       srt_stream_t *stream);
 
 /** Whether this rank's files are written or have failed, so that srt_checkpoint_save_end() does not
  * wait for them. Local, does not wait. @return 1 also for NULL. */

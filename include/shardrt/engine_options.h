@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Options of an engine, its units and its parameters (<shardrt/engine.h>).
+ * What an engine is told and what it tells in structs: precision policies, options of engines,
+ * units and parameters, the rows of the memory plan. To look things up; <shardrt/engine.h> has the
+ * functions and includes this header.
  */
 #ifndef SHARDRT_ENGINE_OPTIONS_H
 #define SHARDRT_ENGINE_OPTIONS_H
@@ -9,13 +11,85 @@
 #include <stdint.h>
 
 #include <shardrt/context.h>
+#include <shardrt/dtype.h>
+#include <shardrt/export.h>
 #include <shardrt/mesh.h>
 #include <shardrt/optimizer.h>
-#include <shardrt/precision.h>
+#include <shardrt/status.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- mixed precision ------------------------------------------------------------------- */
+
+/*
+ * In which dtypes the values, gradients and sums of a unit exist. A policy is declared for an
+ * engine or a unit and resolved with the dtype in which parameters are stored. The rules are those
+ * of torch.distributed.fsdp: MixedPrecisionPolicy of fully_shard, and MixedPrecision of
+ * FullyShardedDataParallel (docs/parity.md). docs/numerics.md, "Cast points", says where a value is
+ * rounded.
+ */
+
+/** Whose rules complete a policy. */
+typedef enum srt_precision_rule {
+	SRT_PRECISION_FSDP2, /* fully_shard */
+	SRT_PRECISION_FSDP1, /* FullyShardedDataParallel */
+} srt_precision_rule_t;
+
+/** A mixed-precision policy. SRT_DTYPE_NONE: no cast. */
+typedef struct srt_precision {
+	size_t size;        /* sizeof(srt_precision_t) */
+	srt_dtype_t param;  /* unsharded parameters, their gradients, the unit's compute */
+	srt_dtype_t reduce; /* the sum of gradients over ranks; NONE: the dtype of the gradients */
+	srt_dtype_t buffer; /* float buffers; FSDP1 only, cast once */
+	srt_dtype_t output; /* outputs of the unit */
+	srt_precision_rule_t rule;
+	int keep_inputs; /* 1: the unit's float inputs are not cast to `param` */
+} srt_precision_t;
+
+/** No casts, by the rules of fully_shard. */
+#define SRT_PRECISION_INIT                                                                         \
+	{                                                                                          \
+		.size = sizeof(srt_precision_t)                                                    \
+	}
+
+/** The dtypes of a unit: a resolved policy. */
+typedef struct srt_unit_types {
+	size_t size;            /* sizeof(srt_unit_types_t) */
+	srt_dtype_t stored;     /* shards: values, reduced gradients, optimizer state */
+	srt_dtype_t compute;    /* unsharded values, and the gradients that a program writes */
+	srt_dtype_t accumulate; /* unreduced gradients of several micro-batches are added in it */
+	srt_dtype_t reduce;     /* gradients are summed over ranks in it */
+	int casts_inputs;       /* 1: float inputs are cast to `compute` where the unit begins */
+	srt_dtype_t output;     /* what its outputs are cast to; NONE: not cast */
+	srt_dtype_t buffer;     /* what its float buffers are cast to; NONE: not cast */
+} srt_unit_types_t;
+
+/** To be filled. */
+#define SRT_UNIT_TYPES_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_unit_types_t)                                                   \
+	}
+
+/**
+ * Resolves a policy.
+ *
+ *     compute     param, else stored
+ *     reduce      reduce, else compute
+ *     accumulate  FSDP2: reduce; FSDP1 (no_sync): compute
+ *
+ * @param precision NULL: no casts.
+ * @param stored SRT_F32, SRT_F16 or SRT_BF16.
+ * @param[out] types its size by SRT_UNIT_TYPES_INIT; set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for another dtype of `stored` or of the policy, a rule outside
+ *         its enum, or a buffer dtype with the rule FSDP2.
+ * Thread-safe.
+ */
+SRT_API srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t stored,
+					   srt_unit_types_t *types);
+
+/* ---- options --------------------------------------------------------------------------- */
 
 /** Most dimensions of a parameter. */
 #define SRT_MAX_DIMS 5
@@ -127,7 +201,8 @@ typedef struct srt_engine_options {
 
 	/* 0: no norm is computed; 1, 2, 3 or SRT_NORM_INF. A gradient that is infinite or NaN on
 	 * any rank makes srt_step_info_t.grad_norm infinite or NaN on all ranks. The step uses it
-	 * all the same; srt_engine_state() logs a warning, once. Without a norm nothing tells. */
+	 * all the same; srt_engine_get_step_info() logs a warning, once. Without a norm nothing
+	 * tells. */
 	int norm_p;
 	float max_norm; /* clip the gradients to this norm; <= 0: no clipping */
 	/* 1: a step with an infinite or NaN gradient changes nothing on any rank, and
@@ -214,7 +289,7 @@ typedef struct srt_placement {
 typedef struct srt_param_options {
 	size_t size;        /* sizeof(srt_param_options_t) */
 	int frozen;         /* 1: no gradient, no optimizer state */
-	int32_t group;      /* of srt_engine_group_create(); 0: srt_engine_options_t.optim */
+	size_t group;       /* of srt_engine_group_create(); 0: srt_engine_options_t.optim */
 	float weight_decay; /* at least 0, or SRT_GROUP_WEIGHT_DECAY */
 	float lr_scale;     /* factor of the learning rate, at least 0 */
 	srt_placement_t placement;
@@ -225,6 +300,43 @@ typedef struct srt_param_options {
 	{                                                                                          \
 		.size = sizeof(srt_param_options_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY,       \
 		.lr_scale = 1.0f                                                                   \
+	}
+
+/* ---- the memory plan ------------------------------------------------------------------- */
+
+/**
+ * Bytes of memory of one rank. Exact: srt_engine_build() allocates `total` on the device and, with
+ * offload, `host_total` on the host device.
+ */
+typedef struct srt_plan {
+	size_t size;            /* sizeof(srt_plan_t) */
+	size_t param_shards;    /* values that this rank owns, and their copies to compute with;
+				 * offloaded: the shards that are copied to the device */
+	size_t grad_shards;     /* reduced gradients */
+	size_t optimizer_state; /* all moments */
+	size_t buffers;         /* of units */
+	size_t unsharded;       /* slots for unsharded parameters, and what a rank keeps of them for
+				 * a group of ranks (srt_unit_options_t.reshard) */
+	size_t unsharded_grads; /* slots for unsharded gradients, and for their sums */
+	size_t staging;         /* tables; scratch of collectives and norms */
+	size_t total;           /* sum of the rows above: the engine's memory */
+	size_t activations;     /* the program's own, from srt_engine_plan_extra() */
+	size_t scratch;         /* of the program's streams, from srt_engine_plan_extra() */
+	size_t rank_total;      /* total + activations + scratch */
+	size_t peer_mapped;     /* memory of other ranks that is mapped here; not in the sums */
+	/* With offload, on the host device; not in the sums above: */
+	size_t host_params;  /* values that this rank owns, and their copies to compute with */
+	size_t host_grads;   /* gradients to be stepped, and the memory they arrive in */
+	size_t host_state;   /* all moments */
+	size_t host_staging; /* tables */
+	size_t host_total;   /* sum of the four */
+	int nslots;          /* number of slots for unsharded parameters */
+} srt_plan_t;
+
+/** To be filled. */
+#define SRT_PLAN_INIT                                                                              \
+	{                                                                                          \
+		.size = sizeof(srt_plan_t)                                                         \
 	}
 
 #ifdef __cplusplus

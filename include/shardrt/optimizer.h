@@ -4,9 +4,12 @@
  *
  * The list has a name, values and gradients of each parameter, in any buffers of one device. The
  * object has the optimizer state, the step counts and the schedule of the learning rate, all in
- * device memory, so that no step waits. The engine (<shardrt/engine.h>) steps its shards with such
- * an object; a program makes one for tensors that no engine owns, or for an engine with
- * SRT_OPTIMIZER_NONE:
+ * device memory, so that no step waits.
+ *
+ * There are three ways to an object, and these functions work on all of them. The engine
+ * (<shardrt/engine.h>) has one over its shards, srt_engine_optim(). srt_sharded_optim_create()
+ * makes one over sharded tensors (<shardrt/sharded_optim.h>). srt_optim_create() makes one over
+ * views, for tensors that no engine owns, or for an engine with SRT_OPTIMIZER_NONE:
  *
  *     srt_engine_finish_backward(engine, stream);
  *     srt_engine_write_begin(engine, stream);
@@ -17,11 +20,11 @@
  * Launches: one for each group and each run of parameters that have values, gradients, copies and
  * states in the same buffers, at equal distances and in rising order, as those of an engine have.
  *
- * Ranks: the object is local. Where ranks have shards of one tensor, the program makes the same
- * calls on all of them.
+ * Ranks: all calls are local. Where ranks have shards of one tensor, the program makes the same
+ * calls on all of them, with the same values.
  *
- * Streams. Calls with a stream queue their work on it and return. The program orders the streams of
- * different calls.
+ * Streams. Calls with a stream queue their work on it and return; functions with "get" wait for it.
+ * The program orders the streams of different calls; an engine orders those on its own optimizer.
  *
  * Thread safety: an object belongs to one thread at a time.
  */
@@ -120,9 +123,9 @@ typedef struct srt_optim_param {
 	srt_view_t copy;  /* (nelem), SRT_F16 or SRT_BF16; absent: none. Written by each step: the
 			   * values, which must be SRT_F32, rounded once */
 	/* (nelem) each, of the value's dtype, zero before the first step; absent: allocated by the
-	 * object. srt_optim_count_states() of them. */
+	 * object. srt_optim_state_count() of them. */
 	srt_view_t state[SRT_OPTIM_MAX_STATES];
-	int32_t group;      /* index of its group */
+	size_t group;       /* index of its group */
 	float weight_decay; /* at least 0, or SRT_GROUP_WEIGHT_DECAY */
 	float lr_scale;     /* factor of the group's learning rate, at least 0 */
 } srt_optim_param_t;
@@ -191,10 +194,10 @@ typedef struct srt_optim srt_optim_t;
  */
 SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *groups,
 				      size_t ngroups, const srt_optim_param_t *params,
-				      size_t nparams, srt_stream_t *stream, srt_optim_t **optim);
+				      size_t nparams, srt_optim_t **optim, srt_stream_t *stream);
 
 /** Frees the object and the states that it allocated. Waits for the streams of its last calls. NULL
- * is allowed. */
+ * is allowed. Nothing for the optimizer of an engine, which frees it. */
 SRT_API void srt_optim_destroy(srt_optim_t *optim);
 
 /**
@@ -202,7 +205,8 @@ SRT_API void srt_optim_destroy(srt_optim_t *optim);
  * srt_optim_found_inf() is not 0, nothing changes but srt_step_info_t.skipped. Gradients stay; they
  * are not clipped. Local, asynchronous.
  * @return SRT_ERR_STATE if a group with parameters has no learning rate: its option lr is 0, and
- *         neither srt_optim_set_lr() nor srt_optim_set_state() set one.
+ *         neither srt_optim_set_lr() nor srt_optim_set_step_info() set one; and for the optimizer
+ *         of an engine: srt_engine_step() steps it.
  */
 SRT_API srt_status_t srt_optim_step(srt_optim_t *optim, srt_stream_t *stream);
 
@@ -211,71 +215,120 @@ SRT_API srt_status_t srt_optim_step(srt_optim_t *optim, srt_stream_t *stream);
  * count stay. All parameters of a new object are used. Local, asynchronous.
  * @param i index in the list.
  * @param used 0 or 1.
- * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list.
+ * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list; SRT_ERR_STATE for the optimizer
+ *         of an engine, which finds out itself.
  */
 SRT_API srt_status_t srt_optim_set_used(srt_optim_t *optim, size_t i, int used,
 					srt_stream_t *stream);
 
+/* ---- groups ----------------------------------------------------------------------------- */
+
+/** Value of an argument `group`: all groups. */
+#define SRT_OPTIM_ALL_GROUPS SIZE_MAX
+
+/** Number of groups; 0 for NULL. Local. */
+SRT_API size_t srt_optim_group_count(const srt_optim_t *optim);
+
+/**
+ * The hyper-parameters of a group, as they were given: to read them, or to change a copy for
+ * another group. Local.
+ * @param group index of a group.
+ * @param[out] options its size by SRT_OPTIM_OPTIONS_INIT; set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for an index outside the range.
+ */
+SRT_API srt_status_t srt_optim_group_options(const srt_optim_t *optim, size_t group,
+					     srt_optim_options_t *options);
+
 /**
  * Sets the learning rate of a group for the next steps; its schedule ends. Local, asynchronous.
- * @param group index of a group.
+ * @param group index of a group, or SRT_OPTIM_ALL_GROUPS.
  * @param lr finite, at least 0.
- * @return SRT_ERR_INVALID_ARGUMENT for a value outside its range.
+ * @return SRT_ERR_INVALID_ARGUMENT for a value outside its range; SRT_ERR_STATE before
+ *         srt_engine_build().
  */
 SRT_API srt_status_t srt_optim_set_lr(srt_optim_t *optim, size_t group, float lr,
 				      srt_stream_t *stream);
 
 /**
  * Whether the next step is skipped, in device memory: not 0 if an infinity or NaN was found.
- * srt_scaler_unscale_grads() writes it, or the program does; a step leaves it alone. Local.
- * @return (1), SRT_F32, zero in a new object; buffer NULL for a NULL object.
+ * srt_scaler_unscale_grads() writes it, or the program does; a step leaves it alone. For an engine
+ * it is read only. Local.
+ * @param[out] view (1), SRT_F32, zero in a new object; set on success only.
+ * @return SRT_ERR_STATE before srt_engine_build(); SRT_ERR_UNSUPPORTED for sharded tensors on two
+ *         devices of a rank.
  */
-SRT_API srt_view_t srt_optim_found_inf(const srt_optim_t *optim);
-
-/* ---- reading and setting what a step changes ------------------------------------------- */
+SRT_API srt_status_t srt_optim_found_inf(const srt_optim_t *optim, srt_view_t *view);
 
 /**
- * What the steps of a group have done. Waits for the stream. Local.
+ * Copies what a group has of its steps: their number, skipped ones, learning rate, schedule. Waits
+ * for the stream. Local. srt_engine_get_step_info() has group 0 of an engine, and warns.
  * @param[out] info its size is set by SRT_STEP_INFO_INIT; filled on success only.
- * @return SRT_ERR_INVALID_ARGUMENT for an index outside the range.
+ * @return SRT_ERR_INVALID_ARGUMENT for an index outside the range; SRT_ERR_STATE before
+ *         srt_engine_build().
  */
-SRT_API srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t group,
-					 srt_stream_t *stream, srt_step_info_t *info);
+SRT_API srt_status_t srt_optim_get_step_info(const srt_optim_t *optim, size_t group,
+					     srt_step_info_t *info, srt_stream_t *stream);
 
 /**
- * Sets steps and schedule of a group, e.g. to what srt_optim_get_state() read in an earlier run;
- * srt_optim_found_inf() becomes 0. Local, asynchronous.
+ * Sets what a group has of its steps, e.g. to what srt_optim_get_step_info() copied in an earlier
+ * run; srt_optim_found_inf() becomes 0. Local, asynchronous.
  * @param info copied.
- * @return SRT_ERR_INVALID_ARGUMENT for a value outside its range.
+ * @return SRT_ERR_INVALID_ARGUMENT for a value outside its range; SRT_ERR_STATE before
+ *         srt_engine_build().
  */
-SRT_API srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t group,
-					 const srt_step_info_t *info, srt_stream_t *stream);
+SRT_API srt_status_t srt_optim_set_step_info(srt_optim_t *optim, size_t group,
+					     const srt_step_info_t *info, srt_stream_t *stream);
 
-/** Copies the number of steps that a parameter has made, skipped ones not counted. Waits for the
- * stream. Local. @param[out] steps set on success. @return SRT_ERR_INVALID_ARGUMENT for an index
- * outside the list. */
-SRT_API srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, srt_stream_t *stream,
-					 int32_t *steps);
-/** Sets the number of steps that a parameter has made. Local, asynchronous. @param steps at least
- * 0. @return SRT_ERR_INVALID_ARGUMENT for a value outside its range. */
+/* ---- parameters -------------------------------------------------------------------------- */
+
+/** Number of parameters; 0 for NULL. An engine has none before srt_engine_build(), then all that
+ * are trainable. Local. */
+SRT_API size_t srt_optim_count(const srt_optim_t *optim);
+/** Name of the i-th parameter, owned by the optimizer; "" past the last and for NULL. Local. */
+SRT_API const char *srt_optim_name(const srt_optim_t *optim, size_t i);
+/** The index of a parameter; srt_optim_count() if there is none of this name, or it is NULL. Local.
+ */
+SRT_API size_t srt_optim_find(const srt_optim_t *optim, const char *name);
+
+/**
+ * Copies the number of steps that a parameter has made; steps without its gradient and skipped ones
+ * are not counted. Waits for the stream. Local.
+ * @param i index of a parameter.
+ * @param[out] steps set on success.
+ * @return SRT_ERR_INVALID_ARGUMENT for an index outside the range; SRT_ERR_STATE before
+ *         srt_engine_build().
+ */
+SRT_API srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, int32_t *steps,
+					 srt_stream_t *stream);
+/**
+ * Sets the number of steps that a parameter has made. Local, asynchronous.
+ * @param i index of a parameter.
+ * @param steps at least 0.
+ * @return SRT_ERR_INVALID_ARGUMENT for a value outside its range; SRT_ERR_STATE before
+ *         srt_engine_build().
+ */
 SRT_API srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t steps,
 					 srt_stream_t *stream);
 
-/** Number of states of each parameter: the largest number that any group needs. Local. */
-SRT_API int srt_optim_count_states(const srt_optim_t *optim);
+/** Number of states of each parameter: the largest number that any group needs; 0 for NULL. Local.
+ */
+SRT_API size_t srt_optim_state_count(const srt_optim_t *optim);
+/** PyTorch's name of the k-th state: "momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq";
+ * "" for an index outside the range and for NULL. Local. */
+SRT_API const char *srt_optim_state_name(const srt_optim_t *optim, size_t k);
 
 /**
- * A state of a parameter. Local.
- * @param i index in the list.
+ * A state of a parameter, to be read and written between steps. Local. Of an engine it is this
+ * rank's shard, srt_param_local().
+ * @param i index of a parameter.
  * @param k 0: momentum_buffer or exp_avg; 1: exp_avg_sq; 2: max_exp_avg_sq.
- * @return (nelem) of the value's dtype, to be read and written between steps; buffer NULL if there
- *         is no such state or the parameter has no elements.
+ * @param[out] view (nelem) of the value's dtype; absent if the parameter has no elements, and for a
+ *        sharded tensor (srt_sharded_optim_state()). Set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for a parameter that there is not, SRT_ERR_NOT_FOUND for a state
+ *         that there is not.
  */
-SRT_API srt_view_t srt_optim_state(const srt_optim_t *optim, size_t i, int k);
-
-/** The index of a parameter in the list; nparams if there is none of this name, or it is NULL.
- * Local. */
-SRT_API size_t srt_optim_find(const srt_optim_t *optim, const char *name);
+SRT_API srt_status_t srt_optim_state(const srt_optim_t *optim, size_t i, size_t k,
+				     srt_view_t *view);
 
 #ifdef __cplusplus
 }

@@ -133,10 +133,11 @@ SRT_API srt_status_t srt_scaler_scale(srt_scaler_t *scaler, const srt_scaler_out
 /**
  * The scale on the device, for losses that are scaled where they are computed. Counts as
  * srt_scaler_scale(). Local.
- * @return (2), SRT_F32: scale and 1 / scale; read only; the same in every step. Buffer NULL if the
- *         scaler is disabled: the scale is 1.
+ * @param[out] view (2), SRT_F32: scale and 1 / scale; read only; the same in every step. Absent if
+ *        the scaler is disabled: the scale is 1.
+ * @return SRT_ERR_INVALID_ARGUMENT for NULL.
  */
-SRT_API srt_view_t srt_scaler_view(srt_scaler_t *scaler);
+SRT_API srt_status_t srt_scaler_view(srt_scaler_t *scaler, srt_view_t *view);
 
 /* ---- the step of an engine ------------------------------------------------------------- */
 
@@ -269,8 +270,8 @@ typedef struct srt_scaler_state {
 SRT_API srt_status_t srt_scaler_set_scale(srt_scaler_t *scaler, float scale, srt_stream_t *stream);
 
 /** Reads the state; all zero if disabled. Local; waits. @param[out] state set on success only. */
-SRT_API srt_status_t srt_scaler_get_state(srt_scaler_t *scaler, srt_stream_t *stream,
-					  srt_scaler_state_t *state);
+SRT_API srt_status_t srt_scaler_get_state(srt_scaler_t *scaler, srt_scaler_state_t *state,
+					  srt_stream_t *stream);
 
 /**
  * Restores the state of srt_scaler_get_state(). No effect if disabled. Local, asynchronous; on all
@@ -285,8 +286,8 @@ SRT_API srt_status_t srt_scaler_set_state(srt_scaler_t *scaler, const srt_scaler
  * Whether an infinity or NaN was found since the last update. Local; waits.
  * @param[out] found_inf 0, or the number of engines for which it was; 0 if disabled.
  */
-SRT_API srt_status_t srt_scaler_found_inf(srt_scaler_t *scaler, srt_stream_t *stream,
-					  float *found_inf);
+SRT_API srt_status_t srt_scaler_get_found_inf(srt_scaler_t *scaler, float *found_inf,
+					      srt_stream_t *stream);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * All public headers of libshardrt but the optional ones: <shardrt/ops.h>, the operations on
- * tensors, and <shardrt/opencl.h> and <shardrt/cuda.h>, the types of drivers.
+ * tensors, and <shardrt/opencl.h> and <shardrt/cuda.h>, the types of drivers. <shardrt/engine.h>,
+ * <shardrt/module.h> and <shardrt/checkpoint.h> are what a program that trains a model reads, in
+ * this order.
  *
  * Structs of options, descriptions and arguments that a program fills, or that the library fills
  * for it, begin with `size`. The macro SRT_..._INIT next to a struct sets it, and the defaults of
@@ -32,24 +34,18 @@
 #include <shardrt/device.h>
 #include <shardrt/dtype.h>
 #include <shardrt/engine.h>
-#include <shardrt/engine_optimizer.h>
-#include <shardrt/engine_shard.h>
 #include <shardrt/file.h>
-#include <shardrt/full_params.h>
 #include <shardrt/init.h>
 #include <shardrt/log.h>
 #include <shardrt/mesh.h>
 #include <shardrt/module.h>
 #include <shardrt/native.h>
 #include <shardrt/optimizer.h>
-#include <shardrt/precision.h>
 #include <shardrt/scaler.h>
 #include <shardrt/sharded_layer.h>
 #include <shardrt/sharded_optim.h>
 #include <shardrt/sharded_tensor.h>
 #include <shardrt/status.h>
-#include <shardrt/unit_buffer.h>
 #include <shardrt/version.h>
-#include <shardrt/wrap.h>
 
 #endif

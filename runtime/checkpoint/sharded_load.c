@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <shardrt/engine_optimizer.h>
+#include <shardrt/engine.h>
 #include <shardrt/ops_elements.h>
 #include <shardrt/version.h>
 
@@ -92,12 +92,12 @@ static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *sa
 /* The engine takes what the optimizer had. */
 static bool has_optimizer(const loader_t *l)
 {
-	return l->engine->groups[0].kind != SRT_OPTIMIZER_NONE && !l->options.values_only;
+	return l->engine->optim->groups[0].kind != SRT_OPTIMIZER_NONE && !l->options.values_only;
 }
 
 static srt_status_t check_optimizer(const loader_t *l)
 {
-	const char *name = srt_optimizer_name(l->engine->groups[0].kind);
+	const char *name = srt_optimizer_name(l->engine->optim->groups[0].kind);
 
 	if (!has_optimizer(l))
 		return SRT_OK;
@@ -105,10 +105,10 @@ static srt_status_t check_optimizer(const loader_t *l)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the checkpoint is of optimizer %s, but the engine has %s",
 				srt_printable(l->reader.manifest.optimizer).text, name);
-	if (l->reader.manifest.ngroups != l->engine->ngroups)
+	if (l->reader.manifest.ngroups != l->engine->optim->ngroups)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the checkpoint has %zu groups of parameters, but the engine %zu",
-				l->reader.manifest.ngroups, l->engine->ngroups);
+				l->reader.manifest.ngroups, l->engine->optim->ngroups);
 	return SRT_OK;
 }
 
@@ -297,20 +297,20 @@ static srt_status_t set_rest(loader_t *l, srt_stream_t *stream)
 {
 	srt_engine_t *engine = l->engine;
 
-	for (size_t g = 0; g < engine->ngroups && has_optimizer(l); g++) {
+	for (size_t g = 0; g < engine->optim->ngroups && has_optimizer(l); g++) {
 		const srt_manifest_group_t *group = &l->reader.manifest.groups[g];
 		srt_step_info_t info = SRT_STEP_INFO_INIT;
 
 		SRT_TRY(srt_step_info_write(&info, &group->state));
-		SRT_TRY(srt_engine_set_group_state(engine, (int32_t)g, &info, stream));
+		SRT_TRY(srt_optim_set_step_info(engine->optim, g, &info, stream));
 		engine->optim->has_lr[g] = group->has_lr;
 	}
 	for (size_t i = 0; i < l->ntensors && has_optimizer(l); i++) {
 		srt_param_t *p = l->tensors[i].param;
 
 		if (l->tensors[i].kind == SRT_MANIFEST_VALUE && !p->frozen)
-			SRT_TRY(srt_param_set_steps(p, find_source(l, &l->tensors[i])->steps,
-						    stream));
+			SRT_TRY(srt_optim_set_steps(engine->optim, p->listed,
+						    find_source(l, &l->tensors[i])->steps, stream));
 	}
 	if (l->options.scaler != NULL)
 		SRT_TRY(srt_scaler_set_state(l->options.scaler, &l->reader.manifest.scaler,

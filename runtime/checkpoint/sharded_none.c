@@ -64,7 +64,7 @@ srt_status_t srt_checkpoint_remove(const char *folder)
 
 srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
 				       const srt_checkpoint_options_t *options,
-				       srt_stream_t *stream, srt_checkpoint_write_t **write)
+				       srt_checkpoint_write_t **write, srt_stream_t *stream)
 {
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(folder);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <shardrt/engine_optimizer.h>
+#include <shardrt/engine.h>
 #include <shardrt/version.h>
 
 #include "collectives/comm.h"
@@ -81,19 +81,21 @@ static srt_status_t take_groups(srt_checkpoint_write_t *s, srt_stream_t *stream)
 	srt_engine_t *engine = s->engine;
 	srt_step_info_t info = SRT_STEP_INFO_INIT;
 
-	m->groups = srt_calloc(engine->ngroups + 1, sizeof(*m->groups), "groups of parameters");
+	m->groups =
+		srt_calloc(engine->optim->ngroups + 1, sizeof(*m->groups), "groups of parameters");
 	if (m->groups == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	for (m->ngroups = 0; m->ngroups < engine->ngroups; m->ngroups++) {
+	for (m->ngroups = 0; m->ngroups < engine->optim->ngroups; m->ngroups++) {
 		m->groups[m->ngroups].has_lr = engine->optim->has_lr[m->ngroups];
-		SRT_TRY(srt_engine_group_state(engine, (int32_t)m->ngroups, stream, &info));
+		SRT_TRY(srt_optim_get_step_info(engine->optim, m->ngroups, &info, stream));
 		SRT_TRY(srt_step_info_read(&m->groups[m->ngroups].state, &info));
 	}
 	for (size_t i = 0; i < m->ntensors; i++) {
 		srt_param_t *p = s->tensors[i].param;
 
 		if (s->tensors[i].kind == SRT_MANIFEST_VALUE && !p->frozen)
-			SRT_TRY(srt_param_steps(p, stream, &m->tensors[i].steps));
+			SRT_TRY(srt_optim_get_steps(engine->optim, p->listed, &m->tensors[i].steps,
+						    stream));
 	}
 	return SRT_OK;
 }
@@ -114,7 +116,7 @@ static srt_status_t describe(srt_checkpoint_write_t *s, const srt_checkpoint_opt
 	s->manifest.world = engine->world;
 	s->manifest.numerics_version = srt_numerics_version();
 	s->manifest.fast = srt_device_is_fast(engine->device);
-	s->manifest.optimizer = srt_strdup(srt_optimizer_name(engine->groups[0].kind));
+	s->manifest.optimizer = srt_strdup(srt_optimizer_name(engine->optim->groups[0].kind));
 	s->writers = srt_calloc(s->manifest.nfiles + 1, sizeof(*s->writers), "files");
 	if (s->manifest.optimizer == NULL || s->writers == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -122,7 +124,7 @@ static srt_status_t describe(srt_checkpoint_write_t *s, const srt_checkpoint_opt
 	SRT_TRY(srt_entries_copy(options, &s->manifest, &s->rank_entries));
 	if (options->scaler != NULL) {
 		s->manifest.has_scaler = true;
-		SRT_TRY(srt_scaler_get_state(options->scaler, stream, &s->manifest.scaler));
+		SRT_TRY(srt_scaler_get_state(options->scaler, &s->manifest.scaler, stream));
 	}
 	/* Edge: the last step or change, perhaps on another stream -> the copies. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
@@ -321,7 +323,7 @@ static void start_thread(srt_checkpoint_write_t *s)
 
 srt_status_t srt_checkpoint_save_begin(srt_engine_t *engine, const char *folder,
 				       const srt_checkpoint_options_t *options,
-				       srt_stream_t *stream, srt_checkpoint_write_t **write)
+				       srt_checkpoint_write_t **write, srt_stream_t *stream)
 {
 	srt_checkpoint_write_t *s;
 

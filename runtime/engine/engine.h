@@ -45,7 +45,6 @@
 
 #include <shardrt/engine.h>
 #include <shardrt/module.h>
-#include <shardrt/unit_buffer.h>
 
 #include "base/base.h"
 #include "runtime/engine/checks/state.h"
@@ -70,7 +69,7 @@ struct srt_param {
 	int64_t nelem;
 	size_t nbytes; /* in the stored dtype */
 	bool frozen;
-	int32_t group;
+	size_t group;
 	float weight_decay, lr_scale;
 	bool is_unset;           /* of a module tree, and nothing has given it values */
 	size_t index;            /* in order of declaration, over all units */
@@ -156,9 +155,7 @@ struct srt_engine {
 
 	srt_engine_options_t options; /* `optim` is NULL: groups[0] */
 	srt_precision_t precision;    /* what options.precision points to */
-	srt_optim_options_t *groups;  /* [0]: of the options; all of one kind */
-	size_t ngroups;
-	srt_unit_t **units; /* [0] is the root */
+	srt_unit_t **units;           /* [0] is the root */
 	size_t nunits;
 	srt_param_t **params;
 	size_t nparams;

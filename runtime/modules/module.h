@@ -17,7 +17,6 @@
 
 #include <shardrt/init.h>
 #include <shardrt/module.h>
-#include <shardrt/wrap.h>
 
 #include "base/base.h"
 

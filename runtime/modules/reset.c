@@ -88,10 +88,11 @@ static srt_status_t find_init(const srt_module_t *module, const char *name, int 
 /* Buffers have constants. */
 static srt_status_t fill_buffer(srt_module_buffer_t *buffer, double value, srt_stream_t *stream)
 {
-	const srt_view_t view = srt_unit_buffer_view(buffer->buffer);
+	srt_view_t view;
 	void *zeros;
 	srt_status_t status;
 
+	SRT_TRY(srt_unit_buffer_view(buffer->buffer, &view));
 	if (value != 0)
 		return srt_op_fill(view, (float)value, buffer->buffer->nelem, stream);
 	zeros = srt_calloc(1, buffer->buffer->nbytes + 1, buffer->name);

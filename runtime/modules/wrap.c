@@ -232,7 +232,7 @@ static srt_status_t declare_buffer(const srt_module_t *module, srt_module_buffer
 	return status;
 }
 
-/* Parameters unit by unit, as srt_engine_param() counts them, then buffers. */
+/* Parameters unit by unit, as srt_engine_param_at() counts them, then buffers. */
 static srt_status_t declare_tensors(const srt_module_tree_t *tree,
 				    const srt_wrap_options_t *options)
 {

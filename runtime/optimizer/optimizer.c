@@ -97,11 +97,11 @@ static srt_status_t check_list(const srt_optim_options_t *groups, size_t ngroups
 						"parameter '%s' is in the optimizer's list twice",
 						p->name);
 		}
-		if (p->nelem < 0 || p->group < 0 || (size_t)p->group >= ngroups)
+		if (p->nelem < 0 || p->group >= ngroups)
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					"parameter '%s' has %lld elements, must have at least 0; "
-					"its group is %d, must be less than %zu",
-					p->name, (long long)p->nelem, (int)p->group, ngroups);
+					"its group is %zu, must be less than %zu",
+					p->name, (long long)p->nelem, p->group, ngroups);
 		SRT_TRY(srt_optim_check_param(p->name, p->weight_decay, p->lr_scale));
 		SRT_TRY(check_views(p, nstates));
 	}
@@ -129,20 +129,32 @@ static srt_status_t read_list(const srt_optim_param_t *given, size_t nparams,
 
 /* ---- created ----------------------------------------------------------------------------- */
 
-static srt_status_t copy_groups(srt_optim_t *optim, const srt_optim_options_t *groups,
-				size_t ngroups)
+srt_status_t srt_optim_new(srt_device_t *device, srt_optim_t **out)
 {
-	optim->groups = srt_calloc(ngroups, sizeof(*optim->groups), "optimizer groups");
-	optim->first_slot = srt_calloc(ngroups + 1, sizeof(*optim->first_slot), "optimizer groups");
-	optim->has_lr = srt_calloc(ngroups, sizeof(*optim->has_lr), "optimizer groups");
-	if (optim->groups == NULL || optim->first_slot == NULL || optim->has_lr == NULL)
+	srt_optim_t *optim = srt_calloc(1, sizeof(*optim), "optimizer");
+
+	if (optim == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t g = 0; g < ngroups; g++) {
-		optim->groups[g] = groups[g];
-		optim->has_lr[g] = groups[g].lr > 0.0f;
-	}
-	optim->ngroups = ngroups;
-	optim->nstates = srt_optim_count_states_of(groups, ngroups);
+	optim->device = device;
+	*out = optim;
+	return SRT_OK;
+}
+
+srt_status_t srt_optim_add_group(srt_optim_t *optim, const srt_optim_options_t *options)
+{
+	static const char what[] = "groups of parameters";
+	const size_t n = optim->ngroups + 1;
+	srt_optim_options_t *groups = srt_realloc(optim->groups, n, sizeof(*groups), what);
+	bool *has_lr = srt_realloc(optim->has_lr, n, sizeof(*has_lr), what);
+
+	optim->groups = groups != NULL ? groups : optim->groups;
+	optim->has_lr = has_lr != NULL ? has_lr : optim->has_lr;
+	if (groups == NULL || has_lr == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	groups[optim->ngroups] = *options;
+	has_lr[optim->ngroups] = options->lr > 0.0f;
+	optim->ngroups = n;
+	optim->nstates = srt_optim_count_states_of(groups, n);
 	return SRT_OK;
 }
 
@@ -182,18 +194,23 @@ static srt_status_t copy_list(srt_optim_t *optim, const srt_optim_param_t *param
 }
 
 /* Indices in the table of parameter states: the order of the list, group by group. */
-static void number_slots(srt_optim_t *optim)
+static srt_status_t number_slots(srt_optim_t *optim)
 {
 	size_t slot = 0;
 
+	optim->first_slot =
+		srt_calloc(optim->ngroups + 1, sizeof(*optim->first_slot), "optimizer groups");
+	if (optim->first_slot == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t g = 0; g < optim->ngroups; g++) {
 		optim->first_slot[g] = slot;
 		for (size_t i = 0; i < optim->nentries; i++) {
-			if ((size_t)optim->entries[i].param.group == g)
+			if (optim->entries[i].param.group == g)
 				optim->entries[i].slot = (int32_t)slot++;
 		}
 	}
 	optim->first_slot[optim->ngroups] = slot;
+	return SRT_OK;
 }
 
 static srt_status_t place_tables(srt_optim_t *optim, srt_view_t tables)
@@ -208,41 +225,43 @@ static srt_status_t place_tables(srt_optim_t *optim, srt_view_t tables)
 	return SRT_OK;
 }
 
-srt_status_t srt_optim_create_in(srt_device_t *device, const srt_optim_options_t *groups,
-				 size_t ngroups, const srt_optim_param_t *params, size_t nparams,
-				 srt_view_t tables, srt_stream_t *stream, srt_optim_t **out)
+srt_status_t srt_optim_complete(srt_optim_t *optim, const srt_optim_param_t *params, size_t nparams,
+				srt_view_t tables, srt_stream_t *stream)
 {
-	srt_optim_t *optim = srt_calloc(1, sizeof(*optim), "optimizer");
-	srt_status_t status;
-
-	if (optim == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	optim->device = device;
-	status = copy_groups(optim, groups, ngroups);
-	if (status == SRT_OK)
-		status = copy_list(optim, params, nparams);
-	if (status != SRT_OK)
-		goto free_optim;
-	number_slots(optim);
-	status = srt_optim_make_runs(optim);
-	if (status == SRT_OK)
-		status = srt_optim_allocate_states(optim);
-	if (status == SRT_OK)
-		status = place_tables(optim, tables);
-	if (status == SRT_OK)
-		status = srt_optim_upload_tables(optim, stream);
-	if (status != SRT_OK)
-		goto free_optim;
-	*out = optim;
+	SRT_TRY(copy_list(optim, params, nparams));
+	SRT_TRY(number_slots(optim));
+	SRT_TRY(srt_optim_make_runs(optim));
+	SRT_TRY(srt_optim_allocate_states(optim));
+	SRT_TRY(place_tables(optim, tables));
+	SRT_TRY(srt_optim_upload_tables(optim, stream));
+	optim->nparams = nparams;
 	return SRT_OK;
-free_optim:
-	srt_optim_destroy(optim);
+}
+
+static srt_status_t create(srt_device_t *device, const srt_optim_options_t *groups, size_t ngroups,
+			   const srt_optim_param_t *params, size_t nparams, srt_stream_t *stream,
+			   srt_optim_t **out)
+{
+	srt_status_t status;
+	srt_optim_t *optim;
+
+	SRT_TRY(check_list(groups, ngroups, params, nparams));
+	SRT_TRY(srt_optim_new(device, &optim));
+	status = SRT_OK;
+	for (size_t g = 0; status == SRT_OK && g < ngroups; g++)
+		status = srt_optim_add_group(optim, &groups[g]);
+	if (status == SRT_OK)
+		status = srt_optim_complete(optim, params, nparams, (srt_view_t){ 0 }, stream);
+	if (status == SRT_OK)
+		*out = optim;
+	else
+		srt_optim_free(optim);
 	return status;
 }
 
 srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *groups,
 			      size_t ngroups, const srt_optim_param_t *params, size_t nparams,
-			      srt_stream_t *stream, srt_optim_t **optim)
+			      srt_optim_t **optim, srt_stream_t *stream)
 {
 	srt_optim_options_t *of_groups;
 	srt_optim_param_t *list = NULL;
@@ -257,18 +276,15 @@ srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *g
 	SRT_TRY(srt_optim_read_groups(groups, ngroups, &of_groups));
 	status = read_list(params, nparams, &list);
 	if (status == SRT_OK)
-		status = check_list(of_groups, ngroups, list, nparams);
-	if (status == SRT_OK)
-		status = srt_optim_create_in(device, of_groups, ngroups, list, nparams,
-					     (srt_view_t){ 0 }, stream, optim);
+		status = create(device, of_groups, ngroups, list, nparams, stream, optim);
 	free(list);
 	free(of_groups);
 	return status;
 }
 
-void srt_optim_destroy(srt_optim_t *optim)
+void srt_optim_free(srt_optim_t *optim)
 {
-	if (optim == NULL || srt_device_is_inherited(optim->device))
+	if (optim == NULL)
 		return;
 	srt_buffer_destroy(optim->table_buffer);
 	srt_buffer_destroy(optim->state_buffer);
@@ -282,4 +298,14 @@ void srt_optim_destroy(srt_optim_t *optim)
 	free(optim->has_lr);
 	free(optim->groups);
 	free(optim);
+}
+
+void srt_optim_destroy(srt_optim_t *optim)
+{
+	if (optim == NULL || srt_device_is_inherited(optim->device))
+		return;
+	if (optim->owner == NULL)
+		srt_optim_free(optim);
+	else if (optim->owner->destroy != NULL)
+		optim->owner->destroy(optim->owner_arg);
 }

@@ -37,7 +37,7 @@ typedef struct srt_optim_layout {
 
 /* Parameters that one launch steps: of one group, in the same buffers at equal distances. */
 typedef struct srt_optim_run {
-	int32_t group;
+	size_t group;
 	bool allocates; /* the states are in state_buffer */
 	srt_optim_args_t args;
 } srt_optim_run_t;
@@ -51,7 +51,31 @@ typedef struct srt_optim_entry {
 	int64_t first;           /* elements, from the start of the run */
 } srt_optim_entry_t;
 
+/* Who keeps an optimizer, an engine or an optimizer of sharded tensors, and what it does in the
+ * functions of <shardrt/optimizer.h>. A function that it does not need is NULL. */
+typedef struct srt_optim_owner {
+	const char
+		*stepped_by; /* the function that steps instead of srt_optim_step(); NULL: none */
+	/* Before tables are read or changed. @param[out] home the stream for that. */
+	srt_status_t (*enter)(void *owner, const char *call, srt_stream_t *stream,
+			      srt_stream_t **home);
+	/* After a change on `home`. */
+	srt_status_t (*leave)(void *owner, srt_stream_t *home, srt_stream_t *stream);
+	/* A learning rate is about to be set, of a group or of SRT_OPTIM_ALL_GROUPS. */
+	srt_status_t (*set_lr)(void *owner, size_t group, float lr);
+	/* The step info of a group was set. */
+	void (*set_info)(void *owner, size_t group);
+	/* A field of srt_k_param_state_t was set, which entries past nparams have too. */
+	srt_status_t (*set_field)(void *owner, size_t i, size_t field, int32_t value,
+				  srt_stream_t *stream);
+	void (*destroy)(void *owner); /* by srt_optim_destroy() */
+} srt_optim_owner_t;
+
 struct srt_optim {
+	const srt_optim_owner_t *owner; /* NULL: the program */
+	void *owner_arg;                /* of its functions */
+	srt_optim_t *twin; /* of parameters on another device, with the same groups; NULL: none */
+	size_t nparams;    /* entries that the program counts and names: the first ones */
 	srt_device_t *device;
 	srt_optim_options_t *groups; /* ngroups, of one kind */
 	size_t ngroups;
@@ -85,11 +109,16 @@ int srt_optim_count_states_of(const srt_optim_options_t *groups, size_t ngroups)
 
 /* ---- optimizer.c */
 void srt_optim_plan_tables(size_t nparams, size_t ngroups, srt_optim_layout_t *layout);
-/* As srt_optim_create(), of groups and parameters that were read and checked, with tables in the
- * caller's memory; absent: allocated. */
-srt_status_t srt_optim_create_in(srt_device_t *device, const srt_optim_options_t *groups,
-				 size_t ngroups, const srt_optim_param_t *params, size_t nparams,
-				 srt_view_t tables, srt_stream_t *stream, srt_optim_t **optim);
+/* An optimizer without groups and parameters. */
+srt_status_t srt_optim_new(srt_device_t *device, srt_optim_t **optim);
+/* Adds a group, of options that were read. */
+srt_status_t srt_optim_add_group(srt_optim_t *optim, const srt_optim_options_t *options);
+/* Adds the parameters, which were read and checked, and completes the optimizer.
+ * @param tables memory for its tables; absent: allocated. */
+srt_status_t srt_optim_complete(srt_optim_t *optim, const srt_optim_param_t *params, size_t nparams,
+				srt_view_t tables, srt_stream_t *stream);
+/* Frees it, whoever its owner is. */
+void srt_optim_free(srt_optim_t *optim);
 
 /* ---- runs.c */
 /* Sets runs and entries; fails without memory only. */
@@ -98,12 +127,23 @@ srt_status_t srt_optim_allocate_states(srt_optim_t *optim);
 srt_status_t srt_optim_upload_tables(srt_optim_t *optim, srt_stream_t *stream);
 
 /* ---- state.c */
-/* The step state of a group in device memory: srt_k_step_state_t, SRT_U8. */
-srt_view_t srt_optim_step_state(const srt_optim_t *optim, size_t group);
+/* The stream for the tables: the owner's. */
+srt_status_t srt_optim_enter(const srt_optim_t *optim, const char *call, srt_stream_t *stream,
+			     srt_stream_t **home);
+srt_status_t srt_optim_leave(const srt_optim_t *optim, srt_stream_t *home, srt_stream_t *stream);
+/* The step state of a group in the tables. */
+srt_view_t srt_optim_state_view(const srt_optim_t *optim, size_t group);
+/* SRT_ERR_STATE if another function steps the parameters. */
+srt_status_t srt_optim_check_owner(const srt_optim_t *optim, const char *call);
+/* Sets a field of type int32_t of a parameter's srt_k_param_state_t. */
+srt_status_t srt_optim_set_field(srt_optim_t *optim, size_t i, size_t field, int32_t value,
+				 srt_stream_t *stream);
+/* PyTorch's name of state k; "" if the kind has no such state. */
+const char *srt_optimizer_state_name(srt_optimizer_t kind, size_t k);
 
 /* ---- step.c */
-/* SRT_ERR_STATE if a group with parameters never got a learning rate, which `setter` sets. */
-srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call, const char *setter);
+/* SRT_ERR_STATE if a group with parameters never got a learning rate. */
+srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call);
 /* Step counts, learning rates and the clip coefficient: srt_op_step_advance(). */
 srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_norm,
 			       srt_stream_t *stream);

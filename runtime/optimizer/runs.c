@@ -196,7 +196,7 @@ static void fill_segments(srt_optim_t *optim, tables_t *tables)
 	for (size_t r = 0; r < optim->nruns; r++) {
 		srt_optim_run_t *run = &optim->runs[r];
 
-		run->args.state = srt_optim_step_state(optim, (size_t)run->group);
+		run->args.state = srt_optim_state_view(optim, run->group);
 		run->args.params = table_view(optim, layout->params);
 		run->args.segments =
 			table_view(optim, layout->segments + n * sizeof(srt_k_segment_t));

@@ -1,29 +1,43 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a step changes, read and set: step states of the groups, step counts and states of the
- * parameters.
+ * The groups and parameters of an optimizer, and what a step changes: step states of the groups,
+ * step counts and states of the parameters, read and set.
  */
 #include <string.h>
 
 #include "runtime/optimizer/optimizer.h"
 
-srt_view_t srt_optim_step_state(const srt_optim_t *optim, size_t group)
+/* ---- owners ------------------------------------------------------------------------------ */
+
+srt_status_t srt_optim_enter(const srt_optim_t *optim, const char *call, srt_stream_t *stream,
+			     srt_stream_t **home)
 {
-	return srt_view(optim->tables.buffer,
-			optim->tables.offset + optim->layout.states +
-				group * sizeof(srt_k_step_state_t),
-			SRT_U8);
+	*home = stream;
+	if (optim->owner == NULL || optim->owner->enter == NULL)
+		return SRT_OK;
+	return optim->owner->enter(optim->owner_arg, call, stream, home);
 }
 
-srt_view_t srt_optim_found_inf(const srt_optim_t *optim)
+srt_status_t srt_optim_leave(const srt_optim_t *optim, srt_stream_t *home, srt_stream_t *stream)
 {
-	srt_view_t state;
+	if (optim->owner == NULL || optim->owner->leave == NULL)
+		return SRT_OK;
+	return optim->owner->leave(optim->owner_arg, home, stream);
+}
 
-	if (optim == NULL)
-		return (srt_view_t){ 0 };
-	state = srt_optim_step_state(optim, 0);
-	return srt_view(state.buffer, state.offset + offsetof(srt_k_step_state_t, found_inf),
-			SRT_F32);
+srt_status_t srt_optim_check_owner(const srt_optim_t *optim, const char *call)
+{
+	if (optim->owner == NULL || optim->owner->stepped_by == NULL)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_STATE, "%s: the optimizer belongs to an engine: %s() steps it",
+			call, optim->owner->stepped_by);
+}
+
+/* ---- groups ------------------------------------------------------------------------------ */
+
+size_t srt_optim_group_count(const srt_optim_t *optim)
+{
+	return optim != NULL ? optim->ngroups : 0;
 }
 
 static srt_status_t check_group(const srt_optim_t *optim, const char *call, size_t group)
@@ -34,70 +48,165 @@ static srt_status_t check_group(const srt_optim_t *optim, const char *call, size
 	return SRT_OK;
 }
 
-static srt_status_t check_param(const srt_optim_t *optim, const char *call, size_t i)
+srt_status_t srt_optim_group_options(const srt_optim_t *optim, size_t group,
+				     srt_optim_options_t *options)
 {
-	if (i >= optim->nentries)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: the parameter's index is %zu, must be less than %zu", call, i,
-				optim->nentries);
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(options);
+	SRT_TRY(srt_struct_check(options, "srt_optim_options_t"));
+	SRT_TRY(check_group(optim, "srt_optim_group_options", group));
+	return srt_struct_write(options, &optim->groups[group], sizeof(*options),
+				"srt_optim_options_t");
+}
+
+srt_view_t srt_optim_state_view(const srt_optim_t *optim, size_t group)
+{
+	return srt_view(optim->tables.buffer,
+			optim->tables.offset + optim->layout.states +
+				group * sizeof(srt_k_step_state_t),
+			SRT_U8);
+}
+
+srt_status_t srt_optim_found_inf(const srt_optim_t *optim, srt_view_t *view)
+{
+	srt_view_t state;
+
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(view);
+	if (optim->tables.buffer == NULL)
+		return srt_fail(SRT_ERR_STATE, "srt_optim_found_inf() before srt_engine_build()");
+	if (optim->twin != NULL)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"srt_optim_found_inf: the optimizer has shards on the device and "
+				"on the host, and each device has a step state");
+	state = srt_optim_state_view(optim, 0);
+	*view = srt_view(state.buffer, state.offset + offsetof(srt_k_step_state_t, found_inf),
+			 SRT_F32);
 	return SRT_OK;
+}
+
+/* ---- learning rates and step states of groups -------------------------------------------- */
+
+static srt_status_t set_lr(srt_optim_t *optim, size_t group, float lr, srt_stream_t *stream)
+{
+	const srt_k_step_state_t state = { .base_lr = lr, .schedule = SRT_SCHEDULE_CONSTANT };
+	const size_t first = offsetof(srt_k_step_state_t, base_lr);
+	const size_t nbytes = offsetof(srt_k_step_state_t, skipped) - first;
+	const bool all = group == SRT_OPTIM_ALL_GROUPS;
+	srt_stream_t *home;
+
+	SRT_TRY(srt_optim_enter(optim, "srt_optim_set_lr", stream, &home));
+	if (optim->owner != NULL && optim->owner->set_lr != NULL)
+		SRT_TRY(optim->owner->set_lr(optim->owner_arg, group, lr));
+	for (size_t g = all ? 0 : group; g < (all ? optim->ngroups : group + 1); g++) {
+		const srt_view_t view = srt_optim_state_view(optim, g);
+
+		optim->has_lr[g] = true;
+		SRT_TRY(srt_buffer_copy_from_host(view.buffer, view.offset + first,
+						  (const char *)&state + first, nbytes, home));
+	}
+	return srt_optim_leave(optim, home, stream);
 }
 
 srt_status_t srt_optim_set_lr(srt_optim_t *optim, size_t group, float lr, srt_stream_t *stream)
 {
-	const srt_k_step_state_t state = { .base_lr = lr, .schedule = SRT_SCHEDULE_CONSTANT };
-	const size_t first = offsetof(srt_k_step_state_t, base_lr);
-	srt_view_t view;
-
 	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(check_group(optim, "srt_optim_set_lr", group));
+	if (group != SRT_OPTIM_ALL_GROUPS)
+		SRT_TRY(check_group(optim, "srt_optim_set_lr", group));
 	SRT_TRY(srt_optim_check_amount("srt_optim_set_lr: lr", (double)lr));
-	view = srt_optim_step_state(optim, group);
-	optim->has_lr[group] = true;
-	return srt_buffer_copy_from_host(view.buffer, view.offset + first,
-					 (const char *)&state + first,
-					 offsetof(srt_k_step_state_t, skipped) - first, stream);
+	for (; optim != NULL; optim = optim->twin)
+		SRT_TRY(set_lr(optim, group, lr, stream));
+	return SRT_OK;
 }
 
-srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t group, srt_stream_t *stream,
-				 srt_step_info_t *info)
+srt_status_t srt_optim_get_step_info(const srt_optim_t *optim, size_t group, srt_step_info_t *info,
+				     srt_stream_t *stream)
 {
 	srt_k_step_state_t state;
+	srt_stream_t *home;
 	srt_view_t view;
 
 	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(info);
+	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_struct_check(info, "srt_step_info_t"));
-	SRT_TRY(check_group(optim, "srt_optim_get_state", group));
-	view = srt_optim_step_state(optim, group);
-	SRT_TRY(srt_buffer_copy_to_host(&state, view.buffer, view.offset, sizeof(state), stream));
+	SRT_TRY(check_group(optim, "srt_optim_get_step_info", group));
+	SRT_TRY(srt_optim_enter(optim, "srt_optim_get_step_info", stream, &home));
+	view = srt_optim_state_view(optim, group);
+	SRT_TRY(srt_buffer_copy_to_host(&state, view.buffer, view.offset, sizeof(state), home));
 	return srt_step_info_write(info, &state);
 }
 
-srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t group, const srt_step_info_t *info,
-				 srt_stream_t *stream)
+static srt_status_t set_step_info(srt_optim_t *optim, size_t group, const srt_k_step_state_t *state,
+				  srt_stream_t *stream)
 {
-	srt_k_step_state_t state;
+	srt_stream_t *home;
 	srt_view_t view;
+
+	SRT_TRY(srt_optim_enter(optim, "srt_optim_set_step_info", stream, &home));
+	view = srt_optim_state_view(optim, group);
+	optim->has_lr[group] = true;
+	SRT_TRY(srt_buffer_copy_from_host(view.buffer, view.offset, state, sizeof(*state), home));
+	if (optim->owner != NULL && optim->owner->set_info != NULL)
+		optim->owner->set_info(optim->owner_arg, group);
+	return srt_optim_leave(optim, home, stream);
+}
+
+srt_status_t srt_optim_set_step_info(srt_optim_t *optim, size_t group, const srt_step_info_t *info,
+				     srt_stream_t *stream)
+{
+	static const char call[] = "srt_optim_set_step_info";
+	srt_k_step_state_t state;
 
 	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(info);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_step_info_read(&state, info));
-	SRT_TRY(check_group(optim, "srt_optim_set_state", group));
+	SRT_TRY(check_group(optim, call, group));
 	if (state.step < 0 || state.skipped < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_optim_set_state: step is %d and skipped is %d, must be at "
-				"least 0",
+				"%s: step is %d and skipped is %d, must be at least 0", call,
 				(int)state.step, (int)state.skipped);
-	SRT_TRY(srt_optim_check_amount("srt_optim_set_state: base_lr", (double)state.base_lr));
+	SRT_TRY(srt_optim_check_amount("srt_optim_set_step_info: base_lr", (double)state.base_lr));
 	SRT_TRY(srt_optim_check_schedule(state.min_lr, state.warmup, state.lr_steps,
 					 (srt_schedule_t)state.schedule, state.decay_steps));
-	optim->has_lr[group] = true;
-	view = srt_optim_step_state(optim, group);
-	return srt_buffer_copy_from_host(view.buffer, view.offset, &state, sizeof(state), stream);
+	for (; optim != NULL; optim = optim->twin)
+		SRT_TRY(set_step_info(optim, group, &state, stream));
+	return SRT_OK;
+}
+
+/* ---- parameters -------------------------------------------------------------------------- */
+
+size_t srt_optim_count(const srt_optim_t *optim)
+{
+	return optim != NULL ? optim->nparams : 0;
+}
+
+const char *srt_optim_name(const srt_optim_t *optim, size_t i)
+{
+	return i < srt_optim_count(optim) ? optim->entries[i].name : "";
+}
+
+size_t srt_optim_find(const srt_optim_t *optim, const char *name)
+{
+	const size_t n = srt_optim_count(optim);
+	size_t i = 0;
+
+	if (name == NULL)
+		return n;
+	while (i < n && strcmp(optim->entries[i].name, name) != 0)
+		i++;
+	return i;
+}
+
+static srt_status_t check_param(const srt_optim_t *optim, const char *call, size_t i)
+{
+	if (i >= optim->nparams)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: the parameter's index is %zu, must be less than %zu", call, i,
+				optim->nparams);
+	return SRT_OK;
 }
 
 /* Offset of a field of the parameter's state, in the buffer of the tables. */
@@ -107,70 +216,99 @@ static size_t field_offset(const srt_optim_t *optim, size_t i, size_t field)
 	       (size_t)optim->entries[i].slot * sizeof(srt_k_param_state_t) + field;
 }
 
-srt_status_t srt_optim_set_used(srt_optim_t *optim, size_t i, int used, srt_stream_t *stream)
+srt_status_t srt_optim_set_field(srt_optim_t *optim, size_t i, size_t field, int32_t value,
+				 srt_stream_t *stream)
 {
-	const int32_t flag = used != 0;
-
-	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(stream);
-	SRT_TRY(check_param(optim, "srt_optim_set_used", i));
-	return srt_buffer_copy_from_host(optim->tables.buffer,
-					 field_offset(optim, i,
-						      offsetof(srt_k_param_state_t, used)),
-					 &flag, sizeof(flag), stream);
+	return srt_buffer_copy_from_host(optim->tables.buffer, field_offset(optim, i, field),
+					 &value, sizeof(value), stream);
 }
 
-srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, srt_stream_t *stream,
-				 int32_t *steps)
+/* Sets the field for the program: all entries of its parameter. */
+static srt_status_t change_field(srt_optim_t *optim, const char *call, size_t i, size_t field,
+				 int32_t value, srt_stream_t *stream)
+{
+	srt_stream_t *home;
+
+	SRT_TRY(srt_optim_enter(optim, call, stream, &home));
+	SRT_TRY(check_param(optim, call, i));
+	SRT_TRY(srt_optim_set_field(optim, i, field, value, home));
+	if (optim->owner != NULL && optim->owner->set_field != NULL)
+		SRT_TRY(optim->owner->set_field(optim->owner_arg, i, field, value, home));
+	return srt_optim_leave(optim, home, stream);
+}
+
+srt_status_t srt_optim_set_used(srt_optim_t *optim, size_t i, int used, srt_stream_t *stream)
 {
 	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_optim_check_owner(optim, "srt_optim_set_used"));
+	return change_field(optim, "srt_optim_set_used", i, offsetof(srt_k_param_state_t, used),
+			    used != 0, stream);
+}
+
+srt_status_t srt_optim_get_steps(const srt_optim_t *optim, size_t i, int32_t *steps,
+				 srt_stream_t *stream)
+{
+	srt_stream_t *home;
+
+	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(steps);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_optim_enter(optim, "srt_optim_get_steps", stream, &home));
 	SRT_TRY(check_param(optim, "srt_optim_get_steps", i));
 	return srt_buffer_copy_to_host(steps, optim->tables.buffer,
 				       field_offset(optim, i, offsetof(srt_k_param_state_t, step)),
-				       sizeof(*steps), stream);
+				       sizeof(*steps), home);
 }
 
 srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t steps, srt_stream_t *stream)
 {
 	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(check_param(optim, "srt_optim_set_steps", i));
 	if (steps < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_optim_set_steps of '%s': steps is %d, must be at least 0",
-				optim->entries[i].name, (int)steps);
-	return srt_buffer_copy_from_host(optim->tables.buffer,
-					 field_offset(optim, i,
-						      offsetof(srt_k_param_state_t, step)),
-					 &steps, sizeof(steps), stream);
+				srt_optim_name(optim, i), (int)steps);
+	return change_field(optim, "srt_optim_set_steps", i, offsetof(srt_k_param_state_t, step),
+			    steps, stream);
 }
 
-int srt_optim_count_states(const srt_optim_t *optim)
+/* ---- states of parameters ---------------------------------------------------------------- */
+
+size_t srt_optim_state_count(const srt_optim_t *optim)
 {
-	return optim != NULL ? optim->nstates : 0;
+	return optim != NULL ? (size_t)optim->nstates : 0;
 }
 
-srt_view_t srt_optim_state(const srt_optim_t *optim, size_t i, int k)
+const char *srt_optimizer_state_name(srt_optimizer_t kind, size_t k)
+{
+	static const char *const adam[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" };
+
+	if (kind == SRT_OPTIMIZER_SGD)
+		return k == 0 ? "momentum_buffer" : "";
+	return k < SRT_ARRAY_LEN(adam) ? adam[k] : "";
+}
+
+const char *srt_optim_state_name(const srt_optim_t *optim, size_t k)
+{
+	return k < srt_optim_state_count(optim) ?
+		       srt_optimizer_state_name(optim->groups[0].kind, k) :
+		       "";
+}
+
+srt_status_t srt_optim_state(const srt_optim_t *optim, size_t i, size_t k, srt_view_t *view)
 {
 	const srt_optim_entry_t *entry;
-	srt_view_t view;
 
-	if (optim == NULL || i >= optim->nentries || k < 0 || k >= optim->nstates)
-		return (srt_view_t){ 0 };
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(view);
+	SRT_TRY(check_param(optim, "srt_optim_state", i));
+	if (k >= srt_optim_state_count(optim))
+		return srt_fail(SRT_ERR_NOT_FOUND,
+				"srt_optim_state: the optimizer has %d states, there is no state "
+				"%zu",
+				optim->nstates, k);
 	entry = &optim->entries[i];
-	view = entry->param.state[k];
-	return entry->param.nelem > 0 ? view : (srt_view_t){ 0 };
-}
-
-size_t srt_optim_find(const srt_optim_t *optim, const char *name)
-{
-	size_t i = 0;
-
-	if (optim == NULL || name == NULL)
-		return optim != NULL ? optim->nentries : 0;
-	while (i < optim->nentries && strcmp(optim->entries[i].name, name) != 0)
-		i++;
-	return i;
+	*view = entry->param.nelem > 0 ? entry->param.state[k] : (srt_view_t){ 0 };
+	return SRT_OK;
 }

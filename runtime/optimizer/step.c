@@ -9,8 +9,8 @@
 static srt_status_t copy_found_inf(const srt_optim_t *optim, size_t group, srt_stream_t *stream)
 {
 	const size_t at = offsetof(srt_k_step_state_t, found_inf);
-	const srt_view_t from = srt_optim_step_state(optim, 0);
-	const srt_view_t to = srt_optim_step_state(optim, group);
+	const srt_view_t from = srt_optim_state_view(optim, 0);
+	const srt_view_t to = srt_optim_state_view(optim, group);
 
 	return srt_buffer_copy(to.buffer, to.offset + at, from.buffer, from.offset + at,
 			       sizeof(float), stream);
@@ -29,7 +29,7 @@ srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_no
 			SRT_TRY(copy_found_inf(optim, g, stream));
 		SRT_TRY(srt_op_step_advance(
 			&(srt_step_advance_t){
-				.state = srt_optim_step_state(optim, g),
+				.state = srt_optim_state_view(optim, g),
 				.params = srt_view(tables->buffer, tables->offset + at, SRT_U8),
 				.nparams = (int64_t)(optim->first_slot[g + 1] - first),
 				.norm = norm,
@@ -72,7 +72,7 @@ srt_status_t srt_optim_apply(srt_optim_t *optim, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call, const char *setter)
+srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call)
 {
 	if (optim->groups[0].kind == SRT_OPTIMIZER_NONE)
 		return SRT_OK;
@@ -80,17 +80,29 @@ srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call, cons
 		if (!optim->has_lr[g] && optim->first_slot[g + 1] > optim->first_slot[g])
 			return srt_fail(SRT_ERR_STATE,
 					"%s: group %zu has no learning rate: set its option lr, or "
-					"call %s(), also for a learning rate of 0",
-					call, g, setter);
+					"call srt_optim_set_lr(), also for a learning rate of 0",
+					call, g);
 	}
 	return SRT_OK;
+}
+
+static srt_status_t step(srt_optim_t *optim, srt_stream_t *stream)
+{
+	srt_stream_t *home;
+
+	SRT_TRY(srt_optim_enter(optim, "srt_optim_step", stream, &home));
+	SRT_TRY(srt_optim_advance(optim, (srt_view_t){ 0 }, 0.0f, home));
+	SRT_TRY(srt_optim_apply(optim, home));
+	return srt_optim_leave(optim, home, stream);
 }
 
 srt_status_t srt_optim_step(srt_optim_t *optim, srt_stream_t *stream)
 {
 	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_optim_check_lr(optim, "srt_optim_step", "srt_optim_set_lr"));
-	SRT_TRY(srt_optim_advance(optim, (srt_view_t){ 0 }, 0.0f, stream));
-	return srt_optim_apply(optim, stream);
+	SRT_TRY(srt_optim_check_owner(optim, "srt_optim_step"));
+	SRT_TRY(srt_optim_check_lr(optim, "srt_optim_step"));
+	for (; optim != NULL; optim = optim->twin)
+		SRT_TRY(step(optim, stream));
+	return SRT_OK;
 }

@@ -228,12 +228,13 @@ srt_status_t srt_scaler_scale(srt_scaler_t *scaler, const srt_scaler_output_t *o
 	return srt_scaler_end(scaler, stream);
 }
 
-srt_view_t srt_scaler_view(srt_scaler_t *scaler)
+srt_status_t srt_scaler_view(srt_scaler_t *scaler, srt_view_t *view)
 {
-	if (!scaler)
-		return (srt_view_t){ 0 };
+	SRT_NOT_NULL(scaler);
+	SRT_NOT_NULL(view);
 	scaler->in_use = true;
-	return scaler->scale;
+	*view = scaler->scale;
+	return SRT_OK;
 }
 
 /* ---- state ----------------------------------------------------------------------------------- */
@@ -263,8 +264,8 @@ static srt_status_t read_block(srt_scaler_t *scaler, srt_stream_t *stream,
 				       stream);
 }
 
-srt_status_t srt_scaler_get_state(srt_scaler_t *scaler, srt_stream_t *stream,
-				  srt_scaler_state_t *state)
+srt_status_t srt_scaler_get_state(srt_scaler_t *scaler, srt_scaler_state_t *state,
+				  srt_stream_t *stream)
 {
 	srt_k_step_state_t block;
 
@@ -321,7 +322,7 @@ srt_status_t srt_scaler_set_state(srt_scaler_t *scaler, const srt_scaler_state_t
 	return srt_scaler_end(scaler, stream);
 }
 
-srt_status_t srt_scaler_found_inf(srt_scaler_t *scaler, srt_stream_t *stream, float *found_inf)
+srt_status_t srt_scaler_get_found_inf(srt_scaler_t *scaler, float *found_inf, srt_stream_t *stream)
 {
 	srt_k_step_state_t block = { 0 };
 

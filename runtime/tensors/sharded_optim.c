@@ -98,7 +98,7 @@ static srt_status_t verify_list(srt_comm_t *comm, const inputs_t *in)
 
 	for (size_t i = 0; i < in->nparams; i++) {
 		const srt_sharded_optim_param_t *p = &in->params[i];
-		const uint64_t row[] = { p->value != NULL, (uint64_t)p->nelem, (uint64_t)p->group };
+		const uint64_t row[] = { p->value != NULL, (uint64_t)p->nelem, p->group };
 		const float own[] = { p->weight_decay, p->lr_scale };
 
 		hash = srt_hash64(hash, p->name, strlen(p->name));
@@ -110,17 +110,8 @@ static srt_status_t verify_list(srt_comm_t *comm, const inputs_t *in)
 
 /* ---- states ------------------------------------------------------------------------------ */
 
-const char *srt_sharded_optim_state_name(const srt_sharded_optim_t *optim, int k)
-{
-	static const char *const adam[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" };
-
-	if (optim == NULL || k < 0 || k >= optim->nstates)
-		return "";
-	return optim->kind == SRT_OPTIMIZER_SGD ? "momentum_buffer" : adam[k];
-}
-
 /* Copies the list and creates the states of sharded parameters. Collective. */
-static srt_status_t create_states(srt_sharded_optim_t *optim,
+static srt_status_t create_states(srt_sharded_optim_t *optim, srt_optimizer_t kind,
 				  const srt_sharded_optim_param_t *params)
 {
 	for (size_t i = 0; i < optim->nparams; i++) {
@@ -132,7 +123,7 @@ static srt_status_t create_states(srt_sharded_optim_t *optim,
 		named->nelem = p->nelem;
 		for (int k = 0; named->is_sharded && k < optim->nstates; k++) {
 			char *name = srt_asprintf("%s.%s", p->name,
-						  srt_sharded_optim_state_name(optim, k));
+						  srt_optimizer_state_name(kind, (size_t)k));
 			srt_status_t status;
 
 			if (name == NULL)
@@ -144,6 +135,71 @@ static srt_status_t create_states(srt_sharded_optim_t *optim,
 		}
 	}
 	return SRT_OK;
+}
+
+/* ---- owners of the local optimizers ------------------------------------------------------- */
+
+/* Of all shards of parameter i. */
+static srt_status_t set_field(void *owner, size_t i, size_t field, int32_t value,
+			      srt_stream_t *stream)
+{
+	const srt_sharded_optim_t *optim = owner;
+
+	for (size_t s = 0; s < optim->nshards; s++) {
+		const srt_shard_entry_t *shard = &optim->shards[s];
+		srt_optim_t *local = optim->local[shard->home];
+		srt_stream_t *home;
+
+		if (shard->param != i)
+			continue;
+		SRT_TRY(srt_optim_enter(local, "srt_optim_set_steps", stream, &home));
+		SRT_TRY(srt_optim_set_field(local, shard->index, field, value, home));
+		SRT_TRY(srt_optim_leave(local, home, stream));
+	}
+	return SRT_OK;
+}
+
+static void destroy(void *owner)
+{
+	srt_sharded_optim_t *optim = owner;
+
+	srt_optim_free(optim->local[0]);
+	srt_optim_free(optim->local[1]);
+	for (size_t i = 0; i < optim->nparams; i++) {
+		for (int k = 0; k < SRT_OPTIM_MAX_STATES; k++)
+			srt_sharded_tensor_destroy(optim->params[i].states[k]);
+	}
+	srt_host_side_destroy(&optim->host);
+	srt_comm_release(optim->comm);
+	free(optim->params);
+	free(optim->shards);
+	free(optim);
+}
+
+static srt_status_t enter_host(void *owner, const char *call, srt_stream_t *stream,
+			       srt_stream_t **home)
+{
+	const srt_sharded_optim_t *optim = owner;
+
+	(void)call;
+	return srt_host_side_enter(&optim->host, optim->host.device, stream, home);
+}
+
+static srt_status_t leave_host(void *owner, srt_stream_t *home, srt_stream_t *stream)
+{
+	const srt_sharded_optim_t *optim = owner;
+
+	return srt_host_side_leave(&optim->host, home, stream);
+}
+
+static const srt_optim_owner_t owners[] = {
+	{ .set_field = set_field, .destroy = destroy },
+	{ .enter = enter_host, .leave = leave_host },
+};
+
+srt_sharded_optim_t *srt_sharded_optim(const srt_optim_t *optim)
+{
+	return optim != NULL && optim->owner == &owners[0] ? optim->owner_arg : NULL;
 }
 
 /* ---- local optimizers -------------------------------------------------------------------- */
@@ -230,13 +286,19 @@ static srt_status_t create_locals(srt_sharded_optim_t *optim, srt_context_t *con
 	srt_stream_t *home;
 
 	SRT_TRY(srt_optim_create(optim->comm->device, in->groups, in->ngroups, lists->params[0],
-				 lists->n[0], stream, &optim->local[0]));
+				 lists->n[0], &optim->local[0], stream));
+	optim->local[0]->nparams = optim->nparams;
+	optim->local[0]->owner = &owners[0];
+	optim->local[0]->owner_arg = optim;
 	if (lists->n[1] == 0)
 		return SRT_OK;
 	SRT_TRY(srt_host_side_create(context, &optim->host));
 	SRT_TRY(srt_host_side_enter(&optim->host, optim->host.device, stream, &home));
 	SRT_TRY(srt_optim_create(optim->host.device, in->groups, in->ngroups, lists->params[1],
-				 lists->n[1], home, &optim->local[1]));
+				 lists->n[1], &optim->local[1], home));
+	optim->local[1]->owner = &owners[1];
+	optim->local[1]->owner_arg = optim;
+	optim->local[0]->twin = optim->local[1];
 	return srt_host_side_leave(&optim->host, home, stream);
 }
 
@@ -261,37 +323,24 @@ static srt_status_t build(srt_sharded_optim_t *optim, srt_context_t *context, co
 
 /* ---- created ----------------------------------------------------------------------------- */
 
-static srt_status_t copy_names(srt_sharded_optim_t *optim, const srt_sharded_optim_param_t *params,
-			       size_t nparams)
-{
-	optim->params = srt_calloc(nparams + 1, sizeof(*optim->params), "a sharded optimizer");
-	if (optim->params == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t i = 0; i < nparams; i++) {
-		optim->params[i].name = srt_strdup(params[i].name);
-		if (optim->params[i].name == NULL)
-			return SRT_ERR_OUT_OF_MEMORY;
-		optim->nparams++;
-	}
-	return SRT_OK;
-}
-
 static srt_status_t read_arguments(srt_sharded_optim_t *optim, const srt_optim_options_t *groups,
 				   const srt_sharded_optim_param_t *params, inputs_t *in)
 {
 	SRT_TRY(srt_optim_read_groups(groups, in->ngroups, &in->groups));
 	SRT_TRY(read_params(params, in));
 	SRT_TRY(check_list(optim->comm, in->params, in->nparams));
-	optim->kind = in->groups[0].kind;
-	optim->ngroups = in->ngroups;
 	optim->nstates = srt_optim_count_states_of(in->groups, in->ngroups);
-	return copy_names(optim, in->params, in->nparams);
+	optim->params = srt_calloc(in->nparams + 1, sizeof(*optim->params), creating);
+	if (optim->params == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	optim->nparams = in->nparams;
+	return SRT_OK;
 }
 
 srt_status_t srt_sharded_optim_create(srt_context_t *context, srt_comm_t *comm,
 				      const srt_optim_options_t *groups, size_t ngroups,
 				      const srt_sharded_optim_param_t *params, size_t nparams,
-				      srt_stream_t *stream, srt_sharded_optim_t **out)
+				      srt_optim_t **out, srt_stream_t *stream)
 {
 	inputs_t in = { .ngroups = ngroups, .nparams = nparams };
 	srt_sharded_optim_t *optim;
@@ -315,170 +364,25 @@ srt_status_t srt_sharded_optim_create(srt_context_t *context, srt_comm_t *comm,
 	if (status == SRT_OK)
 		status = verify_list(comm, &in);
 	if (status == SRT_OK)
-		status = create_states(optim, in.params);
+		status = create_states(optim, in.groups[0].kind, in.params);
 	if (status == SRT_OK)
 		status = srt_comm_status_consensus(comm, creating,
 						   build(optim, context, &in, stream));
 	free(in.groups);
 	free(in.params);
 	if (status != SRT_OK) {
-		srt_sharded_optim_destroy(optim);
+		destroy(optim);
 		return status;
 	}
-	*out = optim;
+	*out = optim->local[0];
 	return SRT_OK;
 }
 
-void srt_sharded_optim_destroy(srt_sharded_optim_t *optim)
+srt_sharded_tensor_t *srt_sharded_optim_state(const srt_optim_t *optim, size_t i, size_t k)
 {
-	if (optim == NULL || srt_device_is_inherited(optim->comm->device))
-		return;
-	srt_optim_destroy(optim->local[0]);
-	srt_optim_destroy(optim->local[1]);
-	for (size_t i = 0; i < optim->nparams; i++) {
-		for (int k = 0; k < SRT_OPTIM_MAX_STATES; k++)
-			srt_sharded_tensor_destroy(optim->params[i].states[k]);
-		free(optim->params[i].name);
-	}
-	srt_host_side_destroy(&optim->host);
-	srt_comm_release(optim->comm);
-	free(optim->params);
-	free(optim->shards);
-	free(optim);
-}
+	const srt_sharded_optim_t *sharded = srt_sharded_optim(optim);
 
-/* ---- steps ------------------------------------------------------------------------------- */
-
-srt_status_t srt_sharded_optim_step(srt_sharded_optim_t *optim, srt_stream_t *stream)
-{
-	srt_stream_t *home;
-
-	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_optim_step(optim->local[0], stream));
-	if (optim->local[1] == NULL)
-		return SRT_OK;
-	SRT_TRY(srt_host_side_enter(&optim->host, optim->host.device, stream, &home));
-	SRT_TRY(srt_optim_step(optim->local[1], home));
-	return srt_host_side_leave(&optim->host, home, stream);
-}
-
-srt_status_t srt_sharded_optim_set_lr(srt_sharded_optim_t *optim, size_t group, float lr,
-				      srt_stream_t *stream)
-{
-	srt_stream_t *home;
-
-	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_optim_set_lr(optim->local[0], group, lr, stream));
-	if (optim->local[1] == NULL)
-		return SRT_OK;
-	SRT_TRY(srt_host_side_enter(&optim->host, optim->host.device, stream, &home));
-	SRT_TRY(srt_optim_set_lr(optim->local[1], group, lr, home));
-	return srt_host_side_leave(&optim->host, home, stream);
-}
-
-srt_status_t srt_sharded_optim_get_state(const srt_sharded_optim_t *optim, size_t group,
-					 srt_stream_t *stream, srt_step_info_t *info)
-{
-	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(info);
-	return srt_optim_get_state(optim->local[0], group, stream, info);
-}
-
-srt_status_t srt_sharded_optim_set_state(srt_sharded_optim_t *optim, size_t group,
-					 const srt_step_info_t *info, srt_stream_t *stream)
-{
-	srt_stream_t *home;
-
-	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(info);
-	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_optim_set_state(optim->local[0], group, info, stream));
-	if (optim->local[1] == NULL)
-		return SRT_OK;
-	SRT_TRY(srt_host_side_enter(&optim->host, optim->host.device, stream, &home));
-	SRT_TRY(srt_optim_set_state(optim->local[1], group, info, home));
-	return srt_host_side_leave(&optim->host, home, stream);
-}
-
-/* ---- named parameters and states --------------------------------------------------------- */
-
-size_t srt_sharded_optim_count(const srt_sharded_optim_t *optim)
-{
-	return optim != NULL ? optim->nparams : 0;
-}
-
-const char *srt_sharded_optim_name(const srt_sharded_optim_t *optim, size_t i)
-{
-	return optim != NULL && i < optim->nparams ? optim->params[i].name : "";
-}
-
-size_t srt_sharded_optim_find(const srt_sharded_optim_t *optim, const char *name)
-{
-	size_t i = 0;
-
-	if (optim == NULL || name == NULL)
-		return srt_sharded_optim_count(optim);
-	while (i < optim->nparams && strcmp(optim->params[i].name, name) != 0)
-		i++;
-	return i;
-}
-
-int srt_sharded_optim_count_states(const srt_sharded_optim_t *optim)
-{
-	return optim != NULL ? optim->nstates : 0;
-}
-
-srt_sharded_tensor_t *srt_sharded_optim_state(const srt_sharded_optim_t *optim, size_t i, int k)
-{
-	if (optim == NULL || i >= optim->nparams || k < 0 || k >= optim->nstates)
+	if (sharded == NULL || i >= sharded->nparams || k >= (size_t)sharded->nstates)
 		return NULL;
-	return optim->params[i].states[k];
-}
-
-srt_view_t srt_sharded_optim_plain_state(const srt_sharded_optim_t *optim, size_t i, int k)
-{
-	if (optim == NULL || i >= optim->nparams || optim->params[i].is_sharded)
-		return (srt_view_t){ 0 };
-	return srt_optim_state(optim->local[0], i, k);
-}
-
-srt_status_t srt_sharded_optim_get_steps(const srt_sharded_optim_t *optim, size_t i,
-					 srt_stream_t *stream, int32_t *steps)
-{
-	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(steps);
-	if (i >= optim->nparams)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: the optimizer has %zu parameters, there is no parameter %zu",
-				__func__, optim->nparams, i);
-	return srt_optim_get_steps(optim->local[0], i, stream, steps);
-}
-
-srt_status_t srt_sharded_optim_set_steps(srt_sharded_optim_t *optim, size_t i, int32_t steps,
-					 srt_stream_t *stream)
-{
-	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(stream);
-	if (i >= optim->nparams)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: the optimizer has %zu parameters, there is no parameter %zu",
-				__func__, optim->nparams, i);
-	SRT_TRY(srt_optim_set_steps(optim->local[0], i, steps, stream));
-	for (size_t s = 0; s < optim->nshards; s++) {
-		const srt_shard_entry_t *shard = &optim->shards[s];
-		srt_stream_t *home = stream;
-
-		if (shard->param != i)
-			continue;
-		if (shard->home == 1)
-			SRT_TRY(srt_host_side_enter(&optim->host, optim->host.device, stream,
-						    &home));
-		SRT_TRY(srt_optim_set_steps(optim->local[shard->home], shard->index, steps, home));
-		SRT_TRY(srt_host_side_leave(&optim->host, home, stream));
-	}
-	return SRT_OK;
+	return sharded->params[i].states[k];
 }

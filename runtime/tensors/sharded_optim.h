@@ -10,9 +10,8 @@
 
 #include "runtime/tensors/tensors.h"
 
-/* A parameter of the list. */
+/* A parameter of the list. Names, groups and step counts are in the local optimizers. */
 typedef struct srt_named_param {
-	char *name;
 	bool is_sharded;
 	srt_dtype_t dtype; /* plain: with nelem */
 	int64_t nelem;
@@ -26,19 +25,21 @@ typedef struct srt_shard_entry {
 	size_t index; /* in its list */
 } srt_shard_entry_t;
 
-struct srt_sharded_optim {
+typedef struct srt_sharded_optim {
 	srt_comm_t *comm;
-	srt_optimizer_t kind;
-	size_t ngroups;
 	int nstates;
 	srt_named_param_t *params;
 	size_t nparams;
 	srt_shard_entry_t *shards;
 	size_t nshards;
-	/* On the device: entry i is parameter i, without elements if it is sharded, so that each
-	 * rank counts its steps; then the shards. On the host device: shards; NULL without any. */
+	/* On the device, what the program has: entry i is parameter i, without elements if it is
+	 * sharded, so that each rank counts its steps; then the shards. On the host device: shards;
+	 * NULL without any. */
 	srt_optim_t *local[2];
 	srt_host_side_t host;
-};
+} srt_sharded_optim_t;
+
+/* NULL if it is an optimizer without sharded tensors. */
+srt_sharded_optim_t *srt_sharded_optim(const srt_optim_t *optim);
 
 #endif

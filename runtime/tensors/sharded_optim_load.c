@@ -10,7 +10,8 @@ static const char loading[] = "loading the state of a sharded optimizer";
 
 /* ---- checks ------------------------------------------------------------------------------ */
 
-static srt_status_t check_same_param(const srt_named_param_t *to, const srt_named_param_t *from)
+static srt_status_t check_same_param(const char *name, const srt_named_param_t *to,
+				     const srt_named_param_t *from)
 {
 	bool same = to->is_sharded == from->is_sharded;
 
@@ -24,31 +25,35 @@ static srt_status_t check_same_param(const srt_named_param_t *to, const srt_name
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 			"parameter '%s' has another shape or dtype in the other optimizer, or only "
 			"one of them is sharded",
-			to->name);
+			name);
 }
 
 static srt_status_t check_load(const srt_sharded_optim_t *optim, const srt_sharded_optim_t *from)
 {
-	if (optim->comm != from->comm || optim->kind != from->kind ||
-	    optim->ngroups != from->ngroups || optim->nstates != from->nstates)
+	const srt_optim_t *to_list = optim->local[0], *from_list = from->local[0];
+	const srt_optimizer_t kinds[] = { to_list->groups[0].kind, from_list->groups[0].kind };
+
+	if (optim->comm != from->comm || kinds[0] != kinds[1] ||
+	    to_list->ngroups != from_list->ngroups || optim->nstates != from->nstates)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the optimizers differ in kind, groups, states or communicator: "
 				"kinds %d and %d, %zu and %zu groups, %d and %d states",
-				(int)optim->kind, (int)from->kind, optim->ngroups, from->ngroups,
+				(int)kinds[0], (int)kinds[1], to_list->ngroups, from_list->ngroups,
 				optim->nstates, from->nstates);
 	for (size_t i = 0; i < from->nparams; i++) {
-		if (srt_sharded_optim_find(optim, from->params[i].name) == optim->nparams)
+		if (srt_optim_find(to_list, srt_optim_name(from_list, i)) == optim->nparams)
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					"the optimizer has no parameter '%s', which the state has",
-					from->params[i].name);
+					srt_optim_name(from_list, i));
 	}
 	for (size_t i = 0; i < optim->nparams; i++) {
-		const size_t j = srt_sharded_optim_find(from, optim->params[i].name);
+		const char *name = srt_optim_name(to_list, i);
+		const size_t j = srt_optim_find(from_list, name);
 
 		if (j == from->nparams)
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT, "the state has no parameter '%s'",
-					optim->params[i].name);
-		SRT_TRY(check_same_param(&optim->params[i], &from->params[j]));
+					name);
+		SRT_TRY(check_same_param(name, &optim->params[i], &from->params[j]));
 	}
 	return SRT_OK;
 }
@@ -71,32 +76,36 @@ static srt_status_t load_local(srt_sharded_optim_t *optim, size_t i,
 	const size_t nbytes = (size_t)from->params[j].nelem * srt_dtype_size(from->params[j].dtype);
 	int32_t steps;
 
-	SRT_TRY(srt_sharded_optim_get_steps(from, j, stream, &steps));
-	SRT_TRY(srt_sharded_optim_set_steps(optim, i, steps, stream));
-	for (int k = 0; k < optim->nstates; k++) {
-		const srt_view_t x = srt_sharded_optim_plain_state(from, j, k);
-		const srt_view_t y = srt_sharded_optim_plain_state(optim, i, k);
+	SRT_TRY(srt_optim_get_steps(from->local[0], j, &steps, stream));
+	SRT_TRY(srt_optim_set_steps(optim->local[0], i, steps, stream));
+	for (size_t k = 0; k < (size_t)optim->nstates && !optim->params[i].is_sharded; k++) {
+		srt_view_t x, y;
 
-		if (x.buffer != NULL && y.buffer != NULL)
+		SRT_TRY(srt_optim_state(from->local[0], j, k, &x));
+		SRT_TRY(srt_optim_state(optim->local[0], i, k, &y));
+		if (nbytes > 0)
 			SRT_TRY(srt_buffer_copy(y.buffer, y.offset, x.buffer, x.offset, nbytes,
 						stream));
 	}
 	return SRT_OK;
 }
 
-static srt_status_t load_group(srt_sharded_optim_t *optim, const srt_sharded_optim_t *from,
-			       size_t group, srt_stream_t *stream)
+static srt_status_t load_group(srt_optim_t *optim, const srt_optim_t *from, size_t group,
+			       srt_stream_t *stream)
 {
 	srt_step_info_t info = SRT_STEP_INFO_INIT;
 
-	SRT_TRY(srt_sharded_optim_get_state(from, group, stream, &info));
-	SRT_TRY(srt_sharded_optim_set_state(optim, group, &info, stream));
-	/* The state of a group that no call gave a learning rate does not set one. */
-	for (int home = 0; home < 2; home++) {
-		if (optim->local[home] != NULL)
-			optim->local[home]->has_lr[group] = from->local[0]->has_lr[group];
-	}
+	SRT_TRY(srt_optim_get_step_info(from, group, &info, stream));
+	SRT_TRY(srt_optim_set_step_info(optim, group, &info, stream));
+	/* The step info of a group that no call gave a learning rate does not set one. */
+	for (; optim != NULL; optim = optim->twin)
+		optim->has_lr[group] = from->has_lr[group];
 	return SRT_OK;
+}
+
+static size_t find_same(const srt_sharded_optim_t *optim, size_t i, const srt_sharded_optim_t *from)
+{
+	return srt_optim_find(from->local[0], srt_optim_name(optim->local[0], i));
 }
 
 /* All that does not move between ranks. */
@@ -104,24 +113,28 @@ static srt_status_t load_locals(srt_sharded_optim_t *optim, const srt_sharded_op
 				srt_stream_t *stream)
 {
 	for (size_t i = 0; i < optim->nparams; i++)
-		SRT_TRY(load_local(optim, i, from,
-				   srt_sharded_optim_find(from, optim->params[i].name), stream));
-	for (size_t g = 0; g < optim->ngroups; g++)
-		SRT_TRY(load_group(optim, from, g, stream));
+		SRT_TRY(load_local(optim, i, from, find_same(optim, i, from), stream));
+	for (size_t g = 0; g < optim->local[0]->ngroups; g++)
+		SRT_TRY(load_group(optim->local[0], from->local[0], g, stream));
 	return srt_stream_sync(stream);
 }
 
-srt_status_t srt_sharded_optim_load(srt_sharded_optim_t *optim, const srt_sharded_optim_t *from,
+srt_status_t srt_sharded_optim_load(srt_optim_t *optim, const srt_optim_t *from,
 				    srt_stream_t *stream)
 {
+	srt_sharded_optim_t *to = srt_sharded_optim(optim);
+	const srt_sharded_optim_t *loaded = srt_sharded_optim(from);
+
 	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(from);
 	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_comm_status_consensus(optim->comm, loading, check_load(optim, from)));
-	for (size_t i = 0; i < optim->nparams; i++) {
-		const size_t j = srt_sharded_optim_find(from, optim->params[i].name);
-
-		SRT_TRY(load_states(&optim->params[i], &from->params[j], optim->nstates, stream));
-	}
-	return srt_comm_status_consensus(optim->comm, loading, load_locals(optim, from, stream));
+	if (to == NULL || loaded == NULL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"srt_sharded_optim_load: %s is not of srt_sharded_optim_create()",
+				to == NULL ? "optim" : "from");
+	SRT_TRY(srt_comm_status_consensus(to->comm, loading, check_load(to, loaded)));
+	for (size_t i = 0; i < to->nparams; i++)
+		SRT_TRY(load_states(&to->params[i], &loaded->params[find_same(to, i, loaded)],
+				    to->nstates, stream));
+	return srt_comm_status_consensus(to->comm, loading, load_locals(to, loaded, stream));
 }

@@ -58,7 +58,7 @@ srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, in
 			int64_t columns, int frozen, float decay)
 {
 	const int64_t shape[] = { rows, columns };
-	const int32_t group = unit == c->root ? 0 : columns < 0 ? 2 : 1;
+	const size_t group = unit == c->root ? 0 : columns < 0 ? 2 : 1;
 	const int ndim = columns < 0 ? 1 : 2;
 	const srt_param_options_t options = { .size = sizeof(options),
 					      .lr_scale = 1.0f,
@@ -77,11 +77,11 @@ srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, in
 /* Groups that differ from the engine's options in all that they may. */
 static void case_groups(engine_case_t *c)
 {
-	for (int32_t g = 1; g < c->ngroups; g++) {
+	for (size_t g = 1; g < c->ngroups; g++) {
 		srt_optim_options_t group = SRT_OPTIM_OPTIONS_INIT;
-		int32_t index;
+		size_t index;
 
-		CHECK_OK(srt_engine_group_options(c->engine, 0, &group));
+		CHECK_OK(srt_optim_group_options(srt_engine_optim(c->engine), 0, &group));
 		group.lr *= g == 1 ? 0.5f : 0.25f;
 		group.momentum = g == 1 ? 0.0f : group.momentum * 0.5f;
 		group.beta1 *= 0.9;

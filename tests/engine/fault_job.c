@@ -213,7 +213,7 @@ static srt_status_t run_step(program_t *p)
 	engine_case_t *c = &p->model;
 
 	if (p->scaler != NULL)
-		(void)srt_scaler_view(p->scaler); /* the loss is scaled */
+		(void)test_scaler_view(p->scaler); /* the loss is scaled */
 	DO(case_passes(c, p->nsteps, 1 + p->nsteps % 2));
 	if (p->scaler == NULL) {
 		DO(srt_engine_step(c->engine, c->stream));
@@ -275,8 +275,8 @@ static srt_status_t save_during_step(program_t *p)
 	srt_checkpoint_write_t *write;
 
 	save_path(p, p->nsaves, path);
-	DO_IF_BUILT(srt_checkpoint_save_begin(p->model.engine, path, &options, p->model.stream,
-					      &p->write));
+	DO_IF_BUILT(srt_checkpoint_save_begin(p->model.engine, path, &options, &p->write,
+					      p->model.stream));
 	SRT_TRY(run_step(p));
 	if (p->write == NULL)
 		return SRT_OK;

@@ -3,7 +3,7 @@
 #ifndef SRT_TESTS_MODULE_CASE_H
 #define SRT_TESTS_MODULE_CASE_H
 
-#include <shardrt/wrap.h>
+#include <shardrt/module.h>
 
 #include "runtime/engine/engine.h"
 #include "tests/harness/check.h"

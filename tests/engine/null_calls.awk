@@ -26,7 +26,7 @@ BEGIN {
 		"srt_file_get_entry.data srt_file_get_entry.nbytes srt_stream_enqueue.release", list, " ")
 	for (i = 1; i <= n; i++)
 		allowed[list[i]] = 1
-	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler module sharded_tensor sharded_optim sharded_layer "
+	objects = " context device buffer stream event comm coll engine unit param unit_buffer optim scaler module sharded_tensor sharded_layer "
 }
 
 # Structs that begin with their size are found in all headers before the calls are made.

@@ -223,7 +223,7 @@ static void print_hash(const variant_t *v)
 	build(&c, v, &mesh);
 	for (int step = 0; step < 2; step++)
 		CHECK_OK_OR_DIE(case_step(&c, step, count_microbatches(v)));
-	status = srt_engine_hash(c.engine, c.stream, hash);
+	status = srt_engine_hash(c.engine, hash, c.stream);
 	CHECK_MSG(status == SRT_OK || status == SRT_ERR_UNSUPPORTED, "%s: %s", v->name,
 		  srt_last_error());
 	for (int i = 0; rank == 0 && status == SRT_OK && i < 16; i++)

@@ -59,12 +59,12 @@ static void take_results(engine_case_t *c, result_t *result)
 {
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
-	CHECK_OK(srt_engine_state(c->engine, c->stream, &state));
+	CHECK_OK(srt_engine_get_step_info(c->engine, &state, c->stream));
 	result->norm = state.grad_norm;
 	result->value = case_collect(c, SRT_PARAM_VALUE);
 	result->grad = case_collect(c, SRT_PARAM_GRAD);
 	result->state0 = case_collect(c, SRT_PARAM_STATE0);
-	if (srt_engine_hash(c->engine, c->stream, result->hash) != SRT_OK)
+	if (srt_engine_hash(c->engine, result->hash, c->stream) != SRT_OK)
 		memset(result->hash, 0, sizeof(result->hash)); /* built without libxxhash */
 }
 
@@ -211,8 +211,8 @@ static void test_parts(void)
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	for (int64_t i = 0; i < 4 * n; i++)
 		values[i] = (float)i;
-	CHECK_OK(srt_param_set(p, values, stream));
-	CHECK_OK(srt_param_set(q, values, stream));
+	CHECK_OK(srt_param_set(p, SRT_PARAM_VALUE, values, stream));
+	CHECK_OK(srt_param_set(q, SRT_PARAM_VALUE, values, stream));
 	CHECK_OK(srt_unit_forward_begin(root, stream));
 	CHECK_OK(srt_param_data(p, &view));
 	cell = calloc(24, sizeof(*cell));
@@ -291,7 +291,7 @@ static void test_five(int ndp, int ntp, srt_strategy_t strategy, int offload)
 	for (int k = 0; k < NPARAMS; k++) {
 		for (int i = 0; i < NELEM; i++)
 			values[i] = (float)(i + k * NELEM);
-		CHECK_OK(srt_param_set(p[k], values, stream));
+		CHECK_OK(srt_param_set(p[k], SRT_PARAM_VALUE, values, stream));
 	}
 	CHECK_OK(srt_unit_forward_begin(root, stream));
 	CHECK_OK(srt_unit_forward_end(root, stream));

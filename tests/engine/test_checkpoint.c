@@ -73,7 +73,7 @@ static void fill(srt_engine_t *engine, uint64_t seed)
 {
 	srt_param_t *p;
 
-	for (size_t i = 0; (p = srt_engine_param(engine, i)); i++)
+	for (size_t i = 0; (p = srt_engine_param_at(engine, i)); i++)
 		CHECK_OK_OR_DIE(srt_param_init_normal(p, seed, 0.0f, 1.0f, stream));
 }
 
@@ -106,12 +106,12 @@ static void check_values(srt_engine_t *engine, uint64_t seed)
 	srt_param_t *p, *q;
 
 	fill(other, seed);
-	for (size_t i = 0; (q = srt_engine_param(other, i)); i++) {
+	for (size_t i = 0; (q = srt_engine_param_at(other, i)); i++) {
 		size_t n = (size_t)srt_param_nelem(q);
 		float *got = calloc(n + 1, sizeof(*got)), *want = calloc(n + 1, sizeof(*want));
 
 		CHECK_OR_DIE(got && want);
-		p = srt_engine_find(engine, srt_param_name(q));
+		p = srt_engine_param_find(engine, srt_param_name(q));
 		CHECK_OR_DIE(p != NULL);
 		CHECK_OK_OR_DIE(srt_param_get(p, SRT_PARAM_VALUE, got, stream));
 		CHECK_OK_OR_DIE(srt_param_get(q, SRT_PARAM_VALUE, want, stream));
@@ -168,7 +168,7 @@ static void test_alias(void)
 	if (srt_context_rank(context) == 0)
 		CHECK_OK_OR_DIE(srt_safetensors_writer_create(path, entries, 6, NULL, 0, &w));
 	for (size_t i = 0; i < 6; i++) {
-		srt_param_t *p = srt_engine_find(engine, entries[i].name);
+		srt_param_t *p = srt_engine_param_find(engine, entries[i].name);
 
 		CHECK_OK_OR_DIE(srt_param_get(p, SRT_PARAM_VALUE, values, stream));
 		if (srt_context_rank(context) == 0)

@@ -172,7 +172,7 @@ static void test_unwritable(void)
 	if (rank == world - 1)
 		CHECK_OR_DIE(setrlimit(RLIMIT_FSIZE, &small) == 0);
 	CHECK_STATUS(save(&c, folder), SRT_ERR_IO);
-	CHECK_OK_OR_DIE(srt_checkpoint_save_begin(c.engine, folder, NULL, c.stream, &write));
+	CHECK_OK_OR_DIE(srt_checkpoint_save_begin(c.engine, folder, NULL, &write, c.stream));
 	CHECK_STATUS(srt_checkpoint_save_end(write), SRT_ERR_IO);
 	CHECK_OR_DIE(setrlimit(RLIMIT_FSIZE, &old) == 0);
 	CHECK_ERROR_HAS("File too large");
@@ -213,7 +213,7 @@ static void test_fork(void)
 
 	declare(&c, SRT_STRATEGY_ZERO3);
 	fill(&c, 4);
-	CHECK_OK_OR_DIE(srt_checkpoint_save_begin(c.engine, folder, NULL, c.stream, &write));
+	CHECK_OK_OR_DIE(srt_checkpoint_save_begin(c.engine, folder, NULL, &write, c.stream));
 	child = fork();
 	CHECK_OR_DIE(child >= 0);
 	if (child == 0)

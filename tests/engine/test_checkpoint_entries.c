@@ -73,9 +73,9 @@ static void step(training_t *t, int i)
 	check(srt_engine_finish_backward(t->engine, stream));
 	check(srt_engine_write_begin(t->engine, stream));
 	check(srt_param_part(t->weight, rank, &part)); /* and of its state, which has its shape */
-	value = srt_param_local(t->weight, SRT_PARAM_VALUE);
-	grad = srt_param_local(t->weight, SRT_PARAM_GRAD);
-	momentum = srt_param_local(t->momentum, SRT_PARAM_VALUE);
+	check(srt_param_local(t->weight, SRT_PARAM_VALUE, &value));
+	check(srt_param_local(t->weight, SRT_PARAM_GRAD, &grad));
+	check(srt_param_local(t->momentum, SRT_PARAM_VALUE, &momentum));
 	check(srt_op_scale(momentum, momentum, 0.9f, part.nelem, stream));
 	check(srt_op_axpy(momentum, grad, 1.0f, part.nelem, stream));
 	check(srt_op_axpy(value, momentum, -0.1f, part.nelem, stream));
@@ -169,7 +169,7 @@ static void test_save(const char *folder)
 	fill(&mine, rank);
 	options.rank_entries = mine.entries;
 	options.nrank_entries = 2;
-	check(srt_checkpoint_save_begin(t.engine, folder, &options, stream, &write));
+	check(srt_checkpoint_save_begin(t.engine, folder, &options, &write, stream));
 	memset(&mine, 0, sizeof(mine)); /* it was copied */
 	check(srt_checkpoint_save_end(write));
 	check_resumed(&t);

@@ -50,7 +50,7 @@ static void get_expected(float value, float *expected)
 static void fill(float value)
 {
 	get_expected(value, values);
-	CHECK_OK_OR_DIE(srt_param_set(param, values, stream));
+	CHECK_OK_OR_DIE(srt_param_set(param, SRT_PARAM_VALUE, values, stream));
 }
 
 static void save(const char *name, float value)

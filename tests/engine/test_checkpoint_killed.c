@@ -303,7 +303,7 @@ static void test_no_snapshot(const char *parent)
 			snapshot_nbytes += (size_t)param[i]->shard.nelem * sizeof(float);
 		is_snapshot_refused = srt_context_rank(context) == r;
 		CHECK_OK_OR_DIE(
-			srt_checkpoint_save_begin(engine, folder, &options, stream, &write));
+			srt_checkpoint_save_begin(engine, folder, &options, &write, stream));
 		CHECK(!is_snapshot_refused); /* it was asked for */
 		CHECK(srt_checkpoint_save_done(write));
 		fill(seed + 1);
@@ -371,7 +371,7 @@ static void test_slow(const char *parent, bool dies)
 		return;
 	}
 	fill(7);
-	CHECK_OK_OR_DIE(srt_checkpoint_save_begin(engine, folder, NULL, stream, &write));
+	CHECK_OK_OR_DIE(srt_checkpoint_save_begin(engine, folder, NULL, &write, stream));
 	CHECK_OK_OR_DIE(srt_checkpoint_save_end(write));
 	if (srt_context_rank(context) == last)
 		slow_s = s;

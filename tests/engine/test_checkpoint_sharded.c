@@ -152,17 +152,18 @@ static void subject_fill(subject_t *s)
 			for (int64_t e = 0; e < n; e++)
 				half_put(s->c.stored, x, (size_t)e, element(p, whats[k], e));
 			if (k == 0)
-				CHECK_OK_OR_DIE(srt_param_set(p, x, s->c.stream));
+				CHECK_OK_OR_DIE(srt_param_set(p, SRT_PARAM_VALUE, x, s->c.stream));
 			else if (has(p, whats[k]))
-				CHECK_OK_OR_DIE(srt_param_set_state(p, whats[k], x, s->c.stream));
+				CHECK_OK_OR_DIE(srt_param_set(p, whats[k], x, s->c.stream));
 		}
 		if (srt_param_requires_grad(p))
-			CHECK_OK(srt_param_set_steps(p, (int32_t)i + 3, s->c.stream));
+			CHECK_OK(test_set_steps(s->c.engine, p, (int32_t)i + 3, s->c.stream));
 		free(x);
 	}
-	for (int g = 0; g < 3; g++) {
-		state.step = wanted_state.step + g;
-		CHECK_OK(srt_engine_set_group_state(s->c.engine, g, &state, s->c.stream));
+	for (size_t g = 0; g < 3; g++) {
+		state.step = wanted_state.step + (int32_t)g;
+		CHECK_OK(srt_optim_set_step_info(srt_engine_optim(s->c.engine), g, &state,
+						 s->c.stream));
 	}
 	CHECK_OK(srt_scaler_set_state(s->scaler, &wanted_scaler, s->c.stream));
 	CHECK_OK(srt_unit_buffer_set(s->mean, mean, s->c.stream));
@@ -192,7 +193,7 @@ static void check_param(subject_t *s, size_t i, bool is_rounded)
 		}
 	}
 	if (srt_param_requires_grad(p)) {
-		CHECK_OK(srt_param_steps(p, s->c.stream, &steps));
+		CHECK_OK(test_get_steps(s->c.engine, p, &steps, s->c.stream));
 		CHECK_INT(steps, i + 3);
 	}
 	free(x);
@@ -209,13 +210,13 @@ static void subject_check(subject_t *s, bool is_rounded, int buffers_of)
 
 	for (size_t i = 0; i < s->c.nparams; i++)
 		check_param(s, i, is_rounded);
-	for (int g = 0; g < 3; g++) {
-		CHECK_OK(srt_engine_group_state(s->c.engine, g, s->c.stream, &state));
-		CHECK_INT(state.step, wanted_state.step + g);
+	for (size_t g = 0; g < 3; g++) {
+		CHECK_OK(srt_optim_get_step_info(s->c.engine->optim, g, &state, s->c.stream));
+		CHECK_INT(state.step, wanted_state.step + (int32_t)g);
 		state.step = wanted_state.step;
 		CHECK(memcmp(&state, &wanted_state, sizeof(state)) == 0);
 	}
-	CHECK_OK(srt_scaler_get_state(s->scaler, s->c.stream, &scaler));
+	CHECK_OK(srt_scaler_get_state(s->scaler, &scaler, s->c.stream));
 	CHECK(scaler.scale == wanted_scaler.scale);
 	CHECK_INT(scaler.growth_tracker, wanted_scaler.growth_tracker);
 	CHECK_INT(scaler.growth_interval, wanted_scaler.growth_interval);
@@ -238,7 +239,7 @@ static void check_hash(const engine_case_t *c, const char *folder, const char *p
 	unsigned char wanted[16], hash[16];
 	srt_file_t *file;
 
-	CHECK_OK_OR_DIE(srt_engine_hash(c->engine, c->stream, wanted));
+	CHECK_OK_OR_DIE(srt_engine_hash(c->engine, wanted, c->stream));
 	for (int i = 0; i < 2 && paths[i] != NULL; i++) {
 		CHECK_OK_OR_DIE(srt_file_open(paths[i], &file));
 		CHECK_OK(srt_file_hash_params(file, hash, NULL));
@@ -352,15 +353,15 @@ static void compare(engine_case_t *a, engine_case_t *b, const char *name)
 
 		if (!srt_param_requires_grad(a->param[i]))
 			continue;
-		CHECK_OK(srt_param_steps(a->param[i], a->stream, &x));
-		CHECK_OK(srt_param_steps(b->param[i], b->stream, &y));
+		CHECK_OK(test_get_steps(a->engine, a->param[i], &x, a->stream));
+		CHECK_OK(test_get_steps(b->engine, b->param[i], &y, b->stream));
 		CHECK_INT(x, y);
 	}
-	for (int g = 0; g < (a->ngroups > 0 ? a->ngroups : 1); g++) {
+	for (size_t g = 0; g < (a->ngroups > 0 ? a->ngroups : 1); g++) {
 		srt_step_info_t x = SRT_STEP_INFO_INIT, y = SRT_STEP_INFO_INIT;
 
-		CHECK_OK(srt_engine_group_state(a->engine, g, a->stream, &x));
-		CHECK_OK(srt_engine_group_state(b->engine, g, b->stream, &y));
+		CHECK_OK(srt_optim_get_step_info(srt_engine_optim(a->engine), g, &x, a->stream));
+		CHECK_OK(srt_optim_get_step_info(srt_engine_optim(b->engine), g, &y, b->stream));
 		CHECK_MSG(memcmp(&x, &y, sizeof(x)) == 0, "%s: step states differ", name);
 		CHECK_INT(x.step, BEFORE + AFTER);
 	}
@@ -378,8 +379,8 @@ static void test_resume(const char *folder, const run_t *run, srt_strategy_t fro
 	begin(&first, run, from, SRT_FLAT_NO);
 	make_steps(&first, 0, BEFORE);
 	if (meanwhile)
-		CHECK_OK_OR_DIE(srt_checkpoint_save_begin(first.engine, folder, NULL, first.stream,
-							  &write));
+		CHECK_OK_OR_DIE(srt_checkpoint_save_begin(first.engine, folder, NULL, &write,
+							  first.stream));
 	else
 		CHECK_OK_OR_DIE(srt_checkpoint_save(first.engine, folder, NULL, first.stream));
 	make_steps(&first, BEFORE, AFTER); /* a save changes nothing */
@@ -451,9 +452,9 @@ static void test_order(const char *folder, const char *other)
 		const int first = same ? 1 : turned;
 
 		CHECK_OK_OR_DIE(
-			srt_checkpoint_save_begin(c.engine, folder, NULL, c.stream, &writes[0]));
+			srt_checkpoint_save_begin(c.engine, folder, NULL, &writes[0], c.stream));
 		CHECK_OK_OR_DIE(
-			srt_checkpoint_save_begin(c.engine, other, NULL, c.stream, &writes[1]));
+			srt_checkpoint_save_begin(c.engine, other, NULL, &writes[1], c.stream));
 		for (int i = 0; i < 2; i++) {
 			CHECK_STATUS(srt_checkpoint_save_end(writes[first ^ i]),
 				     same ? SRT_OK : SRT_ERR_MISMATCH);

@@ -58,8 +58,8 @@ static void set_values(srt_engine_t *engine, float first)
 {
 	srt_param_t *param;
 
-	for (size_t i = 0; (param = srt_engine_param(engine, i)) != NULL; i++)
-		CHECK_OK_OR_DIE(srt_param_set(param,
+	for (size_t i = 0; (param = srt_engine_param_at(engine, i)) != NULL; i++)
+		CHECK_OK_OR_DIE(srt_param_set(param, SRT_PARAM_VALUE,
 					      (const float[NELEM]){ first, 2, 3, 4, (float)i },
 					      stream));
 }
@@ -112,28 +112,28 @@ static void test_values_only(const char *folder)
 	CHECK_OK_OR_DIE(srt_checkpoint_save(from, folder, NULL, stream));
 	set_values(to, 1);
 	for (size_t i = 0; i < NPARAMS; i++) {
-		srt_param_t *param = srt_engine_param(to, i);
+		srt_param_t *param = srt_engine_param_at(to, i);
 
-		CHECK_OK_OR_DIE(srt_param_set_state(param, SRT_PARAM_STATE0,
-						    (const float[NELEM]){ 9, 8, 7, 6, 5 }, stream));
-		CHECK_OK_OR_DIE(srt_param_set_steps(param, 11, stream));
+		CHECK_OK_OR_DIE(srt_param_set(param, SRT_PARAM_STATE0,
+					      (const float[NELEM]){ 9, 8, 7, 6, 5 }, stream));
+		CHECK_OK_OR_DIE(test_set_steps(to, param, 11, stream));
 	}
-	CHECK_OK(srt_engine_group_state(to, 0, stream, &before));
+	CHECK_OK(srt_optim_get_step_info(srt_engine_optim(to), 0, &before, stream));
 	CHECK_STATUS(srt_checkpoint_load(to, folder, NULL, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("is of optimizer adam, but the engine has sgd");
 	CHECK_OK(srt_checkpoint_load(to, folder, &values, stream));
 	for (size_t i = 0; i < NPARAMS; i++) {
-		srt_param_t *param = srt_engine_param(to, i);
+		srt_param_t *param = srt_engine_param_at(to, i);
 		const float wanted[] = { 7, 2, 3, 4, (float)i }, state[] = { 9, 8, 7, 6, 5 };
 
 		CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, x, stream));
 		CHECK_BITS(x, wanted, NELEM);
 		CHECK_OK(srt_param_get(param, SRT_PARAM_STATE0, x, stream));
 		CHECK_BITS(x, state, NELEM);
-		CHECK_OK(srt_param_steps(param, stream, &steps));
+		CHECK_OK(test_get_steps(to, param, &steps, stream));
 		CHECK_INT(steps, 11);
 	}
-	CHECK_OK(srt_engine_group_state(to, 0, stream, &after));
+	CHECK_OK(srt_optim_get_step_info(srt_engine_optim(to), 0, &after, stream));
 	CHECK(memcmp(&before, &after, sizeof(after)) == 0);
 	srt_engine_destroy(from);
 	srt_engine_destroy(to);
@@ -152,7 +152,8 @@ static void set_special(srt_engine_t *engine, srt_dtype_t dtype)
 			       dtype == SRT_F16 ? (const void *)f16 :
 						  (const void *)bf16;
 
-	CHECK_OK_OR_DIE(srt_param_set(srt_engine_find(engine, "other"), elements, stream));
+	CHECK_OK_OR_DIE(srt_param_set(srt_engine_param_find(engine, "other"), SRT_PARAM_VALUE,
+				      elements, stream));
 }
 
 static void check_hash(const char *path, const unsigned char wanted[16])
@@ -178,7 +179,7 @@ static void test_hashes(const char *folder, srt_dtype_t dtype, bool has_buffers)
 
 	snprintf(path, sizeof(path), "%s.safetensors", folder);
 	set_special(engine, dtype);
-	CHECK_OK_OR_DIE(srt_engine_hash(engine, stream, hash));
+	CHECK_OK_OR_DIE(srt_engine_hash(engine, hash, stream));
 	CHECK_OK_OR_DIE(srt_checkpoint_save(engine, folder, NULL, stream));
 	CHECK_OK_OR_DIE(srt_engine_save(engine, path, NULL, 0, stream));
 	check_hash(folder, hash);

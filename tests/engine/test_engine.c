@@ -41,13 +41,13 @@ static void run(const srt_engine_options_t *options, int64_t h, int unused, int 
 	for (int step = 0; step < STEPS; step++)
 		CHECK_OK_OR_DIE(case_step(&c, step, nmicro));
 	result->step = (srt_step_info_t)SRT_STEP_INFO_INIT;
-	CHECK_OK(srt_engine_state(c.engine, c.stream, &result->step));
+	CHECK_OK(srt_engine_get_step_info(c.engine, &result->step, c.stream));
 	result->value = case_collect(&c, SRT_PARAM_VALUE);
 	result->grad = case_collect(&c, SRT_PARAM_GRAD);
 	result->state0 = case_collect(&c, SRT_PARAM_STATE0);
 	result->state1 = case_collect(&c, SRT_PARAM_STATE1);
 	result->state2 = case_collect(&c, SRT_PARAM_STATE2);
-	hashed = srt_engine_hash(c.engine, c.stream, result->hash);
+	hashed = srt_engine_hash(c.engine, result->hash, c.stream);
 	result->has_hash = hashed == SRT_OK;
 	CHECK(hashed == SRT_OK || hashed == SRT_ERR_UNSUPPORTED);
 	case_destroy(&c);
@@ -273,7 +273,7 @@ static float norm_alone(const float *grads, int64_t h, int p)
 	CHECK_OK_OR_DIE(case_passes(&c, 0, 1));
 	CHECK_OK_OR_DIE(srt_engine_finish_backward(c.engine, c.stream));
 	for (size_t i = 0; i < c.nparams; i++) {
-		srt_view_t view = srt_param_local(c.param[i], SRT_PARAM_GRAD);
+		srt_view_t view = test_local(c.param[i], SRT_PARAM_GRAD);
 		size_t n = (size_t)srt_param_nelem(c.param[i]);
 
 		if (view.buffer != NULL && n > 0)
@@ -282,7 +282,7 @@ static float norm_alone(const float *grads, int64_t h, int p)
 		at += n;
 	}
 	CHECK_OK_OR_DIE(srt_engine_step(c.engine, c.stream));
-	CHECK_OK_OR_DIE(srt_engine_state(c.engine, c.stream, &state));
+	CHECK_OK_OR_DIE(srt_engine_get_step_info(c.engine, &state, c.stream));
 	case_destroy(&c);
 	return state.grad_norm;
 }
@@ -301,7 +301,7 @@ static void test_norm(int p)
 	case_declare(&c, context, &options, h);
 	case_build(&c);
 	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
-	CHECK_OK_OR_DIE(srt_engine_state(c.engine, c.stream, &state));
+	CHECK_OK_OR_DIE(srt_engine_get_step_info(c.engine, &state, c.stream));
 	grads = case_collect(&c, SRT_PARAM_GRAD);
 	n = case_nelem(&c);
 	case_destroy(&c);

@@ -16,7 +16,7 @@ static srt_status_t faulty_step(engine_case_t *c, int fault)
 	CHECK_OK(srt_unit_forward_begin(c->root, c->stream));
 	CHECK_OK(srt_unit_forward_begin(c->inner->parent, c->stream));
 	CHECK_OK(srt_unit_forward_begin(c->inner, c->stream));
-	CHECK_OK(srt_param_data(srt_engine_find(c->engine, "b1.inner.weight"), &kept));
+	CHECK_OK(srt_param_data(srt_engine_param_find(c->engine, "b1.inner.weight"), &kept));
 	CHECK_OK(srt_unit_forward_end(c->inner, c->stream));
 	CHECK_OK(srt_unit_forward_end(c->inner->parent, c->stream));
 	CHECK_OK(srt_unit_forward_end(c->root, c->stream));
@@ -90,7 +90,7 @@ static void test_own_writes(srt_strategy_t strategy)
 		float got[15];
 
 		CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
-		value = srt_param_local(c.tied, SRT_PARAM_VALUE);
+		value = test_local(c.tied, SRT_PARAM_VALUE);
 		CHECK_OK(srt_op_fill(value, 2.0f, 1, c.stream)); /* is right */
 		CHECK_OK(srt_engine_write_end(c.engine, c.stream));
 		case_first_step(&c, context);
@@ -130,7 +130,7 @@ static void test_own_writes_in_pass(void)
 {
 	engine_case_t c;
 	srt_comm_t *group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "pass");
-	const srt_view_t value = srt_param_local(c.tied, SRT_PARAM_VALUE);
+	const srt_view_t value = test_local(c.tied, SRT_PARAM_VALUE);
 	float got[15];
 
 	case_first_step(&c, context);

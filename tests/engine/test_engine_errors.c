@@ -188,15 +188,15 @@ static void test_many_names(void)
 	}
 	for (int i = 0; i < N; i++) {
 		snprintf(name, sizeof(name), "%d", i);
-		CHECK(srt_engine_find(engine, name) == params[i]);
+		CHECK(srt_engine_param_find(engine, name) == params[i]);
 		CHECK_STATUS(srt_unit_create(engine, root, name, NULL, &unit),
 			     SRT_ERR_INVALID_ARGUMENT);
 		snprintf(name, sizeof(name), "alias %d", i);
-		CHECK(srt_engine_find(engine, name) == params[i]);
+		CHECK(srt_engine_param_find(engine, name) == params[i]);
 		CHECK_STATUS(srt_param_create(root, name, SRT_F32, 1, shape, NULL, &again),
 			     SRT_ERR_INVALID_ARGUMENT);
 	}
-	CHECK(srt_engine_find(engine, "1000") == NULL);
+	CHECK(srt_engine_param_find(engine, "1000") == NULL);
 	srt_engine_destroy(engine);
 }
 
@@ -259,7 +259,7 @@ static void test_order(void)
 	CHECK_OK(srt_unit_forward_begin(c.block[1], c.stream));
 	CHECK_STATUS(srt_unit_forward_end(c.root, c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("before that of its unit 'b1'");
-	CHECK_STATUS(srt_param_set(c.tied, &value, c.stream), SRT_ERR_STATE);
+	CHECK_STATUS(srt_param_set(c.tied, SRT_PARAM_VALUE, &value, c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("in use");
 	CHECK_STATUS(srt_engine_save(NULL, "x", NULL, 0, c.stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_unit_backward_begin(c.root, c.stream), SRT_ERR_STATE);
@@ -281,7 +281,8 @@ static void test_order(void)
 	CHECK_OK(srt_engine_check(c.engine));
 	/* None of the refused calls has harmed anything. */
 	CHECK_OK(srt_engine_reset(c.engine));
-	CHECK_STATUS(srt_param_set(c.tied, NULL, c.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_param_set(c.tied, SRT_PARAM_VALUE, NULL, c.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_OK(case_passes(&c, 0, 1));
 	CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
 	CHECK_STATUS(srt_engine_step(c.engine, c.stream), SRT_ERR_STATE);
@@ -368,7 +369,8 @@ static void test_recompute_in_use(void)
 		CHECK_STATUS(srt_unit_forward_begin(c.block[1], c.stream), SRT_ERR_STATE);
 		CHECK_ERROR_HAS("'b3', which is still in use");
 	}
-	CHECK_STATUS(srt_param_set(srt_engine_find(c.engine, "b3.bias"), value, c.stream),
+	CHECK_STATUS(srt_param_set(srt_engine_param_find(c.engine, "b3.bias"), SRT_PARAM_VALUE,
+				   value, c.stream),
 		     SRT_ERR_STATE);
 	CHECK_ERROR_HAS("in use");
 	CHECK_OK(srt_engine_check(c.engine));

@@ -76,20 +76,25 @@ static void test_schedule(srt_strategy_t strategy, srt_dtype_t stored, srt_sched
 	optim.lr = 3.0f;
 	optim.schedule = SRT_SCHEDULE_CONSTANT;
 	declare(&b, &options, stored);
-	optim = a.engine->groups[0];
+	optim = a.engine->optim->groups[0];
 	for (int step = 0; step < 8; step++) {
 		CHECK_OK_OR_DIE(case_step(&a, step, 1));
-		CHECK_OK(srt_engine_state(a.engine, a.stream, &state));
+		CHECK_OK(srt_engine_get_step_info(a.engine, &state, a.stream));
 		CHECK_NEAR((double)state.lr, schedule(&optim, step + 1), 2e-8);
 		CHECK_OK_OR_DIE(case_passes(&b, step, 1));
 		if (step % 2)
 			CHECK_OK(srt_engine_finish_backward(b.engine, b.stream));
-		CHECK_OK(srt_engine_set_lr(b.engine, state.lr, b.stream));
+		CHECK_OK(srt_optim_set_lr(srt_engine_optim(b.engine), SRT_OPTIM_ALL_GROUPS,
+					  state.lr, b.stream));
 		CHECK_OK_OR_DIE(srt_engine_step(b.engine, b.stream));
 	}
 	check_same(&a, &b, "lr from outside");
-	CHECK_STATUS(srt_engine_set_lr(b.engine, -1.0f, b.stream), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_engine_set_lr(b.engine, NAN, b.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_optim_set_lr(srt_engine_optim(b.engine), SRT_OPTIM_ALL_GROUPS, -1.0f,
+				      b.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_optim_set_lr(srt_engine_optim(b.engine), SRT_OPTIM_ALL_GROUPS, NAN,
+				      b.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
 	case_destroy(&a);
 	case_destroy(&b);
 }
@@ -120,14 +125,14 @@ static void test_drop(srt_strategy_t strategy, srt_dtype_t stored)
 		CHECK_OK_OR_DIE(case_passes(&a, 7 + step, 1));
 		CHECK_OK(srt_engine_finish_backward(a.engine, a.stream));
 		CHECK_OK(srt_engine_clip(a.engine, 2, step == 1 ? 0.25f : 0.0f, a.stream));
-		CHECK_OK(srt_engine_state(a.engine, a.stream, &state));
+		CHECK_OK(srt_engine_get_step_info(a.engine, &state, a.stream));
 		CHECK(state.grad_norm > 0.0f && state.step == step);
 		CHECK((state.clipped_by < 1.0f) == (step == 1 && state.grad_norm > 0.25f));
 		CHECK_OK(srt_engine_reset(a.engine));
 		CHECK_OK_OR_DIE(case_step(&a, step, 1));
 		CHECK_OK_OR_DIE(case_step(&b, step, 1));
-		CHECK_OK(srt_engine_state(a.engine, a.stream, &state));
-		CHECK_OK(srt_engine_state(b.engine, b.stream, &after));
+		CHECK_OK(srt_engine_get_step_info(a.engine, &state, a.stream));
+		CHECK_OK(srt_engine_get_step_info(b.engine, &after, b.stream));
 		CHECK(state.step == step + 1 && state.skipped == 0);
 		CHECK(memcmp(&state.grad_norm, &after.grad_norm, sizeof(float)) == 0);
 		CHECK(memcmp(&state.clip_coef, &after.clip_coef, sizeof(float)) == 0);
@@ -159,15 +164,15 @@ static void test_skip(srt_strategy_t strategy, srt_dtype_t stored, int norm_p, i
 			CHECK_OK(srt_engine_clip(a.engine, 2, 1.0f, a.stream));
 		CHECK_OK_OR_DIE(srt_engine_step(a.engine, a.stream));
 		check_same(&a, &b, "skipped steps"); /* b has not made this step */
-		CHECK_OK(srt_engine_state(a.engine, a.stream, &state));
+		CHECK_OK(srt_engine_get_step_info(a.engine, &state, a.stream));
 		CHECK(state.step == step && state.skipped == step + 1);
 		for (size_t i = 0; i < a.nparams; i++) {
 			int32_t other;
 
 			if (!srt_param_requires_grad(a.param[i]))
 				continue;
-			CHECK_OK(srt_param_steps(a.param[i], a.stream, &steps));
-			CHECK_OK(srt_param_steps(b.param[i], b.stream, &other));
+			CHECK_OK(test_get_steps(a.engine, a.param[i], &steps, a.stream));
+			CHECK_OK(test_get_steps(b.engine, b.param[i], &other, b.stream));
 			CHECK_INT(steps, other);
 		}
 		a.poison = 0.0f;
@@ -175,7 +180,7 @@ static void test_skip(srt_strategy_t strategy, srt_dtype_t stored, int norm_p, i
 		CHECK_OK_OR_DIE(case_step(&b, step, 1));
 		check_same(&a, &b, "after skipped steps");
 	}
-	CHECK_OK(srt_engine_state(b.engine, b.stream, &state));
+	CHECK_OK(srt_engine_get_step_info(b.engine, &state, b.stream));
 	CHECK(state.step == 3 && state.skipped == 0);
 	case_destroy(&a);
 	case_destroy(&b);
@@ -206,7 +211,7 @@ static void test_nonfinite(srt_strategy_t strategy, int norm_p)
 		c.poison = step == 1 ? NAN : 0.0f;
 		CHECK_OK_OR_DIE(case_step(&c, step, 1));
 		for (int again = 0; again < 2; again++) {
-			CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
+			CHECK_OK(srt_engine_get_step_info(c.engine, &state, c.stream));
 			CHECK((step > 0) == !isfinite(state.grad_norm));
 			CHECK(state.step == step + 1 && state.skipped == 0);
 			CHECK_INT(warnings, step > 0);
@@ -225,7 +230,7 @@ static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
 	srt_optim_t *optim;
 	size_t n = 0;
 
-	CHECK_OK(srt_engine_group_options(c->engine, 0, &options));
+	CHECK_OK(srt_optim_group_options(srt_engine_optim(c->engine), 0, &options));
 	options.kind = kind;
 	for (size_t i = 0; i < c->nparams; i++) {
 		const srt_param_t *p = c->param[i];
@@ -237,14 +242,14 @@ static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
 			.size = sizeof(srt_optim_param_t),
 			.name = p->name,
 			.nelem = p->shard.nelem,
-			.value = srt_param_local(c->param[i], SRT_PARAM_VALUE),
-			.grad = srt_param_local(c->param[i], SRT_PARAM_GRAD),
+			.value = test_local(c->param[i], SRT_PARAM_VALUE),
+			.grad = test_local(c->param[i], SRT_PARAM_GRAD),
 			.weight_decay = p->weight_decay,
 			.lr_scale = 1.0f,
 		};
 	}
-	CHECK_OK_OR_DIE(srt_optim_create(srt_context_device(context), &options, 1, list, n,
-					 c->stream, &optim));
+	CHECK_OK_OR_DIE(srt_optim_create(srt_context_device(context), &options, 1, list, n, &optim,
+					 c->stream));
 	return optim;
 }
 

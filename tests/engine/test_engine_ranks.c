@@ -20,14 +20,14 @@ static const srt_engine_options_t ddp = ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f);
 
 static void set_other_value(engine_case_t *c, const char *name)
 {
-	srt_param_t *param = srt_engine_find(c->engine, name);
+	srt_param_t *param = srt_engine_param_find(c->engine, name);
 	float *values = calloc((size_t)srt_param_nelem(param), sizeof(*values));
 
 	CHECK_OR_DIE(values != NULL);
 	CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, values, c->stream));
 	if (rank == world - 1)
 		values[3] *= 1.0f + 0x1p-20f;
-	CHECK_OK(srt_param_set(param, values, c->stream));
+	CHECK_OK(srt_param_set(param, SRT_PARAM_VALUE, values, c->stream));
 	free(values);
 }
 
@@ -44,13 +44,13 @@ static void test_replicas(void)
 	srt_status_t status;
 
 	snprintf(ranks, sizeof(ranks), "differs between rank 0 and rank %d", world - 1);
-	status = srt_engine_hash(c.engine, c.stream, hash);
+	status = srt_engine_hash(c.engine, hash, c.stream);
 	if (status != SRT_ERR_UNSUPPORTED)
 		CHECK_OK(status);
 	set_other_value(&c, "b1.weight");
 	set_other_value(&c, "b2.weight");
 	if (status != SRT_ERR_UNSUPPORTED) {
-		CHECK_STATUS(srt_engine_hash(c.engine, c.stream, hash), SRT_ERR_MISMATCH);
+		CHECK_STATUS(srt_engine_hash(c.engine, hash, c.stream), SRT_ERR_MISMATCH);
 		CHECK_ERROR_HAS("parameter 'b1.weight'");
 		CHECK_ERROR_HAS(ranks);
 	}
@@ -77,7 +77,7 @@ static void test_trusted_replicas(void)
 	set_other_value(&c, "b1.weight");
 	CHECK_OK(case_step(&c, 0, 1));
 	CHECK_OK(srt_stream_sync(c.stream));
-	status = srt_engine_hash(c.engine, c.stream, hash);
+	status = srt_engine_hash(c.engine, hash, c.stream);
 	CHECK(status == SRT_ERR_MISMATCH || status == SRT_ERR_UNSUPPORTED);
 	case_end(&c, context, options.comm);
 }
@@ -164,7 +164,9 @@ static void test_arguments(void)
 	srt_status_t status;
 
 	case_first_step(&c, context);
-	check_differs(&c, srt_engine_set_lr(c.engine, rank == 0 ? 0.25f : 0.5f, c.stream),
+	check_differs(&c,
+		      srt_optim_set_lr(srt_engine_optim(c.engine), SRT_OPTIM_ALL_GROUPS,
+				       rank == 0 ? 0.25f : 0.5f, c.stream),
 		      "rank 0 sets the learning rate of group -1 to 0.25", "to 0.5");
 	case_end(&c, context, group);
 
@@ -175,13 +177,13 @@ static void test_arguments(void)
 	case_end(&c, context, group);
 
 	group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "seed");
-	param = srt_engine_find(c.engine, "b1.weight");
+	param = srt_engine_param_find(c.engine, "b1.weight");
 	check_differs(&c, srt_param_init_normal(param, rank == 0, 0.0f, 1.0f, c.stream),
 		      "initialises 'b1.weight' with seed and distribution", ", rank");
 	case_end(&c, context, group);
 
 	group = case_begin(&c, context, SRT_STRATEGY_DDP, "constant");
-	param = srt_engine_find(c.engine, "b1.weight");
+	param = srt_engine_param_find(c.engine, "b1.weight");
 	check_differs(&c, srt_param_init_constant(param, rank == 0, c.stream),
 		      "initialises 'b1.weight' with 1,", "initialises 'b1.weight' with 0;");
 	case_end(&c, context, group);
@@ -218,12 +220,12 @@ static void test_views_alone(void)
 
 	case_first_step(&c, context);
 	if (rank == 0)
-		CHECK(srt_param_local(c.tied, SRT_PARAM_VALUE).buffer != NULL);
+		CHECK(test_local(c.tied, SRT_PARAM_VALUE).buffer != NULL);
 	CHECK_OK(case_step(&c, 1, 1)); /* gathers all in any case */
 	CHECK_OK(case_forward(&c, 2));
 	case_wait_for_all(context);
 	status = case_forward(&c, 2);
-	check_differs(&c, status, "rank 0 gathers values again, as it called srt_param_local() for",
+	check_differs(&c, status, "rank 0 gathers values again, as it called test_local() for",
 		      "uses gathered values again;");
 	case_end(&c, context, group);
 }
@@ -454,7 +456,7 @@ static void fail_stream(const srt_engine_options_t *options, const char *before)
 		if (strcmp(before, places[step]) == 0 && rank == world - 1)
 			CHECK_OK(srt_stream_host_fn(c.stream, fail, NULL));
 		status = step < 2 ? case_step(&c, step, 1) :
-				    srt_engine_hash(c.engine, c.stream, hash);
+				    srt_engine_hash(c.engine, hash, c.stream);
 		if (status == SRT_OK)
 			status = srt_stream_sync(c.stream);
 	}

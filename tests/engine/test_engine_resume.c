@@ -26,7 +26,7 @@ typedef struct saved {
 typedef struct run_options {
 	srt_engine_options_t engine;
 	srt_dtype_t stored;
-	int ngroups; /* 1 to 3 */
+	size_t ngroups; /* 1 to 3 */
 } run_options_t;
 
 static size_t param_nbytes(const engine_case_t *c, size_t i)
@@ -34,7 +34,7 @@ static size_t param_nbytes(const engine_case_t *c, size_t i)
 	return (size_t)srt_param_nelem(c->param[i]) * (srt_dtype_bits(c->stored) / 8);
 }
 
-static void save(engine_case_t *c, int ngroups, saved_t *saved)
+static void save(engine_case_t *c, size_t ngroups, saved_t *saved)
 {
 	memset(saved, 0, sizeof(*saved));
 	for (int what = 0; what <= SRT_PARAM_STATE2; what++) {
@@ -54,15 +54,17 @@ static void save(engine_case_t *c, int ngroups, saved_t *saved)
 	}
 	for (size_t i = 0; i < c->nparams; i++) {
 		if (srt_param_requires_grad(c->param[i]))
-			CHECK_OK(srt_param_steps(c->param[i], c->stream, &saved->steps[i]));
+			CHECK_OK(test_get_steps(c->engine, c->param[i], &saved->steps[i],
+						c->stream));
 	}
-	for (int g = 0; g < ngroups; g++) {
+	for (size_t g = 0; g < ngroups; g++) {
 		saved->group[g] = (srt_step_info_t)SRT_STEP_INFO_INIT;
-		CHECK_OK(srt_engine_group_state(c->engine, g, c->stream, &saved->group[g]));
+		CHECK_OK(srt_optim_get_step_info(srt_engine_optim(c->engine), g, &saved->group[g],
+						 c->stream));
 	}
 }
 
-static void restore(engine_case_t *c, int ngroups, const saved_t *saved)
+static void restore(engine_case_t *c, size_t ngroups, const saved_t *saved)
 {
 	for (int what = 0; what <= SRT_PARAM_STATE2; what++) {
 		size_t at = 0;
@@ -72,18 +74,21 @@ static void restore(engine_case_t *c, int ngroups, const saved_t *saved)
 
 			at += param_nbytes(c, i);
 			if (what == SRT_PARAM_VALUE)
-				CHECK_OK(srt_param_set(c->param[i], from, c->stream));
-			else if (srt_param_local(c->param[i], (srt_param_what_t)what).buffer)
-				CHECK_OK(srt_param_set_state(c->param[i], (srt_param_what_t)what,
-							     from, c->stream));
+				CHECK_OK(srt_param_set(c->param[i], SRT_PARAM_VALUE, from,
+						       c->stream));
+			else if (test_local(c->param[i], (srt_param_what_t)what).buffer)
+				CHECK_OK(srt_param_set(c->param[i], (srt_param_what_t)what, from,
+						       c->stream));
 		}
 	}
 	for (size_t i = 0; i < c->nparams; i++) {
 		if (srt_param_requires_grad(c->param[i]))
-			CHECK_OK(srt_param_set_steps(c->param[i], saved->steps[i], c->stream));
+			CHECK_OK(
+				test_set_steps(c->engine, c->param[i], saved->steps[i], c->stream));
 	}
-	for (int g = 0; g < ngroups; g++)
-		CHECK_OK(srt_engine_set_group_state(c->engine, g, &saved->group[g], c->stream));
+	for (size_t g = 0; g < ngroups; g++)
+		CHECK_OK(srt_optim_set_step_info(srt_engine_optim(c->engine), g, &saved->group[g],
+						 c->stream));
 }
 
 static void saved_free(saved_t *saved)
@@ -210,10 +215,10 @@ static void test_groups(srt_optimizer_t kind, srt_strategy_t strategy)
 	case_build(&c);
 	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
 	all = case_collect(&c, SRT_PARAM_VALUE);
-	for (int g = 0; g < 3; g++) {
+	for (size_t g = 0; g < 3; g++) {
 		srt_engine_options_t alone = options;
 
-		CHECK_OK(srt_engine_group_options(c.engine, g, &group));
+		CHECK_OK(srt_optim_group_options(srt_engine_optim(c.engine), g, &group));
 		alone.optim = &group;
 		case_declare(&plain, context, &alone, 5);
 		case_build(&plain);
@@ -229,8 +234,9 @@ static void test_groups(srt_optimizer_t kind, srt_strategy_t strategy)
 		free(one);
 		case_destroy(&plain);
 	}
-	CHECK_STATUS(srt_engine_group_options(c.engine, 3, &group), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_engine_group_create(c.engine, &group, &(int32_t){ 0 }), SRT_ERR_STATE);
+	CHECK_STATUS(srt_optim_group_options(srt_engine_optim(c.engine), 3, &group),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_engine_group_create(c.engine, &group, &(size_t){ 0 }), SRT_ERR_STATE);
 	free(all);
 	case_destroy(&c);
 }
@@ -246,11 +252,11 @@ static void test_defaults(srt_strategy_t strategy)
 	srt_optim_options_t optim = SRT_OPTIM_OPTIONS_INIT, group = SRT_OPTIM_SGD_INIT;
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy };
 	engine_case_t c;
-	int32_t index;
+	size_t index;
 	float *m, *grad;
 
 	case_declare(&c, context, &options, 5); /* torch.optim.AdamW */
-	CHECK_OK(srt_engine_group_options(c.engine, 0, &group));
+	CHECK_OK(srt_optim_group_options(srt_engine_optim(c.engine), 0, &group));
 	CHECK(group.kind == SRT_OPTIMIZER_ADAMW && group.lr == 1e-3f);
 	CHECK(group.beta1 == 0.9 && group.beta2 == 0.999 && group.eps == 1e-8f);
 	CHECK(group.weight_decay == 0.01f);
@@ -259,10 +265,10 @@ static void test_defaults(srt_strategy_t strategy)
 	options.optim = &optim;
 	optim.beta1 = 0;
 	case_declare(&c, context, &options, 5);
-	CHECK_OK(srt_engine_group_options(c.engine, 0, &group));
+	CHECK_OK(srt_optim_group_options(srt_engine_optim(c.engine), 0, &group));
 	CHECK(group.beta1 == 0 && group.beta2 == 0.999);
 	CHECK_OK(srt_engine_group_create(c.engine, &group, &index));
-	CHECK_OK(srt_engine_group_options(c.engine, index, &group));
+	CHECK_OK(srt_optim_group_options(srt_engine_optim(c.engine), index, &group));
 	CHECK(group.beta1 == 0);
 	case_build(&c);
 	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
@@ -291,7 +297,7 @@ static void test_set_local(srt_strategy_t strategy)
 
 	case_declare(&c, context, &options, 5);
 	case_build(&c);
-	param = srt_engine_find(c.engine, "b1.weight");
+	param = srt_engine_param_find(c.engine, "b1.weight");
 	CHECK_OR_DIE(param != NULL);
 	nelem = srt_param_nelem(param);
 	set = calloc((size_t)nelem, sizeof(*set));
@@ -327,7 +333,7 @@ static void test_no_lr(srt_strategy_t strategy)
 	const int64_t shape[] = { 2 };
 	srt_param_t *param;
 	engine_case_t c;
-	int32_t index;
+	size_t index;
 
 	case_declare(&c, context, &options, 5);
 	CHECK_OK(srt_engine_group_create(c.engine, &group, &index));
@@ -336,14 +342,21 @@ static void test_no_lr(srt_strategy_t strategy)
 	CHECK_OK_OR_DIE(case_passes(&c, 0, 1));
 	CHECK_STATUS(srt_engine_step(c.engine, c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("group 0 has no learning rate");
-	CHECK_ERROR_HAS("srt_engine_set_lr()");
-	CHECK_OK(srt_engine_set_group_lr(c.engine, 0, 0.5f, c.stream));
+	CHECK_ERROR_HAS("srt_optim_set_lr()");
+	CHECK_OK(srt_optim_set_lr(srt_engine_optim(c.engine), 0, 0.5f, c.stream));
 	CHECK_STATUS(srt_engine_step(c.engine, c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("group 1 has no learning rate");
-	CHECK_STATUS(srt_engine_set_lr(c.engine, INFINITY, c.stream), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_engine_set_lr(c.engine, NAN, c.stream), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_engine_set_lr(c.engine, -1.0f, c.stream), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_OK(srt_engine_set_lr(c.engine, 0.0f, c.stream));
+	CHECK_STATUS(srt_optim_set_lr(srt_engine_optim(c.engine), SRT_OPTIM_ALL_GROUPS, INFINITY,
+				      c.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_optim_set_lr(srt_engine_optim(c.engine), SRT_OPTIM_ALL_GROUPS, NAN,
+				      c.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_optim_set_lr(srt_engine_optim(c.engine), SRT_OPTIM_ALL_GROUPS, -1.0f,
+				      c.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_OK(
+		srt_optim_set_lr(srt_engine_optim(c.engine), SRT_OPTIM_ALL_GROUPS, 0.0f, c.stream));
 	CHECK_OK(srt_engine_step(c.engine, c.stream));
 	CHECK_OK(srt_stream_sync(c.stream));
 	case_destroy(&c);
@@ -358,25 +371,27 @@ static void test_group_lr(srt_strategy_t strategy)
 	engine_case_t c;
 
 	case_declare_as(&c, context, &options, 5, &types);
-	CHECK_STATUS(srt_engine_set_group_lr(c.engine, 1, 0.5f, c.stream), SRT_ERR_STATE);
+	CHECK_STATUS(srt_optim_set_lr(srt_engine_optim(c.engine), 1, 0.5f, c.stream),
+		     SRT_ERR_STATE);
 	case_build(&c);
-	CHECK_OK(srt_engine_set_group_lr(c.engine, 1, 0.5f, c.stream));
+	CHECK_OK(srt_optim_set_lr(srt_engine_optim(c.engine), 1, 0.5f, c.stream));
 	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
-	CHECK_OK(srt_engine_group_state(c.engine, 1, c.stream, &state));
+	CHECK_OK(srt_optim_get_step_info(srt_engine_optim(c.engine), 1, &state, c.stream));
 	CHECK(state.lr == 0.5f && state.step == 1);
-	CHECK_OK(srt_engine_group_state(c.engine, 2, c.stream, &state));
+	CHECK_OK(srt_optim_get_step_info(srt_engine_optim(c.engine), 2, &state, c.stream));
 	CHECK(state.lr == 0.025f);
-	CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
+	CHECK_OK(srt_engine_get_step_info(c.engine, &state, c.stream));
 	CHECK(state.lr == 0.1f);
-	CHECK_OK(srt_engine_set_lr(c.engine, 0.75f, c.stream));
+	CHECK_OK(srt_optim_set_lr(srt_engine_optim(c.engine), SRT_OPTIM_ALL_GROUPS, 0.75f,
+				  c.stream));
 	CHECK_OK_OR_DIE(case_step(&c, 1, 1));
-	for (int g = 0; g < 3; g++) {
-		CHECK_OK(srt_engine_group_state(c.engine, g, c.stream, &state));
+	for (size_t g = 0; g < 3; g++) {
+		CHECK_OK(srt_optim_get_step_info(srt_engine_optim(c.engine), g, &state, c.stream));
 		CHECK(state.lr == 0.75f && state.step == 2);
 	}
-	CHECK_STATUS(srt_engine_set_group_lr(c.engine, 3, 0.5f, c.stream),
+	CHECK_STATUS(srt_optim_set_lr(srt_engine_optim(c.engine), 3, 0.5f, c.stream),
 		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_engine_set_group_lr(c.engine, 1, -0.5f, c.stream),
+	CHECK_STATUS(srt_optim_set_lr(srt_engine_optim(c.engine), 1, -0.5f, c.stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	case_destroy(&c);
 }
@@ -395,7 +410,7 @@ static void test_errors(void)
 	srt_step_info_t state = { .size = sizeof(srt_step_info_t), .step = 1, .base_lr = -1.0f };
 	srt_param_t *param;
 	engine_case_t c;
-	int32_t index;
+	size_t index;
 	float x[64] = { 0 };
 
 	case_declare(&c, context, &options, 5);
@@ -416,19 +431,23 @@ static void test_errors(void)
 				      &(srt_param_options_t){ PARAM_BASE, .group = 1 }, &param),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("'x' is 1, must be less than 1");
-	CHECK_STATUS(srt_param_set_state(c.tied, SRT_PARAM_STATE0, x, c.stream), SRT_ERR_STATE);
-	CHECK_STATUS(srt_param_set_steps(c.tied, 1, c.stream), SRT_ERR_STATE);
+	CHECK_STATUS(srt_param_set(c.tied, SRT_PARAM_STATE0, x, c.stream), SRT_ERR_STATE);
+	CHECK_STATUS(test_set_steps(c.engine, c.tied, 1, c.stream), SRT_ERR_STATE);
 	case_build(&c);
-	CHECK_STATUS(srt_param_set_state(c.tied, SRT_PARAM_STATE2, x, c.stream), SRT_ERR_NOT_FOUND);
-	CHECK_STATUS(srt_param_set_state(c.tied, SRT_PARAM_VALUE, x, c.stream), SRT_ERR_NOT_FOUND);
-	CHECK_STATUS(srt_param_set_state(c.tied, SRT_PARAM_STATE0, NULL, c.stream),
+	CHECK_STATUS(srt_param_set(c.tied, SRT_PARAM_STATE2, x, c.stream), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_param_set(c.tied, SRT_PARAM_GRAD, x, c.stream), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_param_set(c.tied, SRT_PARAM_STATE0, NULL, c.stream),
 		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_param_set_steps(c.tied, -1, c.stream), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_param_steps(c.param[1], c.stream, &index), SRT_ERR_NOT_FOUND);
-	CHECK_ERROR_HAS("'root.frozen' is frozen");
-	CHECK_STATUS(srt_engine_set_group_state(c.engine, 0, &state, c.stream),
+	CHECK_STATUS(test_set_steps(c.engine, c.tied, -1, c.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_INT(srt_optim_find(srt_engine_optim(c.engine), "root.frozen"),
+		  srt_optim_count(srt_engine_optim(c.engine)));
+	CHECK_STATUS(srt_optim_step(srt_engine_optim(c.engine), c.stream), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("srt_engine_step() steps it");
+	CHECK_STATUS(srt_optim_set_used(srt_engine_optim(c.engine), 0, 1, c.stream), SRT_ERR_STATE);
+	srt_optim_destroy(srt_engine_optim(c.engine)); /* the engine's */
+	CHECK_STATUS(srt_optim_set_step_info(srt_engine_optim(c.engine), 0, &state, c.stream),
 		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_engine_set_group_state(c.engine, -1, &state, c.stream),
+	CHECK_STATUS(srt_optim_set_step_info(srt_engine_optim(c.engine), 3, &state, c.stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	case_destroy(&c);
 }

@@ -115,7 +115,7 @@ static srt_status_t make_call(walk_t *w, call_t call)
 	case CLIP:
 		return srt_engine_clip(c->engine, 2, 1.0f, c->stream);
 	case SET:
-		return srt_param_set(c->tied, w->value, c->stream);
+		return srt_param_set(c->tied, SRT_PARAM_VALUE, w->value, c->stream);
 	default:
 		return srt_engine_reset(c->engine);
 	}
@@ -137,7 +137,7 @@ static void check_state(walk_t *w)
 	CHECK((srt_param_grad(w->c.tied, &view, &accumulate) == SRT_OK) == backward);
 	CHECK((srt_param_grad_ready(w->c.tied) == SRT_OK) == backward);
 	if (w->state == IDLE || w->state == REDUCED || w->state == BACKWARD || w->state == NEXT)
-		CHECK((srt_param_local(w->c.tied, SRT_PARAM_GRAD).buffer != NULL) ==
+		CHECK((test_local(w->c.tied, SRT_PARAM_GRAD).buffer != NULL) ==
 		      (w->state == IDLE || w->state == REDUCED));
 	CHECK_STATUS(srt_unit_create(w->c.engine, w->c.root, "late", NULL, &unit), SRT_ERR_STATE);
 	CHECK_STATUS(srt_param_create(w->c.root, "late", SRT_F32, 1, &one, NULL, &param),

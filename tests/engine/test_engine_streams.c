@@ -25,7 +25,7 @@ static void open_fixture(fixture_t *f, srt_strategy_t strategy)
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "third", &f->third));
 	case_declare(&f->c, context, &options, 5);
 	case_build(&f->c);
-	f->param = srt_engine_find(f->c.engine, "b0.weight");
+	f->param = srt_engine_param_find(f->c.engine, "b0.weight");
 	CHECK_INT(srt_param_nelem(f->param), 25);
 	CHECK_OK_OR_DIE(case_step(&f->c, 0, 1));
 }
@@ -57,32 +57,33 @@ static void test_set_and_read(srt_strategy_t strategy)
 		const int32_t n = 10 + again;
 
 		set[3] = (float)again;
-		CHECK_OK(srt_param_set_state(f.param, SRT_PARAM_STATE0, set, f.other));
+		CHECK_OK(srt_param_set(f.param, SRT_PARAM_STATE0, set, f.other));
 		CHECK_OK(srt_param_get(f.param, SRT_PARAM_STATE0, read, f.third));
 		CHECK_BITS(read, set, 25);
-		CHECK_OK(srt_param_set_steps(f.param, n, f.other));
-		CHECK_OK(srt_param_steps(f.param, f.third, &steps));
+		CHECK_OK(test_set_steps(f.c.engine, f.param, n, f.other));
+		CHECK_OK(test_get_steps(f.c.engine, f.param, &steps, f.third));
 		CHECK_INT(steps, n);
-		CHECK_OK(srt_engine_set_lr(f.c.engine, 0.25f + (float)again, f.other));
-		CHECK_OK(srt_engine_group_state(f.c.engine, 0, f.third, &state));
+		CHECK_OK(srt_optim_set_lr(srt_engine_optim(f.c.engine), SRT_OPTIM_ALL_GROUPS,
+					  0.25f + (float)again, f.other));
+		CHECK_OK(srt_optim_get_step_info(srt_engine_optim(f.c.engine), 0, &state, f.third));
 		CHECK(state.base_lr == 0.25f + (float)again);
 		state.step = n;
-		CHECK_OK(srt_engine_set_group_state(f.c.engine, 0, &state, f.other));
-		CHECK_OK(srt_engine_state(f.c.engine, f.third, &state));
+		CHECK_OK(srt_optim_set_step_info(srt_engine_optim(f.c.engine), 0, &state, f.other));
+		CHECK_OK(srt_engine_get_step_info(f.c.engine, &state, f.third));
 		CHECK_INT(state.step, n);
 		/* the later of two calls */
-		CHECK_OK(srt_param_set_steps(f.param, 3, f.other));
-		CHECK_OK(srt_param_set_steps(f.param, 4, f.c.stream));
+		CHECK_OK(test_set_steps(f.c.engine, f.param, 3, f.other));
+		CHECK_OK(test_set_steps(f.c.engine, f.param, 4, f.c.stream));
 		CHECK_OK(srt_stream_sync(f.c.stream));
 		CHECK_OK(srt_stream_sync(f.other));
-		CHECK_OK(srt_param_steps(f.param, f.third, &steps));
+		CHECK_OK(test_get_steps(f.c.engine, f.param, &steps, f.third));
 		CHECK_INT(steps, 4);
 	}
 	close_fixture(&f);
 }
 
 /*
- * Reliability: `srt_engine_copy_state()` on another stream than the next step | copied the numbers
+ * Reliability: `srt_engine_copy_step_info()` on another stream than the next step | copied the numbers
  * of that step | the step waits for it
  */
 static void test_copied_state(srt_strategy_t strategy)
@@ -96,7 +97,7 @@ static void test_copied_state(srt_strategy_t strategy)
 	CHECK_OK_OR_DIE(srt_buffer_create(srt_context_device(context), SRT_MEM_DEVICE,
 					  sizeof(bytes), "copy", &copy));
 	for (int step = 1; step <= NTRIES; step++) {
-		CHECK_OK(srt_engine_copy_state(f.c.engine, f.other, copy, 0));
+		CHECK_OK(srt_engine_copy_step_info(f.c.engine, copy, 0, f.other));
 		CHECK_OK_OR_DIE(case_step(&f.c, step, 1));
 		CHECK_OK(srt_stream_sync(f.c.stream));
 		CHECK_OK(srt_buffer_copy_to_host(bytes, copy, 0, sizeof(bytes), f.other));

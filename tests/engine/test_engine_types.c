@@ -39,7 +39,7 @@ static void run(const srt_engine_options_t *options, const case_types_t *types, 
 		CHECK_OK(srt_param_init_normal(c.param[i], 1234, 0.0f, 0.5f, c.stream));
 	for (int step = 0; step < STEPS; step++)
 		CHECK_OK_OR_DIE(case_step(&c, step, nmicro));
-	CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
+	CHECK_OK(srt_engine_get_step_info(c.engine, &state, c.stream));
 	result->norm = state.grad_norm;
 	result->value = case_collect(&c, SRT_PARAM_VALUE);
 	result->grad = case_collect(&c, SRT_PARAM_GRAD);
@@ -350,7 +350,7 @@ static void test_own_values(srt_strategy_t strategy)
 		size_t n = (size_t)srt_param_nelem(c.tied);
 
 		CHECK_OK_OR_DIE(case_passes(&c, step, 1));
-		CHECK(srt_param_local(c.tied, SRT_PARAM_GRAD).buffer == NULL);
+		CHECK(test_local(c.tied, SRT_PARAM_GRAD).buffer == NULL);
 		CHECK_STATUS(srt_param_get(c.tied, SRT_PARAM_GRAD, NULL, c.stream), SRT_ERR_STATE);
 		CHECK_ERROR_HAS("srt_engine_finish_backward()");
 		CHECK_OK(srt_engine_finish_backward(c.engine, c.stream));
@@ -360,7 +360,7 @@ static void test_own_values(srt_strategy_t strategy)
 			srt_part_t part;
 
 			CHECK_OK(srt_param_part(c.param[i], c.rank, &part));
-			view = srt_param_local(c.param[i], SRT_PARAM_VALUE);
+			view = test_local(c.param[i], SRT_PARAM_VALUE);
 			CHECK_OK(srt_op_fill(view, want, part.nelem, c.stream));
 		}
 		CHECK_OK(srt_engine_write_end(c.engine, c.stream));

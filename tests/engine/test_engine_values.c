@@ -30,7 +30,7 @@ static void test_untouched(srt_strategy_t strategy, int unused)
 	CHECK_OK_OR_DIE(case_step(&c, 1, 1));
 	after = case_collect(&c, SRT_PARAM_VALUE);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(names); i++) {
-		srt_param_t *param = srt_engine_find(c.engine, names[i]);
+		srt_param_t *param = srt_engine_param_find(c.engine, names[i]);
 		size_t at = case_offset(&c, names[i]), n = (size_t)srt_param_nelem(param);
 		int untouched = i < 3 || everywhere;
 
@@ -79,7 +79,7 @@ static void test_streams(srt_strategy_t strategy)
 		CHECK_OK_OR_DIE(srt_engine_step(c.engine, stepping));
 		CHECK_OK(srt_stream_host_fn(stepping, nap, NULL));
 	}
-	CHECK_OK(srt_engine_state(c.engine, reading, &state));
+	CHECK_OK(srt_engine_get_step_info(c.engine, &state, reading));
 	CHECK_INT(state.step, 2);
 	va = case_collect(&c, SRT_PARAM_VALUE);
 	vb = case_collect(&plain, SRT_PARAM_VALUE);
@@ -112,7 +112,7 @@ static void test_evaluation_stream(srt_strategy_t strategy)
 					  "copy", &copy));
 	case_declare(&c, context, &options, 5);
 	case_build(&c);
-	param = srt_engine_find(c.engine, "b0.weight");
+	param = srt_engine_param_find(c.engine, "b0.weight");
 	CHECK_OK_OR_DIE(case_step(&c, 0, 1));
 	CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, before, c.stream));
 	CHECK_OK(srt_unit_forward_begin(c.root, evaluation));
@@ -274,14 +274,14 @@ static void test_values(srt_strategy_t strategy)
 
 	case_declare(&c, context, &options, 5);
 	case_build(&c);
-	param = srt_engine_find(c.engine, "b3.weight");
+	param = srt_engine_param_find(c.engine, "b3.weight");
 	CHECK_INT(srt_param_shape(param, shape), 2);
 	CHECK(shape[0] == 5 && shape[1] == 8);
 	for (size_t i = 0; i < 40; i++)
 		full[i] = (float)i + 0.5f;
 	for (int again = 0; again < 2; again++) { /* the second time its slot is gathered already */
 		full[7] += 1.0f;
-		CHECK_OK(srt_param_set(param, full, c.stream));
+		CHECK_OK(srt_param_set(param, SRT_PARAM_VALUE, full, c.stream));
 		CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, back, c.stream));
 		CHECK_BITS(full, back, 40);
 	}
@@ -303,10 +303,10 @@ static void test_values(srt_strategy_t strategy)
 		next = part.offset[0] + part.size[0];
 	}
 	CHECK_INT(next, 5);
-	CHECK(srt_engine_find(c.engine, "head.weight") == c.tied);
-	CHECK(srt_engine_find(c.engine, "nothing") == NULL);
-	CHECK(srt_engine_param(c.engine, 0) == c.param[0]);
-	CHECK(srt_engine_param(c.engine, c.nparams) == NULL);
+	CHECK(srt_engine_param_find(c.engine, "head.weight") == c.tied);
+	CHECK(srt_engine_param_find(c.engine, "nothing") == NULL);
+	CHECK(srt_engine_param_at(c.engine, 0) == c.param[0]);
+	CHECK(srt_engine_param_at(c.engine, c.nparams) == NULL);
 	case_destroy(&c);
 }
 

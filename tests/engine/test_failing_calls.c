@@ -220,7 +220,7 @@ static srt_status_t step(program_t *p)
 		return srt_engine_step(p->engine, p->stream);
 	}
 	for (int m = 0; m < NMICROBATCHES; m++) {
-		(void)srt_scaler_view(p->scaler); /* the loss is scaled */
+		(void)test_scaler_view(p->scaler); /* the loss is scaled */
 		TRY(srt_engine_microbatch(p->engine, m, NMICROBATCHES));
 		TRY(run_passes(p));
 	}
@@ -233,7 +233,7 @@ static srt_status_t step(program_t *p)
 static srt_status_t hash(program_t *p)
 {
 	unsigned char bytes[16];
-	srt_status_t status = srt_engine_hash(p->engine, p->stream, bytes);
+	srt_status_t status = srt_engine_hash(p->engine, bytes, p->stream);
 
 	return status == SRT_ERR_UNSUPPORTED ? SRT_OK : status; /* built without libxxhash */
 }

@@ -169,8 +169,8 @@ static void check_values(srt_engine_t *engine)
 		int64_t wrong = 0;
 
 		CHECK_OR_DIE(got != NULL);
-		CHECK_OK(srt_param_get(srt_engine_find(engine, declared[k].name), SRT_PARAM_VALUE,
-				       got, stream));
+		CHECK_OK(srt_param_get(srt_engine_param_find(engine, declared[k].name),
+				       SRT_PARAM_VALUE, got, stream));
 		for (int64_t i = 0; i < count(k); i++)
 			wrong += got[i] != value(k, i);
 		CHECK_MSG(wrong == 0, "%s: %lld elements are wrong", declared[k].name,

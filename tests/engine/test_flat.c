@@ -182,13 +182,13 @@ static void run(const srt_engine_options_t *options, srt_flat_t flat, int64_t h,
 		CHECK_OK_OR_DIE(srt_engine_load(c.engine, load, c.stream));
 	for (int step = 0; step < 2; step++)
 		CHECK_OK_OR_DIE(case_step(&c, step, options->microbatches));
-	CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
+	CHECK_OK(srt_engine_get_step_info(c.engine, &state, c.stream));
 	result->norm = state.grad_norm;
 	result->value = case_collect(&c, SRT_PARAM_VALUE);
 	result->grad = case_collect(&c, SRT_PARAM_GRAD);
 	result->state0 = case_collect(&c, SRT_PARAM_STATE0);
 	memset(result->hash, 0, sizeof(result->hash));
-	if (srt_engine_hash(c.engine, c.stream, result->hash) != SRT_OK)
+	if (srt_engine_hash(c.engine, result->hash, c.stream) != SRT_OK)
 		CHECK_ERROR_HAS("libxxhash");
 	if (save != NULL)
 		CHECK_OK(srt_engine_save(c.engine, save, NULL, 0, c.stream));
@@ -294,7 +294,7 @@ static void program_create(program_t *p, srt_strategy_t strategy, srt_flat_t fla
 		CHECK_OK_OR_DIE(srt_param_create(p->unit, names[i], SRT_F32, 2, unit_shapes[i],
 						 NULL, &p->param[i]));
 	}
-	CHECK(srt_unit_local(p->unit, SRT_PARAM_VALUE).buffer == NULL);
+	CHECK(test_unit_local(p->unit, SRT_PARAM_VALUE).buffer == NULL);
 	CHECK_ERROR_HAS("before srt_engine_build()");
 	CHECK_OK_OR_DIE(srt_engine_build(p->engine));
 	for (int i = 0; i < NPARAMS; i++)
@@ -317,14 +317,14 @@ static void program_passes(const program_t *p)
 		CHECK_OK(srt_param_grad_ready(p->param[i]));
 	}
 	CHECK_OK(srt_unit_backward_end(p->unit, p->stream));
-	CHECK(srt_unit_local(p->unit, SRT_PARAM_GRAD).buffer == NULL);
+	CHECK(test_unit_local(p->unit, SRT_PARAM_GRAD).buffer == NULL);
 	CHECK_OK(srt_engine_finish_backward(p->engine, p->stream));
 }
 
 /* What the shard has of each parameter is where the part says, and zeros are between. */
 static void check_shard(const program_t *p, srt_param_what_t what)
 {
-	const srt_view_t view = srt_unit_local(p->unit, what);
+	const srt_view_t view = test_unit_local(p->unit, what);
 	float shard[64] = { 0 }, full[32];
 	bool seen[64] = { false };
 	srt_flat_sizes_t sizes = SRT_FLAT_SIZES_INIT;
@@ -348,7 +348,7 @@ static void check_shard(const program_t *p, srt_param_what_t what)
 			  (double)shard[k]);
 }
 
-static void test_local(srt_strategy_t strategy, srt_flat_t flat)
+static void test_unit_shard(srt_strategy_t strategy, srt_flat_t flat)
 {
 	program_t p;
 	float before[32], after[32];
@@ -362,8 +362,8 @@ static void test_local(srt_strategy_t strategy, srt_flat_t flat)
 		program_passes(&p);
 		check_shard(&p, SRT_PARAM_GRAD);
 		CHECK_OK(srt_engine_write_begin(p.engine, p.stream));
-		CHECK_OK(srt_op_axpy(srt_unit_local(p.unit, SRT_PARAM_VALUE),
-				     srt_unit_local(p.unit, SRT_PARAM_GRAD), -0.25f,
+		CHECK_OK(srt_op_axpy(test_unit_local(p.unit, SRT_PARAM_VALUE),
+				     test_unit_local(p.unit, SRT_PARAM_GRAD), -0.25f,
 				     sizes.shard_nelem, p.stream));
 		CHECK_OK(srt_engine_write_end(p.engine, p.stream));
 		CHECK_OK(srt_engine_step(p.engine, p.stream));
@@ -372,7 +372,7 @@ static void test_local(srt_strategy_t strategy, srt_flat_t flat)
 			CHECK(fabsf(after[k] - before[k] * 0.5f) <= 1e-6f); /* rounded sums */
 		check_shard(&p, SRT_PARAM_VALUE);
 	}
-	CHECK(srt_unit_local(p.unit, SRT_PARAM_STATE0).buffer == NULL);
+	CHECK(test_unit_local(p.unit, SRT_PARAM_STATE0).buffer == NULL);
 	CHECK_STATUS(srt_unit_flat_sizes(p.unit, world, &sizes), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_OK(srt_stream_sync(p.stream));
 	srt_engine_destroy(p.engine);
@@ -425,11 +425,11 @@ static void test_refused(void)
 	CHECK_OK(srt_param_create(views, "first", SRT_F32, 2, shape, NULL, &param));
 	CHECK_OK(srt_param_create(views, "second", SRT_F32, 2, shape, &frozen, &param));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
-	CHECK(srt_unit_local(root, SRT_PARAM_VALUE).buffer == NULL);
+	CHECK(test_unit_local(root, SRT_PARAM_VALUE).buffer == NULL);
 	CHECK_ERROR_HAS("unit 'root' has no parameters");
-	CHECK(srt_unit_local(views, SRT_PARAM_VALUE).buffer == NULL);
+	CHECK(test_unit_local(views, SRT_PARAM_VALUE).buffer == NULL);
 	CHECK_ERROR_HAS("unit 'views' has frozen and trainable parameters");
-	CHECK(srt_unit_local(rows, SRT_PARAM_VALUE).buffer == NULL);
+	CHECK(test_unit_local(rows, SRT_PARAM_VALUE).buffer == NULL);
 	CHECK_ERROR_HAS("unit 'rows' is not flat");
 	CHECK_STATUS(srt_unit_flat_sizes(rows, 0, &sizes), SRT_ERR_INVALID_ARGUMENT);
 	srt_engine_destroy(engine);
@@ -473,9 +473,9 @@ int main(void)
 			test_layout(nranks, flat, SRT_F16, SRT_F32, 4);
 		}
 		test_layout(100, flat, SRT_F32, SRT_DTYPE_NONE, 4);
-		test_local(SRT_STRATEGY_DDP, flat);
-		test_local(SRT_STRATEGY_ZERO1, flat);
-		test_local(SRT_STRATEGY_ZERO3, flat);
+		test_unit_shard(SRT_STRATEGY_DDP, flat);
+		test_unit_shard(SRT_STRATEGY_ZERO1, flat);
+		test_unit_shard(SRT_STRATEGY_ZERO3, flat);
 	}
 	test_frozen_memory();
 	test_steps();

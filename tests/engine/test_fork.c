@@ -56,11 +56,11 @@ static void call_engine(engine_case_t *c, srt_context_t *context, const char *pa
 	float values[4096];
 
 	REFUSED(srt_unit_forward_begin(c->root, c->stream));
-	REFUSED(srt_engine_hash(c->engine, c->stream, hash));
+	REFUSED(srt_engine_hash(c->engine, hash, c->stream));
 	REFUSED(srt_engine_save(c->engine, path, NULL, 0, c->stream));
 	REFUSED(srt_engine_load(c->engine, path, c->stream));
 	REFUSED(srt_checkpoint_save(c->engine, path, NULL, c->stream));
-	REFUSED(srt_checkpoint_save_begin(c->engine, path, NULL, c->stream, &write));
+	REFUSED(srt_checkpoint_save_begin(c->engine, path, NULL, &write, c->stream));
 	REFUSED(srt_checkpoint_load(c->engine, path, NULL, c->stream));
 	REFUSED(srt_full_params_begin(c->root, NULL, c->stream));
 	REFUSED(srt_engine_reset(c->engine));

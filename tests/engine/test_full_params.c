@@ -186,7 +186,7 @@ static void test_values(const setup_t *s, bool on_host)
 	for (size_t i = 0; i < c.nparams; i++) {
 		make_values(c.param[i], 2, bytes);
 		check_values(&c, i, bytes, "with writeback");
-		CHECK_OK(srt_param_set(set.param[i], bytes, set.stream));
+		CHECK_OK(srt_param_set(set.param[i], SRT_PARAM_VALUE, bytes, set.stream));
 	}
 	made = srt_device_allocations(srt_context_device(context));
 	CHECK_OK(case_step(&c, 1, 1));
@@ -262,7 +262,7 @@ static void test_grads(const setup_t *s, bool on_host)
 				 2.0f * half_get(c.param[i]->dtype, bytes, (size_t)k));
 		access_full(&c, c.param[i], SRT_PARAM_GRAD, on_host, true, bytes);
 		/* the twin doubles its shards */
-		local = srt_param_local(set.param[i], SRT_PARAM_GRAD);
+		local = test_local(set.param[i], SRT_PARAM_GRAD);
 		home = set.engine->home.stream != NULL ? set.engine->home.stream : set.stream;
 		CHECK_OK(srt_op_scale(local, local, 2.0f, set.param[i]->shard.nelem, home));
 	}
@@ -274,8 +274,8 @@ static void test_grads(const setup_t *s, bool on_host)
 		CHECK_OK(srt_param_get(set.param[i], SRT_PARAM_VALUE, bytes, set.stream));
 		check_values(&c, i, bytes, "stepped by the written gradients");
 	}
-	CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
-	CHECK_OK(srt_engine_state(set.engine, set.stream, &want));
+	CHECK_OK(srt_engine_get_step_info(c.engine, &state, c.stream));
+	CHECK_OK(srt_engine_get_step_info(set.engine, &want, set.stream));
 	CHECK_MSG(state.grad_norm == want.grad_norm && state.grad_norm > 0.0f, "norm %g, not %g",
 		  (double)state.grad_norm, (double)want.grad_norm);
 	CHECK_OK_OR_DIE(srt_full_params_begin(c.block[0], &options, c.stream)); /* to look at */
@@ -306,9 +306,9 @@ static void test_nested(void)
 	srt_view_t view;
 
 	start(&c, &setups[3], &mesh);
-	inner = srt_engine_find(c.engine, "b1.inner.weight");
-	block = srt_engine_find(c.engine, "b1.weight");
-	other = srt_engine_find(c.engine, "b2.weight");
+	inner = srt_engine_param_find(c.engine, "b1.inner.weight");
+	block = srt_engine_param_find(c.engine, "b1.weight");
+	other = srt_engine_param_find(c.engine, "b2.weight");
 	CHECK_OK_OR_DIE(srt_full_params_begin(c.block[1], NULL, c.stream)); /* and inner */
 	CHECK_OK(srt_param_full(inner, SRT_PARAM_VALUE, &view));
 	REFUSED(srt_param_full(other, SRT_PARAM_VALUE, &view),
@@ -403,7 +403,7 @@ static void test_refused(void)
 	REFUSED(srt_engine_finish_backward(c.engine, c.stream), "srt_full_params_end() of unit");
 	REFUSED(srt_engine_step(c.engine, c.stream), "srt_engine_step while the full parameters");
 	REFUSED(srt_engine_write_begin(c.engine, c.stream), "srt_engine_write_begin while");
-	REFUSED(srt_param_set(c.param[0], zeros, c.stream), "srt_param_set while");
+	REFUSED(srt_param_set(c.param[0], SRT_PARAM_VALUE, zeros, c.stream), "srt_param_set while");
 	REFUSED(srt_param_init_constant(c.param[0], 1.0f, c.stream), "srt_param_init_constant");
 	REFUSED(srt_engine_save(c.engine, "unused", NULL, 0, c.stream), "srt_engine_save while");
 	REFUSED(srt_engine_load(c.engine, "unused", c.stream), "srt_engine_load while");
@@ -445,7 +445,7 @@ static void test_differing(bool on_host)
 	srt_param_t *param;
 
 	start(&c, &setups[3], &mesh);
-	param = srt_engine_find(c.engine, "b0.weight");
+	param = srt_engine_param_find(c.engine, "b0.weight");
 	CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, before, c.stream));
 	CHECK_OK_OR_DIE(srt_full_params_begin(c.block[0], &options, c.stream));
 	make_values(param, 100 + (uint32_t)rank, bytes);

@@ -21,13 +21,14 @@ static srt_buffer_t *memory;
 static srt_engine_t *engine;
 static srt_unit_t *root, *unit[2];
 static srt_param_t *param[2];
+static srt_optim_t *optim; /* the engine's */
 
 static void check(srt_status_t status)
 {
 	CHECK_OK_OR_DIE(status);
 }
 
-static void declare_units(const srt_engine_options_t *options, const srt_unit_options_t *of_unit)
+static void declare(const srt_engine_options_t *options, const srt_unit_options_t *of_unit)
 {
 	static const char *const units[] = { "embedding", "head" };
 	static const char *const params[] = { "embedding.weight", "head.weight" };
@@ -36,6 +37,7 @@ static void declare_units(const srt_engine_options_t *options, const srt_unit_op
 	srt_init_t init;
 
 	check(srt_engine_create(context, options, &engine));
+	optim = srt_engine_optim(engine);
 	check(srt_unit_create(engine, NULL, "model", NULL, &root)); /* without parameters */
 	for (int i = 0; i < 2; i++) {
 		check(srt_unit_create(engine, root, units[i], of_unit, &unit[i]));
@@ -45,11 +47,6 @@ static void declare_units(const srt_engine_options_t *options, const srt_unit_op
 	check(srt_init_default(&query, &init)); /* here a normal distribution of std 1 */
 	for (int i = 0; i < 2; i++)
 		check(srt_param_init(param[i], 1, &init, stream));
-}
-
-static void declare(const srt_engine_options_t *options)
-{
-	declare_units(options, NULL);
 }
 
 static void destroy(void)
@@ -112,16 +109,16 @@ static void own_step(float lr)
 	check(srt_engine_finish_backward(engine, stream)); /* from here on gradients may be read */
 	check(srt_engine_write_begin(engine, stream));     /* from here on values may be written */
 	for (int i = 0; i < 2; i++) {
-		srt_view_t value = srt_param_local(param[i], SRT_PARAM_VALUE);
-		srt_view_t grad = srt_param_local(param[i], SRT_PARAM_GRAD);
+		srt_view_t value, grad;
 
+		check(srt_param_local(param[i], SRT_PARAM_VALUE, &value));
+		check(srt_param_local(param[i], SRT_PARAM_GRAD, &grad));
 		check(srt_op_axpy(value, grad, -lr, count_elements(param[i]), stream));
 	}
 	check(srt_engine_write_end(engine, stream));
 	check(srt_engine_step(engine, stream)); /* ends the step: drops the gradients */
 }
 
-/* A step of the program's own optimizer on flat units. */
 static void own_flat_step(float lr)
 {
 	srt_flat_sizes_t sizes = SRT_FLAT_SIZES_INIT;
@@ -129,9 +126,10 @@ static void own_flat_step(float lr)
 	check(srt_engine_finish_backward(engine, stream));
 	check(srt_engine_write_begin(engine, stream));
 	for (int i = 0; i < 2; i++) {
-		srt_view_t value = srt_unit_local(unit[i], SRT_PARAM_VALUE);
-		srt_view_t grad = srt_unit_local(unit[i], SRT_PARAM_GRAD);
+		srt_view_t value, grad;
 
+		check(srt_unit_local(unit[i], SRT_PARAM_VALUE, &value));
+		check(srt_unit_local(unit[i], SRT_PARAM_GRAD, &grad));
 		check(srt_unit_flat_sizes(unit[i], srt_context_rank(context), &sizes));
 		check(srt_op_axpy(value, grad, -lr, sizes.shard_nelem, stream));
 	}
@@ -142,18 +140,17 @@ static void own_flat_step(float lr)
 static srt_optim_t *make_optimizer(void)
 {
 	srt_optim_param_t list[2] = { SRT_OPTIM_PARAM_INIT, SRT_OPTIM_PARAM_INIT };
-	srt_optim_options_t sgd = SRT_OPTIM_SGD_INIT;
-	srt_optim_t *optim;
+	srt_optim_t *own;
 
-	sgd.lr = LR;
 	for (int i = 0; i < 2; i++) {
 		list[i].name = srt_param_name(param[i]);
 		list[i].nelem = count_elements(param[i]);
-		list[i].value = srt_param_local(param[i], SRT_PARAM_VALUE);
-		list[i].grad = srt_param_local(param[i], SRT_PARAM_GRAD);
+		check(srt_param_local(param[i], SRT_PARAM_VALUE, &list[i].value));
+		check(srt_param_local(param[i], SRT_PARAM_GRAD, &list[i].grad));
 	}
-	check(srt_optim_create(srt_context_device(context), &sgd, 1, list, 2, stream, &optim));
-	return optim;
+	check(srt_optim_create(srt_context_device(context), OPTIM_SGD(LR), 1, list, 2, &own,
+			       stream));
+	return own;
 }
 
 /* Steps of the engine's optimizer; ends the training. */
@@ -186,30 +183,30 @@ static void test_own_optimizer(void)
 	const srt_unit_options_t flat = { .size = sizeof(flat), .flat = SRT_FLAT_VIEWS };
 	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	float expected[2][N], values[2][N];
-	srt_optim_t *optim;
+	srt_optim_t *own;
 
-	declare(&options); /* the engine's SGD */
+	declare(&options, NULL); /* the engine's SGD */
 	train_steps(expected);
 	options.optim = OPTIM(.kind = SRT_OPTIMIZER_NONE);
-	declare(&options);
+	declare(&options, NULL);
 	check_own_steps(own_step, expected);
-	declare_units(&options, &flat);
+	declare(&options, &flat);
 	check_own_steps(own_flat_step, expected);
 
-	declare(&options);
-	optim = make_optimizer();
+	declare(&options, NULL);
+	own = make_optimizer();
 	for (int step = 0; step < STEPS; step++) {
 		run(step, 1.0f, (srt_view_t){ 0 });
 		check(srt_engine_finish_backward(engine, stream));
 		check(srt_engine_write_begin(engine, stream));
-		check(srt_optim_step(optim, stream));
+		check(srt_optim_step(own, stream));
 		check(srt_engine_write_end(engine, stream));
 		check(srt_engine_step(engine, stream));
 	}
 	get(SRT_PARAM_VALUE, values);
 	CHECK_BITS(values[0], expected[0], 2 * N);
 	check(srt_stream_sync(stream));
-	srt_optim_destroy(optim);
+	srt_optim_destroy(own);
 	destroy();
 }
 
@@ -227,13 +224,16 @@ static srt_scaler_t *create_in_fp16(void)
 	options.precision = &precision;
 	scaling.growth_interval = 2;
 	check(srt_scaler_create(context, &scaling, &scaler));
-	declare(&options); /* the parameters are SRT_F32 */
+	declare(&options, NULL); /* the parameters are SRT_F32 */
 	return scaler;
 }
 
 static void scaled_step(srt_scaler_t *scaler, int step, float factor)
 {
-	run(step, factor, srt_scaler_view(scaler)); /* gradients of scale * loss */
+	srt_view_t scale;
+
+	check(srt_scaler_view(scaler, &scale));
+	run(step, factor, scale); /* gradients of scale * loss */
 	check(srt_scaler_unscale(scaler, engine, stream));
 	check(srt_engine_clip(engine, 2, 1.0f, stream));
 	check(srt_scaler_step(scaler, engine, stream)); /* or drops the step */
@@ -254,14 +254,14 @@ static void test_scaler(void)
 	scaled_step(scaler, 0, 1.0f); /* 65536 * 2 * (value - sample) is infinite in fp16 */
 	get(SRT_PARAM_VALUE, after);
 	CHECK_BITS(before[0], after[0], 2 * N);
-	check(srt_engine_state(engine, stream, &state));
+	check(srt_engine_get_step_info(engine, &state, stream));
 	CHECK_INT(state.step, 0);
 	CHECK_INT(state.skipped, 1);
-	check(srt_scaler_get_state(scaler, stream, &scale));
+	check(srt_scaler_get_state(scaler, &scale, stream));
 	CHECK(scale.scale == 32768.0f);
 	for (int step = 1; step < 8; step++)
 		scaled_step(scaler, step, 0.001f);
-	check(srt_engine_state(engine, stream, &state));
+	check(srt_engine_get_step_info(engine, &state, stream));
 	CHECK_INT(state.step + state.skipped, 8);
 	CHECK(state.step >= 4);
 	get(SRT_PARAM_VALUE, after);
@@ -279,14 +279,14 @@ static void test_learning_rate(void)
 	float before[2][N], after[2][N];
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
-	declare(&options);
+	declare(&options, NULL);
 	for (int step = 0; step < STEPS; step++) {
 		float lr = LR / (float)(1 + step);
 
-		check(srt_engine_set_lr(engine, lr, stream));
+		check(srt_optim_set_lr(optim, SRT_OPTIM_ALL_GROUPS, lr, stream));
 		run(step, 1.0f, (srt_view_t){ 0 });
 		check(srt_engine_step(engine, stream));
-		check(srt_engine_state(engine, stream, &state));
+		check(srt_engine_get_step_info(engine, &state, stream));
 		CHECK(state.lr == lr);
 	}
 	get(SRT_PARAM_VALUE, before);
@@ -294,7 +294,7 @@ static void test_learning_rate(void)
 	check(srt_engine_reset(engine)); /* instead of srt_engine_step() */
 	get(SRT_PARAM_VALUE, after);
 	CHECK_BITS(before[0], after[0], 2 * N);
-	check(srt_engine_state(engine, stream, &state));
+	check(srt_engine_get_step_info(engine, &state, stream));
 	CHECK_INT(state.step, STEPS);
 	destroy();
 }
@@ -306,7 +306,7 @@ static void test_full_params(void)
 	float before[2][N], after[2][N];
 	srt_view_t value;
 
-	declare(&declared);
+	declare(&declared, NULL);
 	get(SRT_PARAM_VALUE, before);
 	check(srt_full_params_begin(unit[1], &options, stream)); /* on all ranks */
 	check(srt_param_full(param[1], SRT_PARAM_VALUE, &value));
@@ -333,21 +333,23 @@ static void save(saved_t *to)
 		check(srt_param_get(param[i], SRT_PARAM_VALUE, to->value[i], stream));
 		check(srt_param_get(param[i], SRT_PARAM_STATE0, to->exp_avg[i], stream));
 		check(srt_param_get(param[i], SRT_PARAM_STATE1, to->exp_avg_sq[i], stream));
-		check(srt_param_steps(param[i], stream, &to->steps[i]));
+		check(srt_optim_get_steps(optim, srt_optim_find(optim, srt_param_name(param[i])),
+					  &to->steps[i], stream));
 	}
 	to->state = (srt_step_info_t)SRT_STEP_INFO_INIT;
-	check(srt_engine_state(engine, stream, &to->state));
+	check(srt_engine_get_step_info(engine, &to->state, stream));
 }
 
 static void restore(const saved_t *from)
 {
 	for (int i = 0; i < 2; i++) {
-		check(srt_param_set(param[i], from->value[i], stream));
-		check(srt_param_set_state(param[i], SRT_PARAM_STATE0, from->exp_avg[i], stream));
-		check(srt_param_set_state(param[i], SRT_PARAM_STATE1, from->exp_avg_sq[i], stream));
-		check(srt_param_set_steps(param[i], from->steps[i], stream));
+		check(srt_param_set(param[i], SRT_PARAM_VALUE, from->value[i], stream));
+		check(srt_param_set(param[i], SRT_PARAM_STATE0, from->exp_avg[i], stream));
+		check(srt_param_set(param[i], SRT_PARAM_STATE1, from->exp_avg_sq[i], stream));
+		check(srt_optim_set_steps(optim, srt_optim_find(optim, srt_param_name(param[i])),
+					  from->steps[i], stream));
 	}
-	check(srt_engine_set_group_state(engine, 0, &from->state, stream));
+	check(srt_optim_set_step_info(optim, 0, &from->state, stream));
 }
 
 static void step_adamw(int first, int n)
@@ -367,14 +369,14 @@ static void test_resume(void)
 	memset(&resumed, 0, sizeof(resumed));
 	options.optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = LR, ADAM_BASE, .warmup = 3,
 			      .lr_steps = 2 * STEPS);
-	declare(&options);
+	declare(&options, NULL);
 	step_adamw(0, STEPS);
 	save(&half);
 	step_adamw(STEPS, STEPS);
 	save(&expected);
 	destroy();
 	options.strategy = SRT_STRATEGY_DDP;
-	declare(&options);
+	declare(&options, NULL);
 	restore(&half);
 	step_adamw(STEPS, STEPS);
 	save(&resumed);
@@ -414,7 +416,7 @@ static void test_host_compute(void)
 	check(srt_device_get_info(srt_context_device(context), &info));
 	if (!info.host_memory)
 		return;
-	declare(&options);
+	declare(&options, NULL);
 	check(srt_unit_forward_begin(root, stream));
 	for (int i = 0; i < 2; i++) {
 		check(srt_unit_forward_begin(unit[i], stream));
@@ -440,7 +442,7 @@ static void declare_hybrid(int nreplicas, int nshards)
 
 	options.strategy = SRT_STRATEGY_HYBRID;
 	check(srt_mesh_create(srt_context_world(context), 2, shape, names, &options.mesh));
-	declare(&options);
+	declare(&options, NULL);
 	srt_mesh_destroy(options.mesh); /* the engine keeps it */
 }
 
@@ -450,7 +452,7 @@ static void test_hybrid(void)
 	const srt_engine_options_t zero3 = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 	float expected[2][N], values[2][N];
 
-	declare(&zero3);
+	declare(&zero3, NULL);
 	train_steps(expected);
 	declare_hybrid(world / nshards, nshards);
 	train_steps(values);
@@ -462,7 +464,7 @@ static void declare_offloaded(void)
 	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, LR);
 
 	options.offload = (srt_offload_t){ .params = 1, .grads = 1, .state = 1 };
-	declare(&options);
+	declare(&options, NULL);
 }
 
 static void test_offload(void)
@@ -471,7 +473,7 @@ static void test_offload(void)
 	float expected[2][N], values[2][N];
 	srt_plan_t plan = SRT_PLAN_INIT;
 
-	declare(&zero3);
+	declare(&zero3, NULL);
 	train_steps(expected);
 	declare_offloaded();
 	check(srt_engine_plan(engine, 0, 0, &plan));

@@ -86,7 +86,7 @@ static void collect(engine_case_t *c, result_t *result)
 {
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
-	CHECK_OK(srt_engine_state(c->engine, c->stream, &state));
+	CHECK_OK(srt_engine_get_step_info(c->engine, &state, c->stream));
 	result->norm = state.grad_norm;
 	result->value = case_collect(c, SRT_PARAM_VALUE);
 	result->grad = case_collect(c, SRT_PARAM_GRAD);

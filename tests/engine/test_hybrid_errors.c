@@ -169,8 +169,8 @@ static void test_replicas(void)
 	case_build(&c);
 	CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
 	if (rank == world - 1)
-		CHECK_OK(srt_op_fill(srt_param_local(srt_engine_find(c.engine, "b1.weight"),
-						     SRT_PARAM_VALUE),
+		CHECK_OK(srt_op_fill(test_local(srt_engine_param_find(c.engine, "b1.weight"),
+						SRT_PARAM_VALUE),
 				     3.0f, 1, c.stream));
 	CHECK_OK(srt_engine_write_end(c.engine, c.stream));
 	CHECK_STATUS(case_step(&c, 0, 1), SRT_ERR_MISMATCH);
@@ -190,7 +190,7 @@ static void write_infinity(engine_case_t *c, srt_strategy_t strategy)
 {
 	CHECK_OK(srt_engine_finish_backward(c->engine, c->stream));
 	if (rank == (strategy == SRT_STRATEGY_DDP ? world - 1 : world / 2))
-		CHECK_OK(srt_op_fill(srt_param_local(c->param[0], SRT_PARAM_GRAD), INFINITY, 1,
+		CHECK_OK(srt_op_fill(test_local(c->param[0], SRT_PARAM_GRAD), INFINITY, 1,
 				     c->stream));
 }
 
@@ -213,7 +213,7 @@ static void test_infinity(srt_strategy_t strategy, srt_mesh_t *mesh, bool writte
 	o.mesh = mesh;
 	scaling.init_scale = 8.0f;
 	CHECK_OK_OR_DIE(srt_scaler_create(context, &scaling, &scaler));
-	srt_scaler_view(scaler);
+	test_scaler_view(scaler);
 	case_declare(&c, context, &o, 5);
 	case_build(&c);
 	before = case_collect(&c, SRT_PARAM_VALUE);
@@ -223,8 +223,8 @@ static void test_infinity(srt_strategy_t strategy, srt_mesh_t *mesh, bool writte
 		write_infinity(&c, strategy);
 	CHECK_OK(srt_scaler_step(scaler, c.engine, c.stream));
 	CHECK_OK(srt_scaler_update(scaler, c.stream));
-	CHECK_OK(srt_scaler_get_state(scaler, c.stream, &scale));
-	CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
+	CHECK_OK(srt_scaler_get_state(scaler, &scale, c.stream));
+	CHECK_OK(srt_engine_get_step_info(c.engine, &state, c.stream));
 	after = case_collect(&c, SRT_PARAM_VALUE);
 	CHECK_MSG(state.step == 0 && state.skipped == 1 && scale.scale == 4.0f,
 		  "%s, written %d: step %d, skipped %d, scale %g", srt_strategy_name(strategy),
@@ -249,7 +249,7 @@ static void test_skip_nonfinite(srt_mesh_t *mesh)
 	case_build(&c);
 	c.poison = INFINITY;
 	CHECK_OK(case_step(&c, 0, 1));
-	CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
+	CHECK_OK(srt_engine_get_step_info(c.engine, &state, c.stream));
 	CHECK(state.step == 0 && state.skipped == 1);
 	case_destroy(&c);
 }

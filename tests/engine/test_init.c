@@ -207,8 +207,8 @@ static double distance(srt_engine_t *engine, uint64_t seed, const srt_init_t *dr
 	static float values[NFIT];
 	double d = 0.0;
 
-	CHECK_OK(srt_param_init(srt_engine_param(engine, 0), seed, drawn, stream));
-	CHECK_OK(srt_param_get(srt_engine_param(engine, 0), SRT_PARAM_VALUE, values, stream));
+	CHECK_OK(srt_param_init(srt_engine_param_at(engine, 0), seed, drawn, stream));
+	CHECK_OK(srt_param_get(srt_engine_param_at(engine, 0), SRT_PARAM_VALUE, values, stream));
 	qsort(values, NFIT, sizeof(*values), by_value);
 	for (int i = 0; i < NFIT; i++) {
 		const double p = law(wanted, (double)values[i]);

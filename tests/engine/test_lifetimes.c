@@ -113,7 +113,7 @@ static void create_optim(objects_t *o)
 	param.value = srt_view(o->buffer, 0, SRT_F32);
 	param.grad = srt_view(o->source, 0, SRT_F32);
 	CHECK_OK_OR_DIE(srt_optim_create(srt_context_device(o->context), &options, 1, &param, 1,
-					 o->stream, &o->optim));
+					 &o->optim, o->stream));
 }
 
 /* Creates one object of each kind, with work in flight on all. */
@@ -376,7 +376,7 @@ static void run_save(srt_context_t *context)
 		srt_status_t status;
 
 		snprintf(folder, sizeof(folder), "tests/engine/test_lifetimes.dir/%d", i);
-		status = srt_checkpoint_save_begin(c.engine, folder, NULL, c.stream, &writes[i]);
+		status = srt_checkpoint_save_begin(c.engine, folder, NULL, &writes[i], c.stream);
 		if (status == SRT_ERR_UNSUPPORTED)
 			CHECK_SKIP("%s", srt_last_error());
 		CHECK_OK_OR_DIE(status);

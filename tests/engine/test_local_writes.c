@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs that write to their shards themselves, through views of srt_param_local(): what passes,
+ * Programs that write to their shards themselves, through views of test_local(): what passes,
  * srt_param_get() and the step make of it. Run by test_local_writes.sh.
  */
 #include <unistd.h>
@@ -84,7 +84,7 @@ static void delay(srt_stream_t *stream)
 static void take_views(program_t *p)
 {
 	for (int i = 0; i < NPARAMS && p->param[i] != NULL; i++)
-		p->view[i] = srt_param_local(p->param[i], SRT_PARAM_VALUE);
+		p->view[i] = test_local(p->param[i], SRT_PARAM_VALUE);
 	CHECK_OR_DIE(p->view[0].buffer != NULL);
 }
 
@@ -359,7 +359,7 @@ static void test_saved(srt_dtype_t cast)
 	program_t p;
 
 	declare(&p, cast, false);
-	status = srt_engine_hash(p.engine, p.stream, before);
+	status = srt_engine_hash(p.engine, before, p.stream);
 	if (status != SRT_ERR_UNSUPPORTED)
 		CHECK_OK(status);
 	take_views(&p);
@@ -367,10 +367,10 @@ static void test_saved(srt_dtype_t cast)
 	CHECK_OK(srt_engine_save(p.engine, path, NULL, 0, p.stream));
 	if (status == SRT_OK) {
 		write_late(&p, 3.0f);
-		CHECK_OK(srt_engine_hash(p.engine, p.stream, hash));
+		CHECK_OK(srt_engine_hash(p.engine, hash, p.stream));
 		for (int i = 0; i < NPARAMS; i++)
 			CHECK_OK(srt_param_init_constant(p.param[i], 3.0f, p.stream));
-		CHECK_OK(srt_engine_hash(p.engine, p.stream, expected));
+		CHECK_OK(srt_engine_hash(p.engine, expected, p.stream));
 		CHECK(memcmp(hash, expected, sizeof(hash)) == 0);
 		CHECK(memcmp(hash, before, sizeof(hash)) != 0);
 	}
@@ -421,14 +421,14 @@ static void test_gradients(srt_dtype_t cast)
 	for (int step = 0; step < 3; step++) {
 		forward(&p);
 		backward(&p);
-		CHECK(srt_param_local(p.param[1], SRT_PARAM_GRAD).buffer == NULL);
+		CHECK(test_local(p.param[1], SRT_PARAM_GRAD).buffer == NULL);
 		CHECK_ERROR_HAS("'w' is not reduced yet: call srt_engine_finish_backward()");
 		CHECK_STATUS(srt_param_get(p.param[1], SRT_PARAM_GRAD, got, p.stream),
 			     SRT_ERR_STATE);
 		CHECK_ERROR_HAS("'w' is not reduced yet: call srt_engine_finish_backward()");
 		CHECK_OK(srt_engine_finish_backward(p.engine, p.stream));
 		for (int i = 0; i < 3; i++) {
-			const srt_view_t grad = srt_param_local(p.param[i], SRT_PARAM_GRAD);
+			const srt_view_t grad = test_local(p.param[i], SRT_PARAM_GRAD);
 			srt_stream_t *home;
 			srt_part_t part;
 
@@ -444,9 +444,9 @@ static void test_gradients(srt_dtype_t cast)
 		CHECK_OK(srt_engine_step(p.engine, p.stream));
 		check_get(&p, -(float)step, 1.0f, "stepped by the changed gradient");
 	}
-	CHECK(srt_param_local(p.param[3], SRT_PARAM_GRAD).buffer == NULL);
+	CHECK(test_local(p.param[3], SRT_PARAM_GRAD).buffer == NULL);
 	CHECK_ERROR_HAS("'frozen' is frozen: it has no gradient");
-	CHECK(srt_param_local(p.param[1], SRT_PARAM_STATE0).buffer == NULL);
+	CHECK(test_local(p.param[1], SRT_PARAM_STATE0).buffer == NULL);
 	CHECK_ERROR_HAS("'w' has no optimizer state 0");
 	destroy(&p);
 }

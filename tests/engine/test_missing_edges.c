@@ -170,8 +170,8 @@ static void collect(training_t *t, results_t *r)
 	r->nseen = t->nelem + NSTEPS * NMICRO;
 	use_stream(t, READ);
 	r->step = (srt_step_info_t)SRT_STEP_INFO_INIT;
-	CHECK_OK(srt_engine_state(t->c.engine, t->c.stream, &r->step));
-	CHECK_OK(srt_scaler_get_state(t->scaler, t->c.stream, &r->scaler));
+	CHECK_OK(srt_engine_get_step_info(t->c.engine, &r->step, t->c.stream));
+	CHECK_OK(srt_scaler_get_state(t->scaler, &r->scaler, t->c.stream));
 	r->of[0] = case_collect(&t->c, SRT_PARAM_VALUE);
 	r->of[1] = case_collect(&t->c, SRT_PARAM_STATE0);
 	r->of[2] = case_collect(&t->c, SRT_PARAM_STATE1);

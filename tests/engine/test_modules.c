@@ -102,9 +102,9 @@ static void test_shared(bool wrapped)
 	CHECK_STR(srt_module_path(m), "a.n");
 	CHECK(srt_module_find(root, "b.m") == m && srt_module_find(root, "a.n.") == NULL);
 	CHECK(srt_module_find(root, "a.x") == NULL && srt_module_find(b, "") == b);
-	CHECK(srt_engine_find(engine, "b.m.weight") == srt_module_param(m, "weight"));
-	CHECK(srt_engine_find(engine, "b.own") == srt_module_param(a, "weight"));
-	CHECK(srt_engine_find(engine, "b.m.second") == srt_module_param(m, "second"));
+	CHECK(srt_engine_param_find(engine, "b.m.weight") == srt_module_param(m, "weight"));
+	CHECK(srt_engine_param_find(engine, "b.own") == srt_module_param(a, "weight"));
+	CHECK(srt_engine_param_find(engine, "b.m.second") == srt_module_param(m, "second"));
 	CHECK(srt_module_is_alias(b, "own") && srt_module_is_alias(m, "second"));
 	CHECK(!srt_module_is_alias(m, "weight") && !srt_module_is_alias(a, "weight"));
 	CHECK(srt_module_unit(m) == (wrapped ? engine->units[2] : engine->units[0]));
@@ -277,7 +277,8 @@ static void test_together(void)
 	CHECK(unit == engine->units[1] && unit == srt_module_unit(emb));
 	CHECK(srt_module_is_unit(head) && srt_module_is_unit(emb));
 	CHECK_INT(unit->reshard, SRT_RESHARD_NEVER);
-	CHECK(srt_engine_find(engine, "head.tied") == srt_engine_find(engine, "emb.weight"));
+	CHECK(srt_engine_param_find(engine, "head.tied") ==
+	      srt_engine_param_find(engine, "emb.weight"));
 	/* a unit in block 0 and in the list is below what contains both */
 	CHECK(engine->units[3]->parent == engine->units[0]);
 	CHECK_OK(srt_engine_build(engine));

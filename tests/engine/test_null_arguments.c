@@ -33,7 +33,6 @@ static struct {
 	srt_optim_t *optim;
 	srt_scaler_t *scaler;
 	srt_sharded_tensor_t *sharded_tensor, *matrix;
-	srt_sharded_optim_t *sharded_optim;
 	srt_sharded_layer_t *sharded_layer;
 } objects;
 
@@ -53,12 +52,9 @@ static const struct {
 	const char *function, *argument;
 	double number;
 } numbers[] = {
-	{ "srt_context_rank", "context", -1 },
-	{ "srt_context_local_rank", "context", -1 },
-	{ "srt_comm_rank", "comm", -1 },
-	{ "srt_mesh_coordinate", "mesh", -1 },
-	{ "srt_optim_find", "name", 1 },
-	{ "srt_sharded_optim_find", "name", 1 }, /* the number of parameters */
+	{ "srt_context_rank", "context", -1 }, { "srt_context_local_rank", "context", -1 },
+	{ "srt_comm_rank", "comm", -1 },       { "srt_mesh_coordinate", "mesh", -1 },
+	{ "srt_optim_find", "name", 1 }, /* the number of parameters */
 };
 
 static void check_null_status(const char *function, const char *argument, srt_status_t status)
@@ -128,10 +124,8 @@ static void create_objects(void)
 				       .locations = &location,
 				       .nlocations = 1 };
 	const int64_t shape[] = { 4, 2 };
-	srt_sharded_optim_param_t sharded = SRT_SHARDED_OPTIM_PARAM_INIT;
 	srt_optim_param_t tensor = SRT_OPTIM_PARAM_INIT;
 
-	sharded.name = "s";
 	tensor.name = "w";
 	tensor.nelem = 4;
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &objects.context));
@@ -152,14 +146,11 @@ static void create_objects(void)
 	CHECK_OK_OR_DIE(srt_module_create(NULL, NULL, "Model", &objects.module));
 	tensor.value = srt_view(objects.buffer, 0, SRT_F32);
 	tensor.grad = srt_view(objects.buffer, 32, SRT_F32);
-	CHECK_OK_OR_DIE(srt_optim_create(objects.device, &list, 1, &tensor, 1, objects.stream,
-					 &objects.optim));
+	CHECK_OK_OR_DIE(srt_optim_create(objects.device, &list, 1, &tensor, 1, &objects.optim,
+					 objects.stream));
 	CHECK_OK_OR_DIE(srt_scaler_create(objects.context, NULL, &objects.scaler));
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create(objects.context, NULL, "s", SRT_F32, 1, shape,
 						  &chunk, &objects.sharded_tensor));
-	sharded.value = sharded.grad = objects.sharded_tensor;
-	CHECK_OK_OR_DIE(srt_sharded_optim_create(objects.context, NULL, &list, 1, &sharded, 1,
-						 objects.stream, &objects.sharded_optim));
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create(objects.context, NULL, "m", SRT_F32, 2, shape,
 						  &chunk, &objects.matrix));
 	CHECK_OK_OR_DIE(srt_sharded_linear_create(objects.matrix, NULL, 0, &objects.sharded_layer));
@@ -171,7 +162,6 @@ static void destroy_objects(void)
 	srt_module_destroy(objects.module);
 	srt_sharded_layer_destroy(objects.sharded_layer);
 	srt_sharded_tensor_destroy(objects.matrix);
-	srt_sharded_optim_destroy(objects.sharded_optim);
 	srt_sharded_tensor_destroy(objects.sharded_tensor);
 	srt_scaler_destroy(objects.scaler);
 	srt_optim_destroy(objects.optim);

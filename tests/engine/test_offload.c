@@ -147,12 +147,13 @@ static void run(const variant_t *v, const srt_engine_options_t *options, const c
 	c.delay = c.check = 1;
 	for (int s = 0; s < STEPS; s++) {
 		if (s == 2)
-			CHECK_OK(srt_engine_set_lr(c.engine, 0.01f, c.stream));
+			CHECK_OK(srt_optim_set_lr(srt_engine_optim(c.engine), SRT_OPTIM_ALL_GROUPS,
+						  0.01f, c.stream));
 		step(&c, v, scaler, s);
 	}
 	r->state = (srt_step_info_t)SRT_STEP_INFO_INIT;
-	CHECK_OK(srt_engine_state(c.engine, c.stream, &r->state));
-	CHECK_OK(srt_scaler_get_state(scaler, c.stream, &r->scaler));
+	CHECK_OK(srt_engine_get_step_info(c.engine, &r->state, c.stream));
+	CHECK_OK(srt_scaler_get_state(scaler, &r->scaler, c.stream));
 	CHECK_INT(r->state.skipped, v->scaled);
 	r->of[0] = case_collect(&c, SRT_PARAM_VALUE);
 	r->of[1] = case_collect(&c, SRT_PARAM_GRAD);
@@ -229,8 +230,8 @@ static void step_own(engine_case_t *c, srt_device_t *home)
 	CHECK_OK(srt_event_record(ready, c->stream));
 	CHECK_OK(srt_stream_wait_event(stream, ready));
 	for (size_t i = 0; i < c->nparams; i++) {
-		const srt_view_t value = srt_param_local(c->param[i], SRT_PARAM_VALUE);
-		const srt_view_t grad = srt_param_local(c->param[i], SRT_PARAM_GRAD);
+		const srt_view_t value = test_local(c->param[i], SRT_PARAM_VALUE);
+		const srt_view_t grad = test_local(c->param[i], SRT_PARAM_GRAD);
 		const int64_t nelem = c->param[i]->shard.nelem;
 
 		if (!srt_param_requires_grad(c->param[i]))

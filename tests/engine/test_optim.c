@@ -135,7 +135,7 @@ static srt_optim_t *create(const list_t *list, const srt_optim_options_t *groups
 	srt_optim_t *optim;
 
 	CHECK_OK_OR_DIE(
-		srt_optim_create(device, groups, ngroups, list->param, NPARAMS, stream, &optim));
+		srt_optim_create(device, groups, ngroups, list->param, NPARAMS, &optim, stream));
 	return optim;
 }
 
@@ -182,8 +182,10 @@ static void test_groups(void)
 		*OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.125f, .maximize = 1),
 	};
 	float before[NPARAMS][MOST_NELEM], after[NPARAMS][MOST_NELEM];
+	srt_optim_options_t of_group = SRT_OPTIM_OPTIONS_INIT;
 	uint64_t launches;
 	srt_optim_t *optim;
+	srt_view_t block;
 	list_t list;
 
 	list_create(&list, false, false, false);
@@ -191,8 +193,15 @@ static void test_groups(void)
 	list.param[2].weight_decay = 0.5f;
 	list.param[2].lr_scale = 2.0f;
 	optim = create(&list, groups, 2);
-	CHECK_INT(srt_optim_count_states(optim), 0);
-	CHECK(srt_optim_state(optim, 0, 0).buffer == NULL);
+	CHECK_INT(srt_optim_state_count(optim), 0);
+	CHECK_STATUS(srt_optim_state(optim, 0, 0, &block), SRT_ERR_NOT_FOUND);
+	CHECK_INT(srt_optim_count(optim), NPARAMS);
+	CHECK_STR(srt_optim_name(optim, 1), list.param[1].name);
+	CHECK_STR(srt_optim_name(optim, NPARAMS), "");
+	CHECK_INT(srt_optim_group_count(optim), 2);
+	CHECK_OK(srt_optim_group_options(optim, 1, &of_group));
+	CHECK(memcmp(&of_group, &groups[1], sizeof(of_group)) == 0);
+	CHECK_STATUS(srt_optim_group_options(optim, 2, &of_group), SRT_ERR_INVALID_ARGUMENT);
 	for (int i = 0; i < NPARAMS; i++)
 		CHECK_OK(srt_op_fill(list.param[i].grad, 1.0f, sizes[i], stream));
 	get_values(&list, before);
@@ -225,14 +234,14 @@ static void test_state(void)
 	float before[NPARAMS][MOST_NELEM], after[NPARAMS][MOST_NELEM], moment[MOST_NELEM];
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	srt_optim_t *optim;
-	srt_view_t found;
+	srt_view_t found, block;
 	int32_t steps;
 	list_t list;
 
 	list_create(&list, true, false, false);
 	list.param[2].group = 1;
 	optim = create(&list, groups, 2);
-	CHECK_INT(srt_optim_count_states(optim), 2);
+	CHECK_INT(srt_optim_state_count(optim), 2);
 	CHECK_INT(srt_optim_find(optim, "c"), 2);
 	CHECK_INT(srt_optim_find(optim, "d"), NPARAMS);
 	set_grads(&list, 1);
@@ -242,12 +251,13 @@ static void test_state(void)
 	get_values(&list, after);
 	for (int i = 0; i < NPARAMS; i++) {
 		CHECK((memcmp(before[i], after[i], (size_t)sizes[i] * 4) == 0) == (i == 1));
-		CHECK_OK(srt_optim_get_steps(optim, (size_t)i, stream, &steps));
+		CHECK_OK(srt_optim_get_steps(optim, (size_t)i, &steps, stream));
 		CHECK_INT(steps, i != 1);
-		get_view(srt_optim_state(optim, (size_t)i, 1), sizes[i], moment);
+		CHECK_OK(srt_optim_state(optim, (size_t)i, 1, &block));
+		get_view(block, sizes[i], moment);
 		CHECK((moment[3] > 0.0f) == (i != 1));
 	}
-	found = srt_optim_found_inf(optim); /* an infinity is found: all groups skip */
+	CHECK_OK(srt_optim_found_inf(optim, &found)); /* an infinity is found: all groups skip */
 	test_put(stream, found.buffer, found.offset, &inf, sizeof(inf));
 	CHECK_OK(srt_optim_step(optim, stream));
 	get_values(&list, before);
@@ -261,24 +271,24 @@ static void test_state(void)
 	CHECK(memcmp(before[0], after[0], (size_t)sizes[0] * 4) != 0);
 	CHECK(memcmp(before[1], after[1], (size_t)sizes[1] * 4) != 0);
 	CHECK(memcmp(before[2], after[2], (size_t)sizes[2] * 4) == 0);
-	CHECK_OK(srt_optim_get_steps(optim, 1, stream, &steps));
+	CHECK_OK(srt_optim_get_steps(optim, 1, &steps, stream));
 	CHECK_INT(steps, 8);
 	for (size_t g = 0; g < 2; g++) {
-		CHECK_OK(srt_optim_get_state(optim, g, stream, &state));
+		CHECK_OK(srt_optim_get_step_info(optim, g, &state, stream));
 		CHECK(state.step == 2 && state.skipped == 1 && state.lr == (g == 0 ? 0.5f : 0.0f));
 	}
 	state.step = 41;
-	CHECK_OK(srt_optim_set_state(optim, 1, &state, stream));
+	CHECK_OK(srt_optim_set_step_info(optim, 1, &state, stream));
 	CHECK_OK(srt_optim_step(optim, stream));
-	CHECK_OK(srt_optim_get_state(optim, 1, stream, &state));
+	CHECK_OK(srt_optim_get_step_info(optim, 1, &state, stream));
 	CHECK_INT(state.step, 42);
 	CHECK_STATUS(srt_optim_set_lr(optim, 2, 0.0f, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_optim_set_lr(optim, 0, -1.0f, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_optim_set_used(optim, NPARAMS, 0, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_optim_set_steps(optim, 0, -1, stream), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_optim_get_state(optim, 2, stream, &state), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_optim_get_step_info(optim, 2, &state, stream), SRT_ERR_INVALID_ARGUMENT);
 	state.schedule = 9;
-	CHECK_STATUS(srt_optim_set_state(optim, 1, &state, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_optim_set_step_info(optim, 1, &state, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_optim_step(NULL, stream), SRT_ERR_INVALID_ARGUMENT);
 	srt_optim_destroy(optim);
 	list_destroy(&list);
@@ -291,7 +301,7 @@ static void refuse(const list_t *good, const srt_optim_param_t *wrong, const cha
 	srt_optim_param_t list[2] = { good->param[0], *wrong };
 	srt_optim_t *optim = NULL;
 
-	CHECK_STATUS(srt_optim_create(device, &options, 1, list, 2, stream, &optim),
+	CHECK_STATUS(srt_optim_create(device, &options, 1, list, 2, &optim, stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS(words);
 	CHECK(optim == NULL);
@@ -332,21 +342,21 @@ static void test_errors(void)
 	wrong.state[0] = wrong.grad;
 	refuse(&list, &wrong, "state 1 of parameter 'b' is absent");
 	groups[0].kind = SRT_OPTIMIZER_NONE;
-	CHECK_STATUS(srt_optim_create(device, groups, 1, list.param, 1, stream, &optim),
+	CHECK_STATUS(srt_optim_create(device, groups, 1, list.param, 1, &optim, stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("kind of group 0 is 3");
 	groups[0].kind = SRT_OPTIMIZER_ADAM;
-	CHECK_STATUS(srt_optim_create(device, groups, 2, list.param, 1, stream, &optim),
+	CHECK_STATUS(srt_optim_create(device, groups, 2, list.param, 1, &optim, stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("kind of group 1 is 2");
 	groups[0].beta1 = 1;
-	CHECK_STATUS(srt_optim_create(device, groups, 1, list.param, 1, stream, &optim),
+	CHECK_STATUS(srt_optim_create(device, groups, 1, list.param, 1, &optim, stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("beta1");
-	CHECK_STATUS(srt_optim_create(device, groups, 0, list.param, 1, stream, &optim),
+	CHECK_STATUS(srt_optim_create(device, groups, 0, list.param, 1, &optim, stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("ngroups is 0");
-	CHECK_STATUS(srt_optim_create(device, NULL, 1, list.param, 1, stream, &optim),
+	CHECK_STATUS(srt_optim_create(device, NULL, 1, list.param, 1, &optim, stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	list_destroy(&list);
 }

@@ -71,7 +71,7 @@ static const char *run(const char *mode, const char *folder, uint64_t seed)
 	else if (strcmp(mode, "checkpoint") == 0)
 		TRY(srt_checkpoint_save(engine, path, NULL, stream));
 	else
-		TRY(srt_engine_hash(engine, stream, hash));
+		TRY(srt_engine_hash(engine, hash, stream));
 	return "done";
 }
 

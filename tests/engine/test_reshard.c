@@ -213,7 +213,7 @@ static void run(const variant_t *v, srt_strategy_t strategy, srt_mesh_t *mesh, i
 		run_step(&c, program, step, v->nmicro);
 	result->ngathers = count_starts(c.engine) - before;
 	result->nregathers = c.engine->comms.group != NULL ? c.engine->comms.group->nstarts : 0;
-	CHECK_OK(srt_engine_state(c.engine, c.stream, &state));
+	CHECK_OK(srt_engine_get_step_info(c.engine, &state, c.stream));
 	result->norm = state.grad_norm;
 	result->value = case_collect(&c, SRT_PARAM_VALUE);
 	result->grad = case_collect(&c, SRT_PARAM_GRAD);

@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "tests/harness/check.h"
 #include "tests/harness/half.h"
+#include "tests/harness/options.h"
 
 #define NSTATES 2
 #define GRADS 256 /* byte in memory where gradients begin */
@@ -52,7 +53,7 @@ static srt_scaler_t *create_in_use(srt_scaler_rule_t rule)
 	options.rule = rule;
 	options.allow_f16 = 1;
 	scaler = create(&options);
-	CHECK(srt_scaler_view(scaler).dtype == SRT_F32);
+	CHECK(test_scaler_view(scaler).dtype == SRT_F32);
 	return scaler;
 }
 
@@ -94,7 +95,7 @@ static float scale_of(srt_scaler_t *scaler)
 {
 	srt_scaler_state_t state;
 
-	CHECK_OK(srt_scaler_get_state(scaler, stream, &state));
+	CHECK_OK(srt_scaler_get_state(scaler, &state, stream));
 	return state.scale;
 }
 
@@ -140,7 +141,7 @@ static void test_options(void)
 	REFUSED_OPTION(growth_interval, -3, "growth_interval is -3");
 	CHECK(scaler == NULL);
 	scaler = create(NULL);
-	CHECK_OK(srt_scaler_get_state(scaler, stream, &state));
+	CHECK_OK(srt_scaler_get_state(scaler, &state, stream));
 	CHECK(state.scale == 65536.0f && state.growth_tracker == 0);
 	CHECK(state.growth_factor == 2.0 && state.backoff_factor == 0.5);
 	CHECK_INT(state.growth_interval, 2000);
@@ -192,7 +193,7 @@ static void test_scale(void)
 	REFUSED(srt_scaler_scale(plain, &matrix, 1, stream), SRT_ERR_INVALID_ARGUMENT,
 		"output 0 has 0 dimensions and 2 elements");
 	CHECK_OK(srt_scaler_scale(plain, NULL, 0, stream));
-	view = srt_scaler_view(plain);
+	view = test_scaler_view(plain);
 	for (int i = 0; i < 2; i++) {
 		float pair[2];
 
@@ -204,7 +205,7 @@ static void test_scale(void)
 	}
 	REFUSED(srt_scaler_set_scale(plain, NAN, stream), SRT_ERR_INVALID_ARGUMENT,
 		"scale is nan, must be positive");
-	CHECK(srt_scaler_view(disabled).buffer == NULL);
+	CHECK(test_scaler_view(disabled).buffer == NULL);
 	destroy(plain);
 	destroy(sharded);
 	destroy(disabled);
@@ -223,7 +224,7 @@ static void test_order(srt_scaler_rule_t rule)
 		"srt_scaler_unscale_grads() before srt_scaler_scale()");
 	REFUSED(srt_scaler_step_grads(scaler, found), SRT_ERR_STATE, "before srt_scaler_scale()");
 	CHECK(get(SRT_F32, GRADS) == clean[0]);
-	srt_scaler_view(scaler);
+	test_scaler_view(scaler);
 	for (int step = 0; step < 2; step++) {
 		REFUSED(srt_scaler_update(scaler, stream), SRT_ERR_STATE, "nothing was checked");
 		REFUSED(srt_scaler_step_grads(scaler, found), SRT_ERR_STATE,
@@ -270,9 +271,9 @@ static void test_disabled(void)
 	CHECK_OK(srt_scaler_step_grads(scaler, found_view(0)));
 	CHECK_OK(srt_scaler_set_scale(scaler, 2.0f, stream));
 	CHECK(get(SRT_F32, GRADS + 4) == 1.0f);
-	CHECK_OK(srt_scaler_found_inf(scaler, stream, &found));
+	CHECK_OK(srt_scaler_get_found_inf(scaler, &found, stream));
 	CHECK(found == 0.0f);
-	CHECK_OK(srt_scaler_get_state(scaler, stream, &state));
+	CHECK_OK(srt_scaler_get_state(scaler, &state, stream));
 	CHECK(is_same_state(&state, &zero));
 	CHECK_OK(srt_scaler_set_state(scaler, &state, stream));
 	destroy(scaler);
@@ -290,17 +291,17 @@ static void test_found(srt_scaler_rule_t rule, int bad, float value)
 	options.rule = rule;
 	options.growth_interval = 1;
 	scaler = create(&options);
-	srt_scaler_view(scaler);
+	test_scaler_view(scaler);
 	put(SRT_F32, grads, 2);
 	CHECK_OK(is_empty ? srt_scaler_unscale_grads(scaler, found_view(0), NULL, 0, stream) :
 			    unscale(scaler, 0, SRT_F32, "w"));
 	CHECK(found_inf(0) == want);
 	CHECK(get(SRT_F32, GRADS) == (is_empty ? 65536.0f : 1.0f));
-	CHECK_OK(srt_scaler_found_inf(scaler, stream, &found));
+	CHECK_OK(srt_scaler_get_found_inf(scaler, &found, stream));
 	CHECK(found == want);
 	CHECK_OK(srt_scaler_update(scaler, stream));
 	CHECK(scale_of(scaler) == (want != 0.0f ? 32768.0f : 131072.0f));
-	CHECK_OK(srt_scaler_found_inf(scaler, stream, &found));
+	CHECK_OK(srt_scaler_get_found_inf(scaler, &found, stream));
 	CHECK(found == 0.0f);
 	/* What was found is forgotten at the next check. */
 	put(SRT_F32, (const float[]){ 1.0f, 1.0f }, 2);
@@ -327,7 +328,7 @@ static void test_group(void)
 		const float grads[] = { 1.0f, rank == world - 1 && n > 1 ? INFINITY : 1.0f };
 
 		scaler = create(&options);
-		srt_scaler_view(scaler);
+		test_scaler_view(scaler);
 		put(SRT_F32, grads, 2);
 		CHECK_OK(unscale(scaler, 0, SRT_F32, NULL));
 		CHECK(found_inf(0) == (n > 1 ? 1.0f : 0.0f));
@@ -342,7 +343,7 @@ static void test_f16(void)
 	srt_scaler_t *allowed = create_in_use(SRT_SCALER_PLAIN);
 	const float values[] = { 1024.0f, 2048.0f };
 
-	srt_scaler_view(plain);
+	test_scaler_view(plain);
 	put(SRT_F16, values, 2);
 	REFUSED(unscale(plain, 0, SRT_F16, "fc.weight"), SRT_ERR_INVALID_ARGUMENT,
 		"the gradient of 'fc.weight' is f16");
@@ -404,8 +405,8 @@ static void test_state(void)
 	options.backoff_factor = 0.9;
 	options.growth_interval = 3;
 	a = create(&options);
-	srt_scaler_view(a);
-	srt_scaler_view(b);
+	test_scaler_view(a);
+	test_scaler_view(b);
 	for (int step = 0; step < 12; step++) {
 		const float grads[] = { 1.0f, step == 6 ? INFINITY : 1.0f };
 
@@ -417,12 +418,12 @@ static void test_state(void)
 			CHECK_OK(unscale(b, 0, SRT_F32, NULL));
 			CHECK_OK(srt_scaler_update(b, stream));
 		}
-		CHECK_OK(srt_scaler_get_state(a, stream, &state));
+		CHECK_OK(srt_scaler_get_state(a, &state, stream));
 		if (step == 4) {
 			CHECK_INT(state.growth_tracker, 2);
 			CHECK_OK(srt_scaler_set_state(b, &state, stream));
 		}
-		CHECK_OK(srt_scaler_get_state(b, stream, &other));
+		CHECK_OK(srt_scaler_get_state(b, &other, stream));
 		if (step >= 4)
 			CHECK(is_same_state(&state, &other));
 	}

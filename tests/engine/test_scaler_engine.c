@@ -101,7 +101,7 @@ static srt_step_info_t model_state(model_t *m)
 {
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
-	CHECK_OK(srt_engine_state(m->engine, stream, &state));
+	CHECK_OK(srt_engine_get_step_info(m->engine, &state, stream));
 	return state;
 }
 
@@ -115,7 +115,7 @@ static srt_scaler_t *create_in_use(srt_scaler_rule_t rule, int disabled)
 	options.init_scale = 1024.0f;
 	options.growth_interval = 2;
 	CHECK_OK_OR_DIE(srt_scaler_create(context, &options, &scaler));
-	srt_scaler_view(scaler);
+	test_scaler_view(scaler);
 	return scaler;
 }
 
@@ -123,7 +123,7 @@ static float scale_of(srt_scaler_t *scaler)
 {
 	srt_scaler_state_t state;
 
-	CHECK_OK(srt_scaler_get_state(scaler, stream, &state));
+	CHECK_OK(srt_scaler_get_state(scaler, &state, stream));
 	return state.scale;
 }
 
@@ -188,7 +188,7 @@ static void test_skip(srt_strategy_t strategy, srt_dtype_t dtype, int64_t nvalue
 	model_passes(&second, 1024.0f, -1, 0);
 	CHECK_OK(srt_scaler_step(scaler, first.engine, stream));
 	CHECK_OK(srt_scaler_step(scaler, second.engine, stream));
-	CHECK_OK(srt_scaler_found_inf(scaler, stream, &found));
+	CHECK_OK(srt_scaler_get_found_inf(scaler, &found, stream));
 	CHECK(found == 1.0f);
 	CHECK_OK(srt_scaler_update(scaler, stream));
 	CHECK(models_equal(&first, &untouched));
@@ -240,7 +240,7 @@ static void test_no_wait(void)
 	model_t m;
 
 	CHECK_OK(srt_device_get_info(srt_context_device(context), &info));
-	CHECK_OK(srt_scaler_get_state(scaler, stream, &saved));
+	CHECK_OK(srt_scaler_get_state(scaler, &saved, stream));
 	model_create(&m, SRT_STRATEGY_ZERO3, SRT_F32, NVALUES);
 	for (int step = 0; step < 11 && info.async_streams; step++) {
 		gate_t gate = { 0 };
@@ -283,7 +283,7 @@ static void test_order(void)
 		"srt_scaler_step() before srt_scaler_scale()");
 	REFUSED(srt_scaler_unscale(scaler, m.engine, stream), SRT_ERR_STATE,
 		"srt_scaler_unscale() before srt_scaler_scale()");
-	srt_scaler_view(scaler);
+	test_scaler_view(scaler);
 	CHECK_OK(srt_scaler_unscale(scaler, m.engine, stream));
 	REFUSED(srt_scaler_unscale(scaler, m.engine, stream), SRT_ERR_STATE,
 		"was called before since the last srt_scaler_update()");

@@ -67,7 +67,7 @@ static void test_declaring(void)
 	CHECK_STATUS(srt_unit_buffer_create(c.root, "negative", SRT_F32, 2, shape, &none),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_unit_buffer_set(b.count, &options, c.stream), SRT_ERR_STATE);
-	CHECK(srt_unit_buffer_view(b.mean).buffer == NULL);
+	CHECK(test_buffer_view(b.mean).buffer == NULL);
 	CHECK_OK(srt_unit_create(c.engine, c.root, "half", &half, &unit));
 	CHECK_OK(srt_unit_buffer_create(unit, "half.mean", SRT_F32, 1, shape, &none));
 	CHECK_OK(srt_engine_plan(c.engine, c.rank, 0, &plan));
@@ -75,9 +75,21 @@ static void test_declaring(void)
 	allocated = case_allocated(context);
 	CHECK_OK_OR_DIE(srt_engine_build(c.engine));
 	CHECK_INT(case_allocated(context) - allocated, case_planned(&plan));
-	CHECK(srt_unit_buffer_view(none).dtype == SRT_F16);
-	CHECK(srt_unit_buffer_view(b.mean).dtype == SRT_F32);
-	CHECK(srt_engine_buffer(c.engine, 3) == none && !srt_engine_buffer(c.engine, 4));
+	CHECK(test_buffer_view(none).dtype == SRT_F16);
+	CHECK(test_buffer_view(b.mean).dtype == SRT_F32);
+	CHECK(srt_engine_buffer_at(c.engine, 3) == none && !srt_engine_buffer_at(c.engine, 4));
+	CHECK_INT(srt_engine_buffer_count(c.engine), 4);
+	CHECK(srt_engine_buffer_find(c.engine, "half.mean") == none);
+	CHECK(srt_engine_buffer_find(c.engine, "b0.bias") == NULL); /* a parameter */
+	CHECK(srt_engine_unit_at(c.engine, 0) == c.root);
+	CHECK(srt_engine_unit_at(c.engine, srt_engine_unit_count(c.engine) - 1) == unit);
+	CHECK(srt_engine_unit_at(c.engine, srt_engine_unit_count(c.engine)) == NULL);
+	CHECK(srt_engine_unit_find(c.engine, "half") == unit);
+	CHECK(srt_engine_unit_find(c.engine, "half.mean") == NULL);
+	CHECK_STR(srt_unit_name(unit), "half");
+	CHECK_INT(srt_engine_param_count(c.engine), c.nparams);
+	CHECK(srt_engine_param_at(c.engine, c.nparams - 1) == c.param[c.nparams - 1]);
+	CHECK(srt_engine_param_at(c.engine, c.nparams) == NULL);
 	CHECK_STR(srt_unit_buffer_name(b.mean), "b0.running_mean");
 	CHECK_INT(srt_unit_buffer_nelem(b.mean), 3);
 	CHECK_OK(srt_unit_buffer_set(b.empty, NULL, c.stream));

@@ -51,6 +51,7 @@
 #include <shardrt/models/tape.h>
 #include "models/transformer.h"
 #include "runtime/checkpoint/formats/safetensors.h"
+#include "tests/harness/options.h"
 
 /* ---- a case --------------------------------------------------------------------------- */
 
@@ -324,7 +325,7 @@ void replay_ignored_destroy(replay_t *r);
 bool replay_is_ignored(const replay_t *r, const srt_param_t *p);
 /* Whether the units are flat and cut as they were in the recorded run. */
 bool replay_is_flat_as_recorded(const replay_t *r);
-/* As srt_engine_find(), srt_engine_param() and srt_param_part() of this rank. */
+/* As srt_engine_param_find(), srt_engine_param_at() and srt_param_part() of this rank. */
 srt_param_t *replay_find(const replay_t *r, const char *name);
 srt_param_t *replay_nth(const replay_t *r, size_t i);
 srt_status_t replay_part(const replay_t *r, const srt_param_t *p, srt_part_t *part);

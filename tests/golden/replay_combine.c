@@ -145,7 +145,7 @@ static srt_status_t clip_engine(net_t *net, srt_engine_t *engine, double *norm)
 
 	SRT_TRY(net_norm(net, engine, p, norm));
 	SRT_TRY(srt_engine_clip(engine, p, (float)most, job->stream));
-	SRT_TRY(srt_engine_state(engine, job->stream, &state));
+	SRT_TRY(srt_engine_get_step_info(engine, &state, job->stream));
 	SRT_TRY(net_norm(net, engine, p, &clipped));
 	CHECK_ROW(is_near((double)state.grad_norm, *norm, 1e-5), "%s: the norm is %.9g, not %.9g",
 		  job->row, (double)state.grad_norm, *norm);
@@ -203,10 +203,10 @@ static srt_status_t describe_found(net_t *net, net_fact_t *ours)
 	float found;
 	size_t used;
 
-	SRT_TRY(srt_scaler_found_inf(net->scaler, job->stream, &found));
+	SRT_TRY(srt_scaler_get_found_inf(net->scaler, &found, job->stream));
 	SRT_TRY(net_gather(job, found != 0, all));
 	SRT_TRY(net_step(net));
-	SRT_TRY(srt_engine_state(net->engine, job->stream, &state));
+	SRT_TRY(srt_engine_get_step_info(net->engine, &state, job->stream));
 	SRT_TRY(net_gather(job, state.skipped, skipped));
 	used = (size_t)snprintf(ours->fact, ours->nfact, "found_inf.item() by rank [");
 	for (int r = 0; r < job->world; r++) {
@@ -254,7 +254,7 @@ srt_status_t combine_find_ignored(net_job_t *job, const net_recipe_t *recipe, ne
 		SRT_TRY(net_create(&net, job, &variant));
 		SRT_TRY(net_pass(&net, 0, 1));
 		SRT_TRY(net_finish(&net));
-		grad.grad = srt_param_local(net_find(&net, "0.bias"), SRT_PARAM_GRAD);
+		grad.grad = test_local(net_find(&net, "0.bias"), SRT_PARAM_GRAD);
 		grad.nelem = srt_param_nelem(net_find(&net, "0.bias"));
 		SRT_TRY(srt_scaler_unscale(net.scaler, net.engine, job->stream));
 		SRT_TRY(srt_scaler_unscale_grads(net.scaler, srt_view(found_inf, 0, SRT_F32), &grad,
@@ -283,11 +283,11 @@ srt_status_t combine_count(net_job_t *job, const net_recipe_t *recipe, net_fact_
 	SRT_TRY(net_create(&net, job, recipe));
 	SRT_TRY(net_pass(&net, 0, 2));
 	for (size_t i = 0; (p = net_param(&net, i)); i++, nparams++)
-		ngrads += srt_param_local(p, SRT_PARAM_GRAD).buffer != NULL;
+		ngrads += test_local(p, SRT_PARAM_GRAD).buffer != NULL;
 	SRT_TRY(net_pass(&net, 1, 2));
 	SRT_TRY(net_finish(&net));
 	for (size_t i = 0; (p = net_param(&net, i)); i++)
-		nlast += srt_param_local(p, SRT_PARAM_GRAD).buffer != NULL;
+		nlast += test_local(p, SRT_PARAM_GRAD).buffer != NULL;
 	CHECK_ROW(nlast == nparams, "%s: %d gradients of %d in the end", job->row, nlast, nparams);
 	snprintf(ours->fact, ours->nfact, "parameters with .grad: %d of %d", ngrads, nparams);
 	net_destroy(&net);

@@ -62,7 +62,7 @@ static srt_status_t record_library(replay_t *r)
 {
 	const srt_safetensors_tensor_t *tokens =
 		srt_safetensors_find(r->golden->input, "step1.micro0.tokens");
-	srt_param_t *wte = srt_engine_find(r->engine, "wte.weight");
+	srt_param_t *wte = srt_engine_param_find(r->engine, "wte.weight");
 	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 	srt_gpt_io_t io;
 
@@ -75,8 +75,8 @@ static srt_status_t record_library(replay_t *r)
 	r->loss_dtype = SRT_F32;
 	r->divisor = (double)(tokens->shape[0] * tokens->shape[1]);
 	/* the logits are not kept: they are what the root computes, or casts its output to */
-	SRT_TRY(srt_precision_resolve(&r->root_precision,
-				      srt_param_local(wte, SRT_PARAM_VALUE).dtype, &types));
+	SRT_TRY(srt_precision_resolve(&r->root_precision, test_local(wte, SRT_PARAM_VALUE).dtype,
+				      &types));
 	r->output_dtype = replay_output_dtype(&types);
 	return SRT_OK;
 }

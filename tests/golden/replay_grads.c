@@ -27,7 +27,7 @@ static srt_status_t find_local(const replay_t *r, srt_param_t *p, local_grad_t *
 	srt_part_t part;
 
 	SRT_TRY(replay_part(r, p, &part));
-	local->view = srt_param_local(p, SRT_PARAM_GRAD);
+	local->view = test_local(p, SRT_PARAM_GRAD);
 	local->dtype = local->view.dtype;
 	local->first = part.first;
 	local->n = part.nelem;
@@ -121,7 +121,7 @@ static srt_status_t inject_unit(replay_t *r, const json_t *injection, const json
 			return srt_fail(SRT_ERR_FORMAT, "an injection into a unit without '%s'",
 					json_string_value(name));
 		if (j == 0)
-			shard = srt_unit_local(p->unit, SRT_PARAM_GRAD);
+			shard = test_unit_local(p->unit, SRT_PARAM_GRAD);
 		if (!shard.buffer)
 			return SRT_ERR_STATE;
 		SRT_TRY(replay_part(r, p, &part));

@@ -55,9 +55,9 @@ bool replay_is_ignored(const replay_t *r, const srt_param_t *p)
 
 srt_param_t *replay_find(const replay_t *r, const char *name)
 {
-	srt_param_t *p = srt_engine_find(r->engine, name);
+	srt_param_t *p = srt_engine_param_find(r->engine, name);
 
-	return p || !r->ignored ? p : srt_engine_find(r->ignored, name);
+	return p || !r->ignored ? p : srt_engine_param_find(r->ignored, name);
 }
 
 srt_param_t *replay_nth(const replay_t *r, size_t i)
@@ -65,8 +65,8 @@ srt_param_t *replay_nth(const replay_t *r, size_t i)
 	const size_t n = r->engine->nparams;
 
 	if (i < n || !r->ignored)
-		return srt_engine_param(r->engine, i);
-	return srt_engine_param(r->ignored, i - n);
+		return srt_engine_param_at(r->engine, i);
+	return srt_engine_param_at(r->ignored, i - n);
 }
 
 srt_status_t replay_part(const replay_t *r, const srt_param_t *p, srt_part_t *part)

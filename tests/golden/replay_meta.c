@@ -199,12 +199,13 @@ static void compare_units(meta_t *m, const json_t *row, srt_engine_t *engine, co
 		verdict_exact(m->verdict, srt_module_is_unit(module), "%s: '%s' is not a unit",
 			      what, json_string_value(unit));
 		/* its parameters follow those of the units before */
-		for (; (p = srt_engine_param(engine, k)) && p->unit == srt_module_unit(module); k++)
+		for (; (p = srt_engine_param_at(engine, k)) && p->unit == srt_module_unit(module);
+		     k++)
 			n -= srt_param_nelem(p);
 		verdict_exact(m->verdict, n == 0, "%s: unit '%s' has other parameters", what,
 			      json_string_value(unit));
 	}
-	verdict_exact(m->verdict, !srt_engine_param(engine, k), "%s: more parameters", what);
+	verdict_exact(m->verdict, !srt_engine_param_at(engine, k), "%s: more parameters", what);
 }
 
 static srt_status_t count_units(srt_module_t *module, void *arg)

@@ -214,8 +214,8 @@ static srt_status_t declare(net_t *net)
 static srt_tensor_t *record_batchnorm(net_t *net, srt_tensor_t *x, srt_param_t *weight,
 				      srt_param_t *bias)
 {
-	const srt_batchnorm_in_t in = { .running_mean = srt_unit_buffer_view(net->mean),
-					.running_var = srt_unit_buffer_view(net->var),
+	const srt_batchnorm_in_t in = { .running_mean = test_buffer_view(net->mean),
+					.running_var = test_buffer_view(net->var),
 					.eps = 1e-5f,
 					.momentum = 0.5f };
 
@@ -320,7 +320,7 @@ srt_status_t net_pass(net_t *net, int i, int n)
 	if (net->ignored)
 		SRT_TRY(srt_engine_microbatch(net->ignored, i, n));
 	SRT_TRY(srt_tape_forward(net->tape, net->job->stream));
-	return srt_tape_backward(net->tape, 1, net->scaler ? srt_scaler_view(net->scaler) : none,
+	return srt_tape_backward(net->tape, 1, net->scaler ? test_scaler_view(net->scaler) : none,
 				 net->job->stream);
 }
 
@@ -334,7 +334,7 @@ static srt_status_t spoil(net_t *net)
 
 	if (!recipe->spoiled || net->job->rank != rank)
 		return SRT_OK;
-	view = srt_param_local(net_find(net, recipe->spoiled), SRT_PARAM_GRAD);
+	view = test_local(net_find(net, recipe->spoiled), SRT_PARAM_GRAD);
 	if (!view.buffer)
 		return srt_fail(SRT_ERR_STATE, "rank %d has no gradient of %s", rank,
 				recipe->spoiled);
@@ -365,15 +365,15 @@ srt_param_t *net_param(const net_t *net, size_t i)
 {
 	const size_t n = net->engine->nparams;
 
-	return i < n || !net->ignored ? srt_engine_param(net->engine, i) :
-					srt_engine_param(net->ignored, i - n);
+	return i < n || !net->ignored ? srt_engine_param_at(net->engine, i) :
+					srt_engine_param_at(net->ignored, i - n);
 }
 
 srt_param_t *net_find(const net_t *net, const char *name)
 {
-	srt_param_t *p = srt_engine_find(net->engine, name);
+	srt_param_t *p = srt_engine_param_find(net->engine, name);
 
-	return p || !net->ignored ? p : srt_engine_find(net->ignored, name);
+	return p || !net->ignored ? p : srt_engine_param_find(net->ignored, name);
 }
 
 srt_status_t net_get(net_t *net, srt_param_t *p, srt_param_what_t what, float **x)

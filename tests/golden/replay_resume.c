@@ -28,7 +28,7 @@ srt_status_t replay_write_local(replay_t *r, srt_view_t view, const void *host, 
 
 srt_status_t replay_set_local(replay_t *r, srt_param_t *p, srt_param_what_t what, const float *full)
 {
-	srt_view_t view = srt_param_local(p, what);
+	srt_view_t view = test_local(p, what);
 	srt_status_t status;
 	srt_part_t part;
 	void *stored;
@@ -82,9 +82,9 @@ static srt_status_t set_steps(replay_t *r, int32_t steps)
 {
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
-	SRT_TRY(srt_engine_group_state(r->engine, 0, r->stream, &state));
+	SRT_TRY(srt_optim_get_step_info(srt_engine_optim(r->engine), 0, &state, r->stream));
 	state.step = steps;
-	return srt_engine_set_group_state(r->engine, 0, &state, r->stream);
+	return srt_optim_set_step_info(srt_engine_optim(r->engine), 0, &state, r->stream);
 }
 
 static srt_status_t resume_scaler(replay_t *r, int k)
@@ -92,7 +92,7 @@ static srt_status_t resume_scaler(replay_t *r, int k)
 	const json_t *step = replay_step_of(r, k);
 	srt_scaler_state_t state;
 
-	SRT_TRY(srt_scaler_get_state(r->scaler, r->stream, &state));
+	SRT_TRY(srt_scaler_get_state(r->scaler, &state, r->stream));
 	state.scale = (float)golden_scalar(json_object_get(step, "scale_after"));
 	state.growth_tracker = (int32_t)golden_number(step, "growth_tracker_after", 0);
 	return srt_scaler_set_state(r->scaler, &state, r->stream);
@@ -138,7 +138,7 @@ static srt_status_t set_recorded(replay_t *r)
 			continue;
 		SRT_TRY(set_states(r, p, k, &any));
 		if (any)
-			SRT_TRY(srt_param_set_steps(p, k - r->nskipped, r->stream));
+			SRT_TRY(test_set_steps(r->engine, p, k - r->nskipped, r->stream));
 	}
 	SRT_TRY(set_steps(r, k - r->nskipped));
 	return r->scaler ? resume_scaler(r, k) : SRT_OK;

@@ -21,14 +21,14 @@ struct replay_before {
 
 static bool is_half(srt_param_t *p)
 {
-	return srt_param_local(p, SRT_PARAM_VALUE).dtype != SRT_F32 && srt_param_requires_grad(p);
+	return test_local(p, SRT_PARAM_VALUE).dtype != SRT_F32 && srt_param_requires_grad(p);
 }
 
 /* The unsharded tensor, on every rank; NULL if there is none. */
 static srt_status_t get_full(replay_t *r, srt_param_t *p, srt_param_what_t what, float **full)
 {
 	const size_t n = (size_t)srt_param_nelem(p);
-	const srt_dtype_t dtype = srt_param_local(p, SRT_PARAM_VALUE).dtype;
+	const srt_dtype_t dtype = test_local(p, SRT_PARAM_VALUE).dtype;
 	void *stored = srt_calloc(n + 1, sizeof(**full), "a tensor");
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
@@ -141,7 +141,7 @@ static void step_ends(replay_t *r, srt_param_t *param, const struct replay_befor
 		      float *p, float *m)
 {
 	const int nshards = golden_nshards(r->golden); /* rank k has the k-th */
-	replay_tail_t tail = start_tail(r, srt_param_local(param, SRT_PARAM_VALUE).dtype);
+	replay_tail_t tail = start_tail(r, test_local(param, SRT_PARAM_VALUE).dtype);
 
 	for (int k = 0; k < nshards; k++) {
 		int64_t first, n, end;

@@ -93,7 +93,7 @@ static srt_status_t run_steps(machine_t *m, const json_t *row, int number)
 
 			SRT_TRY(unscale_value(m, SRT_F32, found[step] == '1' ? INFINITY : 1.0f));
 			SRT_TRY(srt_scaler_update(m->scaler, m->f->stream));
-			SRT_TRY(srt_scaler_get_state(m->scaler, m->f->stream, &got));
+			SRT_TRY(srt_scaler_get_state(m->scaler, &got, m->f->stream));
 			compare_scale(m, number, (int)step, &got, scale, tracker);
 		}
 	}
@@ -116,7 +116,7 @@ static srt_status_t run_sequence(machine_t *m, const json_t *row, int number)
 	options.growth_interval =
 		(int)golden_number(config, "growth_interval", options.growth_interval);
 	SRT_TRY(srt_scaler_create(m->context, &options, &m->scaler));
-	srt_scaler_view(m->scaler);
+	test_scaler_view(m->scaler);
 	status = run_steps(m, row, number);
 	SRT_TRY(destroy_scaler(m));
 	return status;
@@ -153,7 +153,7 @@ static srt_status_t call_update(machine_t *m)
 
 static srt_status_t call_update_scaled(machine_t *m)
 {
-	srt_scaler_view(m->scaler);
+	test_scaler_view(m->scaler);
 	return srt_scaler_update(m->scaler, m->f->stream);
 }
 

@@ -190,21 +190,20 @@ srt_status_t sharded_create_optimizer(sharded_run_t *r)
 			list[i].plain_grad = srt_view(p->plain_grad, 0, SRT_F32);
 		}
 	}
-	return srt_sharded_optim_create(r->context, NULL, &sgd, 1, list, r->nparams, r->stream,
-					&r->optim);
+	return srt_sharded_optim_create(r->context, NULL, &sgd, 1, list, r->nparams, &r->optim,
+					r->stream);
 }
 
 /* named_params of PyTorch's optimizer. */
 static void compare_names(sharded_run_t *r, const json_t *want)
 {
-	verdict_exact(r->verdict, json_array_size(want) == srt_sharded_optim_count(r->optim),
-		      "the optimizer has %zu parameters", srt_sharded_optim_count(r->optim));
+	verdict_exact(r->verdict, json_array_size(want) == srt_optim_count(r->optim),
+		      "the optimizer has %zu parameters", srt_optim_count(r->optim));
 	for (size_t i = 0; i < json_array_size(want); i++)
 		verdict_exact(r->verdict,
-			      srt_sharded_optim_find(r->optim,
-						     json_string_value(json_array_get(want, i))) ==
-				      i,
-			      "parameter %zu is '%s'", i, srt_sharded_optim_name(r->optim, i));
+			      srt_optim_find(r->optim,
+					     json_string_value(json_array_get(want, i))) == i,
+			      "parameter %zu is '%s'", i, srt_optim_name(r->optim, i));
 }
 
 /* ---- passes ------------------------------------------------------------------------------ */
@@ -375,7 +374,7 @@ static srt_status_t run_step(sharded_run_t *r, passes_t *p, int s)
 	SRT_TRY(forward(r, p, s));
 	SRT_TRY(backward(r, p));
 	SRT_TRY(compare_grads(r, p, s));
-	SRT_TRY(srt_sharded_optim_step(r->optim, r->stream));
+	SRT_TRY(srt_optim_step(r->optim, r->stream));
 	for (int i = 0; i < NPARAMS; i++)
 		SRT_TRY(compare_param(r, &r->params[i], s));
 	return SRT_OK;
@@ -410,7 +409,7 @@ static srt_status_t run_linear(sharded_run_t *r)
 
 void sharded_free(sharded_run_t *r)
 {
-	srt_sharded_optim_destroy(r->optim);
+	srt_optim_destroy(r->optim);
 	r->optim = NULL;
 	for (size_t i = 0; i < r->nparams; i++) {
 		srt_sharded_tensor_destroy(r->params[i].value);

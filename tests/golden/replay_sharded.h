@@ -26,7 +26,7 @@ typedef struct sharded_run {
 	srt_shard_location_t *locations; /* ranks 0, 1 ... */
 	sharded_param_t params[SHARDED_MAX_PARAMS];
 	size_t nparams;
-	srt_sharded_optim_t *optim;
+	srt_optim_t *optim;
 } sharded_run_t;
 
 /* The stream and the locations; sharded_close() also after a failure. */

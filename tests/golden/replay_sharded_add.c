@@ -143,7 +143,7 @@ static srt_status_t run_add(sharded_run_t *r, const add_keys_t *keys)
 	status = add_backward(r, x, t->shape[0], t->shape[1], keys->has_loss);
 	srt_buffer_destroy(x);
 	SRT_TRY(status);
-	SRT_TRY(srt_sharded_optim_step(r->optim, r->stream));
+	SRT_TRY(srt_optim_step(r->optim, r->stream));
 	SRT_TRY(sharded_compare_plain(r, keys->expect, keys->new_param, param->plain_value,
 				      t->nelem));
 	return compare_rows(r, keys, t->nelem);

@@ -186,7 +186,7 @@ static srt_status_t compare_flat_rank(verdict_t *v, const planned_t *p, const sr
 		      (long long)sizes.padding);
 	json_array_foreach(json_object_get(want, "params"), i, param)
 	{
-		SRT_TRY(compare_flat_param(v, srt_engine_param(p->engine, i), rank, param));
+		SRT_TRY(compare_flat_param(v, srt_engine_param_at(p->engine, i), rank, param));
 	}
 	return SRT_OK;
 }

@@ -25,7 +25,7 @@ const json_t *replay_step_of(const replay_t *r, int s)
 static srt_status_t collect(replay_t *r, srt_param_t *p, srt_param_what_t what, float **full)
 {
 	const size_t n = (size_t)srt_param_nelem(p);
-	const srt_dtype_t dtype = srt_param_local(p, SRT_PARAM_VALUE).dtype;
+	const srt_dtype_t dtype = test_local(p, SRT_PARAM_VALUE).dtype;
 	void *stored = NULL;
 	srt_status_t status;
 
@@ -162,7 +162,7 @@ static srt_status_t compare_local(replay_t *r, const srt_safetensors_tensor_t *t
 
 	if (!p)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' names no parameter", t->name);
-	view = srt_param_local(p, !strcmp(kind, "grad") ? SRT_PARAM_GRAD : SRT_PARAM_VALUE);
+	view = test_local(p, !strcmp(kind, "grad") ? SRT_PARAM_GRAD : SRT_PARAM_VALUE);
 	SRT_TRY(replay_part(r, p, &part));
 	if (t->nelem == 0)
 		return SRT_OK;
@@ -279,7 +279,7 @@ srt_status_t replay_compare_grads(replay_t *r, int s)
 	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
 		const char *name = srt_param_name(p);
 		bool none = golden_has(json_object_get(step, "grad_none"), name);
-		srt_view_t view = srt_param_local(p, SRT_PARAM_GRAD);
+		srt_view_t view = test_local(p, SRT_PARAM_GRAD);
 
 		/* rank 0 recorded the dtypes: of FSDP1's shards it may have none */
 		if (view.buffer && json_array_size(dtypes) > 0)
@@ -353,7 +353,7 @@ srt_status_t replay_compare_step(replay_t *r, int s)
 	char key[64];
 
 	r->nskipped += replay_is_skipped(r, s);
-	SRT_TRY(srt_engine_state(r->engine, r->stream, &state));
+	SRT_TRY(srt_engine_get_step_info(r->engine, &state, r->stream));
 	verdict_exact(r->verdict, state.step == s - r->nskipped, "step %d: %d real steps were made",
 		      s, (int)state.step);
 	verdict_exact(r->verdict, state.skipped == r->nskipped, "step %d: %d steps were skipped", s,

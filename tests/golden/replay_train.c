@@ -143,7 +143,7 @@ static srt_status_t create_scaler(replay_t *r)
 /* Stores n values in the dtype of the parameter. */
 srt_status_t replay_set_param(replay_t *r, srt_param_t *p, const float *x, size_t n)
 {
-	const srt_dtype_t dtype = srt_param_local(p, SRT_PARAM_VALUE).dtype;
+	const srt_dtype_t dtype = test_local(p, SRT_PARAM_VALUE).dtype;
 	void *stored = srt_calloc(n + 1, sizeof(*x), "values");
 	srt_status_t status;
 
@@ -151,7 +151,7 @@ srt_status_t replay_set_param(replay_t *r, srt_param_t *p, const float *x, size_
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		half_put(dtype, stored, i, x[i]);
-	status = srt_param_set(p, stored, r->stream);
+	status = srt_param_set(p, SRT_PARAM_VALUE, stored, r->stream);
 	free(stored);
 	return status;
 }
@@ -321,7 +321,7 @@ static srt_status_t run_microbatch(replay_t *r, int s, int m)
 	SRT_TRY(srt_tape_forward(r->tape, r->stream));
 	replay_buffers_count(r);
 	if (r->scaler)
-		scale = srt_scaler_view(r->scaler);
+		scale = test_scaler_view(r->scaler);
 	SRT_TRY(srt_tape_backward(r->tape, grad_scale, scale, r->stream));
 	r->is_reduced = m == accum - 1 || !sync || strcmp(sync, "last");
 	return compare_loss(r, s, m);
@@ -337,12 +337,12 @@ static srt_status_t unscale(replay_t *r, int s)
 	float found;
 	size_t k;
 
-	SRT_TRY(srt_scaler_get_state(r->scaler, r->stream, &state));
+	SRT_TRY(srt_scaler_get_state(r->scaler, &state, r->stream));
 	verdict_exact(r->verdict,
 		      (double)state.scale == golden_scalar(json_object_get(step, "scale_before")),
 		      "step %d: the scale is %g before", s, (double)state.scale);
 	SRT_TRY(srt_scaler_unscale(r->scaler, r->engine, r->stream));
-	SRT_TRY(srt_scaler_found_inf(r->scaler, r->stream, &found));
+	SRT_TRY(srt_scaler_get_found_inf(r->scaler, &found, r->stream));
 	json_array_foreach(ranks, k, rank)
 	{
 		double want = golden_scalar(json_object_get(rank, "found_inf"));
@@ -360,7 +360,7 @@ static srt_status_t update_scale(replay_t *r, int s)
 	srt_scaler_state_t state;
 
 	SRT_TRY(srt_scaler_update(r->scaler, r->stream));
-	SRT_TRY(srt_scaler_get_state(r->scaler, r->stream, &state));
+	SRT_TRY(srt_scaler_get_state(r->scaler, &state, r->stream));
 	verdict_exact(r->verdict,
 		      (double)state.scale == golden_scalar(json_object_get(step, "scale_after")),
 		      "step %d: the scale is %g after", s, (double)state.scale);

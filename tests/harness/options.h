@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Options of engines and optimizers as literals, in which a test names the fields that matter. */
+/* Options of engines and optimizers as literals, in which a test names the fields that matter; and
+ * calls of getters as expressions. */
 #ifndef SRT_TESTS_HARNESS_OPTIONS_H
 #define SRT_TESTS_HARNESS_OPTIONS_H
 
-#include <shardrt/engine_options.h>
+#include <shardrt/engine.h>
+#include <shardrt/scaler.h>
 
 /* A pointer to options of a context. */
 #define CONTEXT(...)                                                                               \
@@ -32,5 +34,57 @@
 #define PARAM_BASE                                                                                 \
 	.size = sizeof(srt_param_options_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY,               \
 	.lr_scale = 1.0f
+
+/* The step count of a parameter in the optimizer of its engine. */
+static inline srt_status_t test_get_steps(srt_engine_t *engine, const srt_param_t *param,
+					  int32_t *steps, srt_stream_t *stream)
+{
+	const srt_optim_t *optim = srt_engine_optim(engine);
+
+	return srt_optim_get_steps(optim, srt_optim_find(optim, srt_param_name(param)), steps,
+				   stream);
+}
+
+static inline srt_status_t test_set_steps(srt_engine_t *engine, const srt_param_t *param,
+					  int32_t steps, srt_stream_t *stream)
+{
+	srt_optim_t *optim = srt_engine_optim(engine);
+
+	return srt_optim_set_steps(optim, srt_optim_find(optim, srt_param_name(param)), steps,
+				   stream);
+}
+
+/* Views by value, for expressions; the buffer is NULL after an error. */
+static inline srt_view_t test_local(srt_param_t *param, srt_param_what_t what)
+{
+	srt_view_t view = { 0 };
+
+	(void)srt_param_local(param, what, &view);
+	return view;
+}
+
+static inline srt_view_t test_unit_local(srt_unit_t *unit, srt_param_what_t what)
+{
+	srt_view_t view = { 0 };
+
+	(void)srt_unit_local(unit, what, &view);
+	return view;
+}
+
+static inline srt_view_t test_scaler_view(srt_scaler_t *scaler)
+{
+	srt_view_t view = { 0 };
+
+	(void)srt_scaler_view(scaler, &view);
+	return view;
+}
+
+static inline srt_view_t test_buffer_view(const srt_unit_buffer_t *buffer)
+{
+	srt_view_t view = { 0 };
+
+	(void)srt_unit_buffer_view(buffer, &view);
+	return view;
+}
 
 #endif

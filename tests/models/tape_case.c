@@ -216,7 +216,7 @@ static void set_param(const tape_run_t *r, int k)
 
 	for (size_t i = 0; i < nelem; i++)
 		half_put(tape_dtype(r->c), values, i, r->values[k][i]);
-	CHECK_OK(srt_param_set(r->param[k], values, tape_stream));
+	CHECK_OK(srt_param_set(r->param[k], SRT_PARAM_VALUE, values, tape_stream));
 	free(values);
 }
 

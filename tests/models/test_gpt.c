@@ -160,7 +160,7 @@ static void train(const plan_t *plan, unsigned char hash[16])
 			CHECK_INT(srt_device_allocations(device), allocations);
 	}
 	CHECK_OK(srt_engine_check(m.engine));
-	if (srt_engine_hash(m.engine, stream, hash) == SRT_ERR_UNSUPPORTED)
+	if (srt_engine_hash(m.engine, hash, stream) == SRT_ERR_UNSUPPORTED)
 		CHECK_SKIP("built without libxxhash");
 	close_model(&m);
 }

@@ -148,7 +148,7 @@ static float *collect(const model_t *m, size_t *nbytes)
 	size_t at = 0;
 
 	CHECK_OR_DIE(x != NULL);
-	for (size_t i = 0; (param = srt_engine_param(m->engine, i)) != NULL; i++) {
+	for (size_t i = 0; (param = srt_engine_param_at(m->engine, i)) != NULL; i++) {
 		for (size_t k = 0; k < SRT_ARRAY_LEN(all); k++) {
 			CHECK_OR_DIE(at + (size_t)srt_param_nelem(param) <= n);
 			CHECK_OK(srt_param_get(param, all[k], x + at, stream));
@@ -163,8 +163,8 @@ static float *collect(const model_t *m, size_t *nbytes)
 /* An infinity in the last element of a reduced gradient: the last rank has it, with ddp all. */
 static void spoil_gradient(const model_t *m)
 {
-	srt_param_t *param = srt_engine_find(m->engine, "blocks.1.fc.weight");
-	srt_view_t grad = srt_param_local(param, SRT_PARAM_GRAD);
+	srt_param_t *param = srt_engine_param_find(m->engine, "blocks.1.fc.weight");
+	srt_view_t grad = test_local(param, SRT_PARAM_GRAD);
 	srt_part_t part;
 
 	CHECK_INT(grad.dtype, SRT_F32);
@@ -178,7 +178,7 @@ static void spoil_gradient(const model_t *m)
 
 static void run_step(model_t *m, int step)
 {
-	srt_view_t scale = srt_scaler_view(m->scaler);
+	srt_view_t scale = test_scaler_view(m->scaler);
 
 	if (step == IN_LOSS && rank == world - 1)
 		scale = srt_view(m->infinity, 0, SRT_F32);
@@ -213,10 +213,10 @@ static void train(model_t *m)
 			  step);
 		free(before);
 		free(after);
-		CHECK_OK(srt_engine_state(m->engine, stream, &state));
+		CHECK_OK(srt_engine_get_step_info(m->engine, &state, stream));
 		CHECK_INT(state.skipped, skipped);
 		CHECK_INT(state.step, step - skipped);
-		CHECK_OK(srt_scaler_get_state(m->scaler, stream, &scaler));
+		CHECK_OK(srt_scaler_get_state(m->scaler, &scaler, stream));
 		CHECK_MSG(scaler.scale == scale, "rank %d, step %d: the scale is %g, not %g", rank,
 			  step, (double)scaler.scale, (double)scale);
 	}
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "test", &stream));
 	open_model(&m, argv[1], argv[2]);
 	train(&m);
-	if (srt_engine_hash(m.engine, stream, hash) == SRT_ERR_UNSUPPORTED)
+	if (srt_engine_hash(m.engine, hash, stream) == SRT_ERR_UNSUPPORTED)
 		CHECK_SKIP("built without libxxhash");
 	if (rank == 0) {
 		printf("hash: numerics %d exact, xxh3-128 ", srt_numerics_version());

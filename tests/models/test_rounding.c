@@ -87,8 +87,8 @@ static void run_gpt(int mode, int64_t layers, float values[WIDTH * WIDTH], unsig
 					  "arena", &arena));
 	CHECK_OK_OR_DIE(srt_generator_bind(generator, arena));
 	IN_MODE(mode, srt_gpt_init(gpt, 5, stream));
-	CHECK_OK(srt_param_get(srt_engine_find(engine, "blocks.0.out.weight"), SRT_PARAM_VALUE,
-			       values, stream));
+	CHECK_OK(srt_param_get(srt_engine_param_find(engine, "blocks.0.out.weight"),
+			       SRT_PARAM_VALUE, values, stream));
 	IN_MODE(mode, srt_generate(generator, &sampling, (const unsigned char *)"\1", 1, text,
 				   N - 1, stream));
 	srt_generator_destroy(generator);

@@ -179,8 +179,8 @@ static void record_chain(model_t *m)
 		open_unit(m, chain->layers[i].unit);
 		snprintf(weight, sizeof(weight), "%s.weight", chain->layers[i].name);
 		snprintf(bias, sizeof(bias), "%s.bias", chain->layers[i].name);
-		y = srt_layer_linear(m->tape, y, srt_engine_find(m->engine, weight),
-				     srt_engine_find(m->engine, bias));
+		y = srt_layer_linear(m->tape, y, srt_engine_param_find(m->engine, weight),
+				     srt_engine_param_find(m->engine, bias));
 	}
 	open_unit(m, 0);
 	m->loss = srt_layer_sum(m->tape, srt_tape_unit_output(m->tape, y));
@@ -233,8 +233,8 @@ static void open_model(model_t *m, const case_of_model_t *of, const srt_precisio
 	else
 		CHECK_OK_OR_DIE(srt_transformer_declare(m->engine, &config, NULL, &m->transformer));
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
-	for (size_t i = 0; srt_engine_param(m->engine, i); i++)
-		CHECK_OK(srt_param_init_normal(srt_engine_param(m->engine, i), 3, 0.1f, 0.3f,
+	for (size_t i = 0; srt_engine_param_at(m->engine, i); i++)
+		CHECK_OK(srt_param_init_normal(srt_engine_param_at(m->engine, i), 3, 0.1f, 0.3f,
 					       stream));
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &m->tape));
 	if (of->chain)
@@ -309,8 +309,8 @@ static void inject(const model_t *m)
 {
 	srt_param_t *param;
 
-	for (size_t i = 0; (param = srt_engine_param(m->engine, i)) != NULL; i++) {
-		const srt_view_t grad = srt_param_local(param, SRT_PARAM_GRAD);
+	for (size_t i = 0; (param = srt_engine_param_at(m->engine, i)) != NULL; i++) {
+		const srt_view_t grad = test_local(param, SRT_PARAM_GRAD);
 		srt_part_t part;
 
 		CHECK_OK(srt_param_part(param, rank, &part));
@@ -329,7 +329,7 @@ static void run_step(model_t *m, int step)
 {
 	feed(m, step);
 	CHECK_OK_OR_DIE(srt_tape_forward(m->tape, stream));
-	CHECK_OK_OR_DIE(srt_tape_backward(m->tape, 1.0f, srt_scaler_view(m->scaler), stream));
+	CHECK_OK_OR_DIE(srt_tape_backward(m->tape, 1.0f, test_scaler_view(m->scaler), stream));
 	CHECK_OK_OR_DIE(srt_engine_finish_backward(m->engine, stream));
 	if (rank == find_injector(step))
 		inject(m);
@@ -353,7 +353,7 @@ static size_t count_tensors(const model_t *m)
 	size_t n = (size_t)srt_tensor_rows(m->loss);
 	srt_param_t *param;
 
-	for (size_t i = 0; (param = srt_engine_param(m->engine, i)) != NULL; i++)
+	for (size_t i = 0; (param = srt_engine_param_at(m->engine, i)) != NULL; i++)
 		n += (size_t)srt_param_nelem(param) * (srt_param_requires_grad(param) ? 3 : 1);
 	return n;
 }
@@ -371,7 +371,7 @@ static void collect_tensors(const model_t *m, trace_t *trace, int step)
 	CHECK_OK(srt_buffer_copy_to_host(to, loss.buffer, loss.offset, trace->nlosses * sizeof(*to),
 					 stream));
 	to += trace->nlosses;
-	for (size_t i = 0; (param = srt_engine_param(m->engine, i)) != NULL; i++) {
+	for (size_t i = 0; (param = srt_engine_param_at(m->engine, i)) != NULL; i++) {
 		for (int k = 0; k < (srt_param_requires_grad(param) ? 3 : 1); k++) {
 			CHECK_OK(srt_param_get(param, what[k], to, stream));
 			to += srt_param_nelem(param);
@@ -396,15 +396,15 @@ static void train(const case_of_model_t *of, const srt_precision_t *precision,
 		float found_inf;
 
 		run_step(&m, step);
-		CHECK_OK(srt_scaler_found_inf(m.scaler, stream, &found_inf));
+		CHECK_OK(srt_scaler_get_found_inf(m.scaler, &found_inf, stream));
 		CHECK_OK_OR_DIE(srt_scaler_update(m.scaler, stream));
-		CHECK_OK(srt_scaler_get_state(m.scaler, stream, &scaler));
-		CHECK_OK(srt_engine_state(m.engine, stream, &state));
+		CHECK_OK(srt_scaler_get_state(m.scaler, &scaler, stream));
+		CHECK_OK(srt_engine_get_step_info(m.engine, &state, stream));
 		*s = (struct scalars){ scaler.scale, scaler.growth_tracker, found_inf != 0.0f,
 				       state.step, state.skipped };
 		collect_tensors(&m, trace, step);
 	}
-	status = srt_engine_hash(m.engine, stream, hash); /* an error if replicas differ */
+	status = srt_engine_hash(m.engine, hash, stream); /* an error if replicas differ */
 	CHECK(status == SRT_OK || status == SRT_ERR_UNSUPPORTED);
 	close_model(&m);
 }

@@ -68,7 +68,7 @@ static void set_integers(srt_param_t *param)
 
 	for (int64_t i = 0; i < nelem; i++)
 		values[i] = (float)((i * 7 + 3) % 5 - 2);
-	CHECK_OK(srt_param_set(param, values, tape_stream));
+	CHECK_OK(srt_param_set(param, SRT_PARAM_VALUE, values, tape_stream));
 	free(values);
 }
 
@@ -271,7 +271,7 @@ static void test_rounding(void)
 	CHECK_OK_OR_DIE(srt_engine_build(m.engine));
 	for (int i = 0; i < world; i++)
 		bits[i] = i == 0 ? 0x4380 : 0x3f80; /* 256, 1, 1, ... */
-	CHECK_OK(srt_param_set(m.param[0][OUT], bits, tape_stream));
+	CHECK_OK(srt_param_set(m.param[0][OUT], SRT_PARAM_VALUE, bits, tape_stream));
 	start_tape(&m, 1);
 	m.y = srt_layer_linear_rowwise(m.tape, m.x, m.param[0][OUT], NULL);
 	end_tape(&m);

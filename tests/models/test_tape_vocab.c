@@ -82,7 +82,7 @@ static void set_values(const model_t *m)
 			values[i] = (float)((int64_t)(h % 193) - 96) / 32.0f;
 			halves[i] = half_bits(m->dtype, values[i]);
 		}
-		CHECK_OK(srt_param_set(m->param[k],
+		CHECK_OK(srt_param_set(m->param[k], SRT_PARAM_VALUE,
 				       m->dtype == SRT_F32 ? (void *)values : (void *)halves,
 				       tape_stream));
 		free(values);

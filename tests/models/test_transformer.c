@@ -60,8 +60,8 @@ static void open_model(model_t *m, const options_t *o)
 	CHECK_OK_OR_DIE(srt_engine_create(context, &engine, &m->engine));
 	CHECK_OK_OR_DIE(srt_transformer_declare(m->engine, &config, &options, &m->transformer));
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
-	for (size_t i = 0; srt_engine_param(m->engine, i); i++)
-		CHECK_OK(srt_param_init_normal(srt_engine_param(m->engine, i), 3, 0.2f, 0.3f,
+	for (size_t i = 0; srt_engine_param_at(m->engine, i); i++)
+		CHECK_OK(srt_param_init_normal(srt_engine_param_at(m->engine, i), 3, 0.2f, 0.3f,
 					       stream));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 512, "stats", &m->stats));
 	mean = srt_view(m->stats, 0, SRT_F32);
@@ -122,9 +122,9 @@ static void feed(const model_t *m)
 static void get_grads(const model_t *m, result_t *r)
 {
 	r->ngrads = 0;
-	for (size_t i = 0; srt_engine_param(m->engine, i); i++) {
-		srt_param_t *param = srt_engine_param(m->engine, i);
-		const srt_dtype_t dtype = srt_param_local(param, SRT_PARAM_VALUE).dtype;
+	for (size_t i = 0; srt_engine_param_at(m->engine, i); i++) {
+		srt_param_t *param = srt_engine_param_at(m->engine, i);
+		const srt_dtype_t dtype = test_local(param, SRT_PARAM_VALUE).dtype;
 		const size_t n = (size_t)srt_param_nelem(param);
 		float *grad = r->grads + r->ngrads;
 
@@ -265,14 +265,15 @@ static void test_modules(void)
 		CHECK(srt_module_is_unit(srt_module_find(root, units[i])));
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		CHECK(!srt_module_is_unit(srt_module_find(root, others[i])));
-	CHECK(srt_engine_find(engine, "output_proj.weight") ==
-	      srt_engine_find(engine, "embed_tokens.weight"));
+	CHECK(srt_engine_param_find(engine, "output_proj.weight") ==
+	      srt_engine_param_find(engine, "embed_tokens.weight"));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	CHECK_OK(srt_engine_materialize(engine, NULL, stream));
 	CHECK_OK(srt_param_get(
-		srt_engine_find(engine, "transformer.decoder.layers.0.self_attn.out_proj.weight"),
+		srt_engine_param_find(engine,
+				      "transformer.decoder.layers.0.self_attn.out_proj.weight"),
 		SRT_PARAM_VALUE, out, stream));
-	CHECK_OK(srt_param_get(srt_engine_find(engine, "transformer.encoder.norm.weight"),
+	CHECK_OK(srt_param_get(srt_engine_param_find(engine, "transformer.encoder.norm.weight"),
 			       SRT_PARAM_VALUE, norm, stream));
 	for (int i = 0; i < WIDTH * WIDTH; i++)
 		largest = fmaxf(largest, fabsf(out[i]));

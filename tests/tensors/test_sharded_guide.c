@@ -14,7 +14,7 @@ static srt_stream_t *stream;
 static srt_view_t whole, x, target, y, dy, loss;
 static srt_sharded_tensor_t *w, *dw;
 static srt_sharded_layer_t *layer;
-static srt_sharded_optim_t *optim;
+static srt_optim_t *optim;
 
 static void check(srt_status_t status)
 {
@@ -59,7 +59,7 @@ static void create_optimizer(void)
 	param.name = "linear.weight";
 	param.value = w;
 	param.grad = dw;
-	check(srt_sharded_optim_create(context, NULL, &sgd, 1, &param, 1, stream, &optim));
+	check(srt_sharded_optim_create(context, NULL, &sgd, 1, &param, 1, &optim, stream));
 }
 
 static void train(void)
@@ -72,7 +72,7 @@ static void train(void)
 	check(srt_sharded_layer_forward(layer, x, none, y, stream)); /* this rank's rows */
 	check(srt_op_mse(&mse, stream));
 	check(srt_sharded_layer_backward(layer, dy, none, 0, stream)); /* dw: of all ranks' rows */
-	check(srt_sharded_optim_step(optim, stream));
+	check(srt_optim_step(optim, stream));
 }
 
 static float get_loss(void)
@@ -92,7 +92,7 @@ static void reshard(void)
 					    .locations = ends,
 					    .nlocations = last > 0 ? 2 : 1 };
 	srt_sharded_tensor_t *old = w, *old_dw = dw;
-	srt_sharded_optim_t *old_optim = optim;
+	srt_optim_t *old_optim = optim;
 
 	srt_sharded_layer_destroy(layer);
 	check(srt_sharded_tensor_reshard(old, &by_columns, stream, &w)); /* one all-to-all */
@@ -100,7 +100,7 @@ static void reshard(void)
 	check(srt_sharded_linear_create(w, dw, ROWS, &layer));
 	create_optimizer();
 	check(srt_sharded_optim_load(optim, old_optim, stream)); /* momentum, step counts, lr */
-	srt_sharded_optim_destroy(old_optim);
+	srt_optim_destroy(old_optim);
 	srt_sharded_tensor_destroy(old_dw);
 	srt_sharded_tensor_destroy(old);
 }
@@ -148,7 +148,7 @@ int main(void)
 	last = get_loss();
 	CHECK_MSG(middle < first && last < middle, "losses %g, %g, %g", (double)first,
 		  (double)middle, (double)last);
-	srt_sharded_optim_destroy(optim);
+	srt_optim_destroy(optim);
 	srt_sharded_layer_destroy(layer);
 	srt_sharded_tensor_destroy(dw);
 	srt_sharded_tensor_destroy(w);

@@ -69,7 +69,7 @@ static void whole_create(whole_t *w, const srt_optim_options_t *groups, srt_dtyp
 					       .lr_scale = i == 1 ? 0.5f : 1.0f };
 	}
 	CHECK_OK_OR_DIE(
-		srt_optim_create(device, groups, NGROUPS, list, NPARAMS, c.stream, &w->optim));
+		srt_optim_create(device, groups, NGROUPS, list, NPARAMS, &w->optim, c.stream));
 }
 
 static void whole_destroy(whole_t *w)
@@ -88,7 +88,7 @@ typedef struct parts {
 	srt_sharded_tensor_t *values[NPARAMS], *grads[NPARAMS]; /* of PLAIN: NULL */
 	srt_buffer_t *plain_value, *plain_grad;
 	srt_sharded_optim_param_t list[NPARAMS];
-	srt_sharded_optim_t *optim;
+	srt_optim_t *optim;
 } parts_t;
 
 static void parts_list(parts_t *p, srt_dtype_t dtype)
@@ -141,13 +141,13 @@ static void parts_create(parts_t *p, const srt_optim_options_t *groups, srt_dtyp
 		draw(p->plain_value, PLAIN, dtype, 1);
 	parts_list(p, dtype);
 	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, groups, NGROUPS, p->list, NPARAMS,
-						 c.stream, &p->optim));
+						 &p->optim, c.stream));
 }
 
 static void parts_destroy(parts_t *p)
 {
 	CHECK_OK(srt_stream_sync(c.stream));
-	srt_sharded_optim_destroy(p->optim);
+	srt_optim_destroy(p->optim);
 	for (int i = 0; i < NPARAMS; i++) {
 		srt_sharded_tensor_destroy(p->values[i]);
 		srt_sharded_tensor_destroy(p->grads[i]);
@@ -166,7 +166,7 @@ static void step(whole_t *w, parts_t *p, srt_dtype_t dtype, uint64_t number)
 	}
 	draw(p->plain_grad, PLAIN, dtype, 100 + number);
 	CHECK_OK(srt_optim_step(w->optim, c.stream));
-	CHECK_OK(srt_sharded_optim_step(p->optim, c.stream));
+	CHECK_OK(srt_optim_step(p->optim, c.stream));
 }
 
 static void check_plain(srt_view_t got, srt_view_t want, size_t nbytes, const char *what)
@@ -181,16 +181,16 @@ static void check_plain(srt_view_t got, srt_view_t want, size_t nbytes, const ch
 /* Values, states and step counts are those of the whole tensors. */
 static void check_equal(const whole_t *w, const parts_t *p, srt_dtype_t dtype)
 {
-	const int nstates = srt_optim_count_states(w->optim);
+	const size_t nstates = srt_optim_state_count(w->optim);
 	unsigned char bytes[MAX_NELEM * 4];
 
-	CHECK_INT(srt_sharded_optim_count_states(p->optim), nstates);
+	CHECK_INT(srt_optim_state_count(p->optim), nstates);
 	for (int i = 0; i < NPARAMS; i++) {
 		const size_t nbytes = nbytes_of(i, dtype);
 		int32_t steps = -1, whole_steps = -2;
 
-		CHECK_OK(srt_sharded_optim_get_steps(p->optim, (size_t)i, c.stream, &steps));
-		CHECK_OK(srt_optim_get_steps(w->optim, (size_t)i, c.stream, &whole_steps));
+		CHECK_OK(srt_optim_get_steps(p->optim, (size_t)i, &steps, c.stream));
+		CHECK_OK(srt_optim_get_steps(w->optim, (size_t)i, &whole_steps, c.stream));
 		CHECK_INT(steps, whole_steps);
 		if (i == PLAIN) {
 			check_plain(p->list[i].plain_value, srt_view(w->values[i], 0, dtype),
@@ -199,20 +199,22 @@ static void check_equal(const whole_t *w, const parts_t *p, srt_dtype_t dtype)
 			CHECK_OK(srt_buffer_copy_to_host(bytes, w->values[i], 0, nbytes, c.stream));
 			tensor_check(&c, p->values[i], bytes, "value");
 		}
-		for (int k = 0; k < nstates; k++) {
-			const srt_view_t state = srt_optim_state(w->optim, (size_t)i, k);
+		for (size_t k = 0; k < nstates; k++) {
 			srt_sharded_tensor_t *mine =
 				srt_sharded_optim_state(p->optim, (size_t)i, k);
+			srt_view_t state, plain;
 
+			CHECK_OK(srt_optim_state(w->optim, (size_t)i, k, &state));
+			CHECK_OK(srt_optim_state(p->optim, (size_t)i, k, &plain));
 			CHECK((mine == NULL) == (i == PLAIN));
+			CHECK((plain.buffer != NULL) == (i == PLAIN));
 			if (i == PLAIN) {
-				check_plain(srt_sharded_optim_plain_state(p->optim, PLAIN, k),
-					    state, nbytes, "state");
+				check_plain(plain, state, nbytes, "state");
 				continue;
 			}
 			CHECK_OK(srt_buffer_copy_to_host(bytes, state.buffer, state.offset, nbytes,
 							 c.stream));
-			tensor_check(&c, mine, bytes, srt_sharded_optim_state_name(p->optim, k));
+			tensor_check(&c, mine, bytes, srt_optim_state_name(p->optim, k));
 		}
 	}
 }
@@ -243,19 +245,19 @@ static void test_kind(srt_optim_options_t group, srt_dtype_t dtype)
 	for (uint64_t s = NSTEPS; s < 2 * NSTEPS; s++)
 		step(&w, &q, dtype, s);
 	check_equal(&w, &q, dtype);
-	CHECK_OK(srt_sharded_optim_set_lr(q.optim, 1, 0.25f, c.stream));
+	CHECK_OK(srt_optim_set_lr(q.optim, 1, 0.25f, c.stream));
 	CHECK_OK(srt_optim_set_lr(w.optim, 1, 0.25f, c.stream));
 	for (size_t i = 0; i < NPARAMS; i++) {
-		CHECK_OK(srt_sharded_optim_set_steps(q.optim, i, 50, c.stream));
+		CHECK_OK(srt_optim_set_steps(q.optim, i, 50, c.stream));
 		CHECK_OK(srt_optim_set_steps(w.optim, i, 50, c.stream));
 	}
 	step(&w, &q, dtype, 99);
 	check_equal(&w, &q, dtype);
-	CHECK_OK(srt_sharded_optim_get_state(q.optim, 0, c.stream, &state));
+	CHECK_OK(srt_optim_get_step_info(q.optim, 0, &state, c.stream));
 	CHECK_INT(state.step, 2 * NSTEPS + 1);
 	state.step = 1; /* within the warm-up */
-	CHECK_OK(srt_sharded_optim_set_state(q.optim, 0, &state, c.stream));
-	CHECK_OK(srt_optim_set_state(w.optim, 0, &state, c.stream));
+	CHECK_OK(srt_optim_set_step_info(q.optim, 0, &state, c.stream));
+	CHECK_OK(srt_optim_set_step_info(w.optim, 0, &state, c.stream));
 	step(&w, &q, dtype, 100);
 	check_equal(&w, &q, dtype);
 	parts_destroy(&q);
@@ -269,22 +271,21 @@ static void test_names(void)
 
 	random_state = 77;
 	parts_create(&p, groups, SRT_F32, NULL);
-	CHECK_INT(srt_sharded_optim_count(p.optim), NPARAMS);
+	CHECK_INT(srt_optim_count(p.optim), NPARAMS);
 	for (size_t i = 0; i < NPARAMS; i++) {
-		CHECK_STR(srt_sharded_optim_name(p.optim, i), names[i]);
-		CHECK_INT(srt_sharded_optim_find(p.optim, names[i]), i);
+		CHECK_STR(srt_optim_name(p.optim, i), names[i]);
+		CHECK_INT(srt_optim_find(p.optim, names[i]), i);
 	}
-	CHECK_STR(srt_sharded_optim_name(p.optim, NPARAMS), "");
-	CHECK_INT(srt_sharded_optim_find(p.optim, "linear"), NPARAMS);
-	CHECK_INT(srt_sharded_optim_count_states(p.optim), 2);
-	CHECK_STR(srt_sharded_optim_state_name(p.optim, 0), "exp_avg");
-	CHECK_STR(srt_sharded_optim_state_name(p.optim, 1), "exp_avg_sq");
-	CHECK_STR(srt_sharded_optim_state_name(p.optim, 2), "");
+	CHECK_STR(srt_optim_name(p.optim, NPARAMS), "");
+	CHECK_INT(srt_optim_find(p.optim, "linear"), NPARAMS);
+	CHECK_INT(srt_optim_state_count(p.optim), 2);
+	CHECK_STR(srt_optim_state_name(p.optim, 0), "exp_avg");
+	CHECK_STR(srt_optim_state_name(p.optim, 1), "exp_avg_sq");
+	CHECK_STR(srt_optim_state_name(p.optim, 2), "");
 	CHECK_STR(srt_sharded_tensor_name(srt_sharded_optim_state(p.optim, 0, 1)),
 		  "linear1.weight.exp_avg_sq");
 	CHECK(srt_sharded_optim_state(p.optim, 0, 2) == NULL);
 	CHECK(srt_sharded_optim_state(p.optim, NPARAMS, 0) == NULL);
-	CHECK(srt_sharded_optim_plain_state(p.optim, 0, 0).buffer == NULL);
 	parts_destroy(&p);
 }
 
@@ -293,12 +294,12 @@ static void test_names(void)
 static srt_status_t try_create(const srt_optim_options_t *groups,
 			       const srt_sharded_optim_param_t *list)
 {
-	srt_sharded_optim_t *optim = NULL;
+	srt_optim_t *optim = NULL;
 	const srt_status_t status = srt_sharded_optim_create(c.context, NULL, groups, NGROUPS, list,
-							     NPARAMS, c.stream, &optim);
+							     NPARAMS, &optim, c.stream);
 
 	CHECK((optim != NULL) == (status == SRT_OK));
-	srt_sharded_optim_destroy(optim);
+	srt_optim_destroy(optim);
 	return status;
 }
 
@@ -312,7 +313,7 @@ static void test_errors(void)
 	srt_optim_options_t no_lr[NGROUPS] = { SRT_OPTIM_SGD_INIT, SRT_OPTIM_SGD_INIT };
 	const bool last = c.rank == c.world - 1;
 	srt_sharded_optim_param_t list[NPARAMS];
-	srt_sharded_optim_t *fewer;
+	srt_optim_t *fewer;
 	parts_t p;
 
 	bad[1].lr = -1.0f;
@@ -354,22 +355,21 @@ static void test_errors(void)
 		REFUSED(try_create(sgd, list), SRT_ERR_MISMATCH,
 			"the parameters or their options differ");
 	}
-	REFUSED(srt_sharded_optim_set_lr(p.optim, 2, 0.1f, c.stream), SRT_ERR_INVALID_ARGUMENT,
-		"2");
-	REFUSED(srt_sharded_optim_set_steps(p.optim, NPARAMS, 1, c.stream),
-		SRT_ERR_INVALID_ARGUMENT, "there is no parameter 4");
+	REFUSED(srt_optim_set_lr(p.optim, 2, 0.1f, c.stream), SRT_ERR_INVALID_ARGUMENT, "2");
+	REFUSED(srt_optim_set_steps(p.optim, NPARAMS, 1, c.stream), SRT_ERR_INVALID_ARGUMENT,
+		"index is 4, must be less than 4");
 	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, sgd, NGROUPS, p.list, NPARAMS - 1,
-						 c.stream, &fewer));
+						 &fewer, c.stream));
 	REFUSED(srt_sharded_optim_load(p.optim, fewer, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"the state has no parameter 'bias'");
 	REFUSED(srt_sharded_optim_load(fewer, p.optim, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"the optimizer has no parameter 'bias', which the state has");
-	srt_sharded_optim_destroy(fewer);
+	srt_optim_destroy(fewer);
 	CHECK_OK_OR_DIE(srt_sharded_optim_create(c.context, NULL, no_lr, NGROUPS, p.list, NPARAMS,
-						 c.stream, &fewer));
+						 &fewer, c.stream));
 	CHECK_OK(srt_sharded_optim_load(p.optim, fewer, c.stream));
-	CHECK_STATUS(srt_sharded_optim_step(p.optim, c.stream), SRT_ERR_STATE);
-	srt_sharded_optim_destroy(fewer);
+	CHECK_STATUS(srt_optim_step(p.optim, c.stream), SRT_ERR_STATE);
+	srt_optim_destroy(fewer);
 	parts_destroy(&p);
 }
 

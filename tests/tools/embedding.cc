@@ -50,7 +50,7 @@ class training {
 		check(srt_engine_finish_backward(engine.get(), stream.get()));
 		check(srt_engine_clip(engine.get(), 1, 0.0f, stream.get()));
 		check(srt_engine_step(engine.get(), stream.get()));
-		check(srt_engine_state(engine.get(), stream.get(), &state));
+		check(srt_engine_get_step_info(engine.get(), &state, stream.get()));
 		return state.grad_norm;
 	}
 };

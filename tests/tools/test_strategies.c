@@ -74,7 +74,7 @@ static sizes_t count_elements(srt_engine_t *engine)
 	sizes_t sizes = { 0 };
 	srt_param_t *param;
 
-	for (size_t i = 0; (param = srt_engine_param(engine, i)) != NULL; i++) {
+	for (size_t i = 0; (param = srt_engine_param_at(engine, i)) != NULL; i++) {
 		int64_t shape[SRT_MAX_DIMS], n = 1;
 		const int ndim = srt_param_partition(param, shape);
 

@@ -206,7 +206,7 @@ static srt_status_t begin(trainer_t *t, const char *folder, int64_t step)
 	train_get_position(t, step, &position);
 	train_list_entries(&position, entries);
 	status = trainer_check_save(t, srt_checkpoint_save_begin(t->engine, path, &options,
-								 t->stream, &t->writing));
+								 &t->writing, t->stream));
 	if (status == SRT_OK)
 		t->checkpointed = step;
 	return status;

@@ -152,7 +152,7 @@ static srt_status_t restore_schedule(trainer_t *t, const srt_step_info_t *fresh)
 {
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
-	SRT_TRY(srt_engine_state(t->engine, t->stream, &state));
+	SRT_TRY(srt_engine_get_step_info(t->engine, &state, t->stream));
 	t->skipped = state.skipped;
 	state.base_lr = fresh->base_lr;
 	state.min_lr = fresh->min_lr;
@@ -160,7 +160,7 @@ static srt_status_t restore_schedule(trainer_t *t, const srt_step_info_t *fresh)
 	state.lr_steps = fresh->lr_steps;
 	state.schedule = fresh->schedule;
 	state.decay_steps = fresh->decay_steps;
-	return srt_engine_set_group_state(t->engine, 0, &state, t->stream);
+	return srt_optim_set_step_info(srt_engine_optim(t->engine), 0, &state, t->stream);
 }
 
 /* On rank 0, if another checkpoint than the latest one was loaded. */
@@ -245,7 +245,7 @@ static srt_status_t load(trainer_t *t, search_t *s)
 	found_t found;
 
 	train_list_entries(&position, entries);
-	SRT_TRY(srt_engine_state(t->engine, t->stream, &fresh));
+	SRT_TRY(srt_engine_get_step_info(t->engine, &fresh, t->stream));
 	do {
 		SRT_TRY(share_next(t, s, &found));
 		if (found.status != SRT_OK)

@@ -363,7 +363,8 @@ srt_status_t trainer_build(trainer_t *t)
 				      t->scratch_nbytes));
 	SRT_TRY(srt_engine_build(t->engine));
 	if (t->opt.lr == 0) /* wanted, as it is the user's */
-		SRT_TRY(srt_engine_set_lr(t->engine, 0.0f, t->stream));
+		SRT_TRY(srt_optim_set_lr(srt_engine_optim(t->engine), SRT_OPTIM_ALL_GROUPS, 0.0f,
+					 t->stream));
 	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
 	SRT_TRY(srt_buffer_create(t->device, srt_gpt_mem_kind(t->gpt), nbytes, "activations",
 				  &t->arena));

@@ -58,12 +58,12 @@ static srt_status_t step_engine(trainer_t *t, size_t slot)
 
 	if (!t->scaler) {
 		SRT_TRY(srt_engine_step(t->engine, t->stream));
-		return srt_engine_copy_state(t->engine, t->stream, t->results, state);
+		return srt_engine_copy_step_info(t->engine, t->results, state, t->stream);
 	}
 	SRT_TRY(srt_scaler_step(t->scaler, t->engine, t->stream));
 	SRT_TRY(srt_scaler_update(t->scaler, t->stream));
-	SRT_TRY(srt_engine_copy_state(t->engine, t->stream, t->results, state));
-	view = srt_scaler_view(t->scaler);
+	SRT_TRY(srt_engine_copy_step_info(t->engine, t->results, state, t->stream));
+	SRT_TRY(srt_scaler_view(t->scaler, &view));
 	return srt_buffer_copy(t->results, offsetof(train_seen_t, scales) + slot * sizeof(float),
 			       view.buffer, view.offset, sizeof(float), t->stream);
 }
@@ -80,7 +80,7 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 	srt_view_t scale = { 0 };
 
 	if (t->scaler)
-		scale = srt_scaler_view(t->scaler);
+		SRT_TRY(srt_scaler_view(t->scaler, &scale));
 	for (int64_t m = 0; m < o->accumulate; m++) {
 		SRT_TRY(srt_engine_microbatch(t->engine, (int)m, (int)o->accumulate));
 		SRT_TRY(copy_inputs(t, &t->train_io, m));

@@ -304,7 +304,7 @@ static srt_status_t print_hash(trainer_t *t)
 {
 	unsigned char hash[16];
 
-	SRT_TRY(srt_engine_hash(t->engine, t->stream, hash));
+	SRT_TRY(srt_engine_hash(t->engine, hash, t->stream));
 	if (t->rank != 0)
 		return SRT_OK;
 	printf("hash: numerics %d %s, xxh3-128 ", srt_numerics_version(),

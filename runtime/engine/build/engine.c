@@ -52,6 +52,7 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 	srt_optim_options_t optim;
 	srt_precision_t precision = SRT_PRECISION_INIT;
 	srt_engine_t *engine;
+	srt_status_t status;
 
 	SRT_NOT_NULL(context);
 	SRT_TRY(srt_check_not_null(out, __func__, "engine"));
@@ -63,12 +64,11 @@ srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_
 	engine->context = context;
 	engine->device = srt_context_device(context);
 	engine->options = read;
-	engine->groups = srt_calloc(1, sizeof(*engine->groups), "groups of parameters");
-	if (engine->groups == NULL) {
+	status = srt_engine_optim_new(engine, &optim);
+	if (status != SRT_OK) {
 		free(engine);
-		return SRT_ERR_OUT_OF_MEMORY;
+		return status;
 	}
-	engine->groups[engine->ngroups++] = optim;
 	engine->precision = precision;
 	engine->options.precision = &engine->precision;
 	engine->step.nmicrobatches = 1;
@@ -111,7 +111,7 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_coll_destroy(engine->scalars.reduce_flags);
 	srt_coll_destroy(engine->unit_buffers.broadcast);
 	srt_coll_destroy(engine->scalars.gather_found);
-	srt_optim_destroy(engine->optim);
+	srt_optim_free(engine->optim);
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_audit_free(engine->units[u]->audit);
 		srt_unit_free(engine->units[u]);
@@ -147,7 +147,6 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_memory_free(&engine->memory);
 	srt_call_log_destroy(engine->checks.calls);
 	free(engine->scalars.flags);
-	free(engine->groups);
 	srt_names_free(&engine->declared.units);
 	srt_names_free(&engine->declared.params);
 	srt_names_free(&engine->declared.unit_buffers);

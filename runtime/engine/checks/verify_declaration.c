@@ -133,7 +133,7 @@ static uint64_t hash_group(const srt_engine_t *engine, size_t i)
 
 	/* The first is that of the options, which are compared by themselves. */
 	if (i > 0)
-		format_group(&engine->groups[i], text, sizeof(text));
+		format_group(&engine->optim->groups[i], text, sizeof(text));
 	return hash_text(HASH_START, text);
 }
 
@@ -175,7 +175,7 @@ static void describe_group(const srt_engine_t *engine, size_t i, char *text)
 {
 	char all[400];
 
-	format_group(&engine->groups[i], all, sizeof(all));
+	format_group(&engine->optim->groups[i], all, sizeof(all));
 	snprintf(text, TEXT_NBYTES, "%.79s", all);
 }
 
@@ -211,7 +211,7 @@ static void count_items(const srt_engine_t *engine, uint64_t *counts)
 {
 	counts[0] = engine->nunits;
 	counts[1] = engine->unit_buffers.n;
-	counts[2] = engine->ngroups;
+	counts[2] = engine->optim->ngroups;
 	counts[3] = engine->nparams;
 }
 
@@ -244,7 +244,7 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	static const char *const accumulations[] = { "every", "last", "tree", "last all-reduce" };
 	static const char *const averages[] = { "default", "once", "factors", "first", "sum" };
 	const srt_engine_options_t *o = &engine->options;
-	const srt_optim_options_t *optim = &engine->groups[0];
+	const srt_optim_options_t *optim = &engine->optim->groups[0];
 
 	count_items(engine, print->counts);
 	for (int k = 0; k < NLISTS; k++) {

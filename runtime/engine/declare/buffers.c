@@ -31,7 +31,7 @@ static srt_status_t check_buffer(const srt_unit_t *unit, const char *name, srt_d
 				"buffer '%s' is declared after srt_engine_build(): declare all "
 				"buffers first",
 				name);
-	if (srt_engine_find(engine, name) != NULL || srt_buffers_find(engine, name) != NULL)
+	if (srt_engine_param_find(engine, name) != NULL || srt_buffers_find(engine, name) != NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"buffer '%s' is declared twice: names of parameters and buffers "
 				"must be unique in an engine",
@@ -158,11 +158,13 @@ srt_status_t srt_buffers_broadcast(srt_engine_t *engine, srt_stream_t *stream)
 	return srt_coll_wait_readers(engine->unit_buffers.broadcast, stream);
 }
 
-srt_view_t srt_unit_buffer_view(const srt_unit_buffer_t *buffer)
+srt_status_t srt_unit_buffer_view(const srt_unit_buffer_t *buffer, srt_view_t *view)
 {
-	if (buffer == NULL || buffer->unit->engine->unit_buffers.memory == NULL)
-		return (srt_view_t){ 0 };
-	return srt_view(buffer->unit->engine->unit_buffers.memory, buffer->offset, buffer->dtype);
+	SRT_NOT_NULL(buffer);
+	SRT_NOT_NULL(view);
+	SRT_TRY(srt_engine_require_built(buffer->unit->engine, "srt_unit_buffer_view"));
+	*view = srt_view(buffer->unit->engine->unit_buffers.memory, buffer->offset, buffer->dtype);
+	return SRT_OK;
 }
 
 srt_status_t srt_unit_buffer_set(srt_unit_buffer_t *buffer, const void *values,
@@ -203,7 +205,17 @@ int64_t srt_unit_buffer_nelem(const srt_unit_buffer_t *buffer)
 	return buffer != NULL ? buffer->nelem : 0;
 }
 
-srt_unit_buffer_t *srt_engine_buffer(srt_engine_t *engine, size_t i)
+size_t srt_engine_buffer_count(const srt_engine_t *engine)
 {
-	return engine != NULL && i < engine->unit_buffers.n ? engine->unit_buffers.all[i] : NULL;
+	return engine != NULL ? engine->unit_buffers.n : 0;
+}
+
+srt_unit_buffer_t *srt_engine_buffer_at(srt_engine_t *engine, size_t i)
+{
+	return i < srt_engine_buffer_count(engine) ? engine->unit_buffers.all[i] : NULL;
+}
+
+srt_unit_buffer_t *srt_engine_buffer_find(srt_engine_t *engine, const char *name)
+{
+	return engine != NULL && name != NULL ? srt_buffers_find(engine, name) : NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What was declared: parameters by position, name or alias, and their properties; whether the
+ * What was declared: units and parameters by position and name, and their properties; whether the
  * engine is built, and which parameters have no values yet.
  */
 #include <string.h>
@@ -14,16 +14,43 @@ srt_status_t srt_engine_require_built(const srt_engine_t *engine, const char *ca
 	return SRT_OK;
 }
 
-srt_param_t *srt_engine_find(srt_engine_t *engine, const char *name)
+srt_param_t *srt_engine_param_find(srt_engine_t *engine, const char *name)
 {
 	if (engine == NULL || name == NULL)
 		return NULL;
 	return srt_names_find(&engine->declared.params, name);
 }
 
-srt_param_t *srt_engine_param(srt_engine_t *engine, size_t i)
+size_t srt_engine_unit_count(const srt_engine_t *engine)
 {
-	return engine != NULL && i < engine->nparams ? engine->params[i] : NULL;
+	return engine != NULL ? engine->nunits : 0;
+}
+
+srt_unit_t *srt_engine_unit_at(srt_engine_t *engine, size_t i)
+{
+	return i < srt_engine_unit_count(engine) ? engine->units[i] : NULL;
+}
+
+srt_unit_t *srt_engine_unit_find(srt_engine_t *engine, const char *name)
+{
+	if (engine == NULL || name == NULL)
+		return NULL;
+	return srt_names_find(&engine->declared.units, name);
+}
+
+const char *srt_unit_name(const srt_unit_t *unit)
+{
+	return unit != NULL ? unit->name : "";
+}
+
+size_t srt_engine_param_count(const srt_engine_t *engine)
+{
+	return engine != NULL ? engine->nparams : 0;
+}
+
+srt_param_t *srt_engine_param_at(srt_engine_t *engine, size_t i)
+{
+	return i < srt_engine_param_count(engine) ? engine->params[i] : NULL;
 }
 
 const char *srt_param_name(const srt_param_t *param)

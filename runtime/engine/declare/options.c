@@ -158,5 +158,5 @@ srt_status_t srt_options_read(const srt_engine_options_t *given, srt_engine_opti
 
 int srt_engine_count_states(const srt_engine_t *engine)
 {
-	return srt_optim_count_states_of(engine->groups, engine->ngroups);
+	return engine->optim->nstates;
 }

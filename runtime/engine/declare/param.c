@@ -54,7 +54,7 @@ static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, 
 				"parameter '%s' is declared after srt_engine_build(): declare all "
 				"parameters first",
 				name);
-	if (srt_engine_find(engine, name) != NULL || srt_buffers_find(engine, name) != NULL)
+	if (srt_engine_param_find(engine, name) != NULL || srt_buffers_find(engine, name) != NULL)
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,
 			"parameter '%s' is declared twice: names must be unique in an engine",
@@ -81,11 +81,11 @@ static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, 
 static srt_status_t check_options(const srt_engine_t *engine, const char *name,
 				  const srt_param_options_t *options)
 {
-	if (options->group < 0 || (size_t)options->group >= engine->ngroups)
+	if (options->group >= engine->optim->ngroups)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"option group of parameter '%s' is %d, must be less than %zu: "
+				"option group of parameter '%s' is %zu, must be less than %zu: "
 				"declare groups with srt_engine_group_create()",
-				name, (int)options->group, engine->ngroups);
+				name, options->group, engine->optim->ngroups);
 	return srt_optim_check_param(name, options->weight_decay, options->lr_scale);
 }
 
@@ -242,7 +242,8 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	memcpy(param->shape, shape, (size_t)ndim * sizeof(*shape));
 	param->frozen = o.frozen != 0;
 	param->group = o.group;
-	param->weight_decay = srt_optim_weight_decay(o.weight_decay, &engine->groups[o.group]);
+	param->weight_decay =
+		srt_optim_weight_decay(o.weight_decay, &engine->optim->groups[o.group]);
 	param->lr_scale = o.lr_scale;
 	param->is_cut = o.placement.mesh_dim != NULL && srt_cell_count(engine) > 1;
 	param->cut.dim = o.placement.tensor_dim;
@@ -288,7 +289,7 @@ srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const char *ali
 	if (unit->engine->build_begun)
 		return srt_fail(SRT_ERR_STATE, "'%s' is tied to '%s' after srt_engine_build()",
 				alias, param->name);
-	if (srt_engine_find(unit->engine, alias) != NULL)
+	if (srt_engine_param_find(unit->engine, alias) != NULL)
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,
 			"'%s' cannot be an alias of '%s': a parameter already has this name", alias,

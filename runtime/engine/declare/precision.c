@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Resolves mixed-precision policies by the rules of <shardrt/precision.h>. A pure function; used
- * where units and parameters are declared.
+ * Resolves mixed-precision policies by the rules of <shardrt/engine_options.h>. A pure function;
+ * used where units and parameters are declared.
  */
 #include "runtime/engine/declare/declare.h"
 

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 
 #include <shardrt/engine.h>
-#include <shardrt/unit_buffer.h>
 
 #include "base/names.h"
 #include "collectives/mesh.h"

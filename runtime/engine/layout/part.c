@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which part of a parameter, or of a flat unit, each rank owns (<shardrt/engine_shard.h>); the
+ * Which part of a parameter, or of a flat unit, each rank owns (<shardrt/engine.h>); the
  * elements of this rank's part, and the part as a view.
  */
 #include <string.h>
 
-#include <shardrt/engine_shard.h>
+#include <shardrt/engine.h>
 
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/layout/layout.h"

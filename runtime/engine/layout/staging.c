@@ -29,7 +29,7 @@ void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *stag
 	srt_optim_layout_t optim;
 	size_t at = 0;
 
-	srt_optim_plan_tables(n, engine->ngroups, &optim);
+	srt_optim_plan_tables(n, engine->optim->ngroups, &optim);
 	staging->optim = reserve_bytes(&at, optim.total);
 	staging->state = staging->optim + optim.states;
 	staging->params = staging->optim + optim.params;

@@ -67,8 +67,8 @@ srt_status_t srt_engine_optim_create(srt_engine_t *engine, srt_stream_t *stream)
 
 	if (list == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_optim_create_in(engine->home.device, engine->groups, engine->ngroups, list,
-				     list_params(engine, list), tables, stream, &engine->optim);
+	engine->optim->device = engine->home.device;
+	status = srt_optim_complete(engine->optim, list, list_params(engine, list), tables, stream);
 	free(list);
 	for (size_t i = 0; status == SRT_OK && i < engine->nparams; i++) {
 		srt_param_t *param = engine->params[i];
@@ -107,7 +107,7 @@ srt_status_t srt_unit_round(srt_unit_t *unit, srt_stream_t *stream)
 
 srt_status_t srt_engine_optim_step(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->groups[0].kind == SRT_OPTIMIZER_NONE)
+	if (engine->optim->groups[0].kind == SRT_OPTIMIZER_NONE)
 		return SRT_OK;
 	SRT_TRY(srt_optim_apply(engine->optim, stream));
 	for (size_t u = 0; u < engine->nunits; u++) {

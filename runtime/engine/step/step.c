@@ -20,7 +20,7 @@ static srt_status_t check_step(const srt_engine_t *engine, const srt_stream_t *s
 	if (engine->writes.open)
 		return srt_fail(SRT_ERR_STATE, "srt_engine_step() after srt_engine_write_begin(): "
 					       "call srt_engine_write_end() first");
-	SRT_TRY(srt_optim_check_lr(engine->optim, "srt_engine_step", "srt_engine_set_lr"));
+	SRT_TRY(srt_optim_check_lr(engine->optim, "srt_engine_step"));
 	if (!engine->step.finished)
 		return srt_finish_check(engine, "srt_engine_step");
 	return srt_finish_check_stream(engine, "srt_engine_step", stream);
@@ -99,7 +99,8 @@ static void warn_nonfinite(srt_engine_t *engine, const srt_k_step_state_t *state
 		engine->rank, (double)state->grad_norm, (int)state->step);
 }
 
-srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_step_info_t *info)
+srt_status_t srt_engine_get_step_info(srt_engine_t *engine, srt_step_info_t *info,
+				      srt_stream_t *stream)
 {
 	srt_k_step_state_t state;
 
@@ -107,7 +108,7 @@ srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_st
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(info);
 	SRT_TRY(srt_struct_check(info, "srt_step_info_t"));
-	SRT_TRY(srt_engine_require_built(engine, "srt_engine_state"));
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_get_step_info"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	SRT_TRY(srt_buffer_copy_to_host(&state, srt_tables_device(engine),
@@ -116,15 +117,15 @@ srt_status_t srt_engine_state(srt_engine_t *engine, srt_stream_t *stream, srt_st
 	return srt_step_info_write(info, &state);
 }
 
-srt_status_t srt_engine_copy_state(srt_engine_t *engine, srt_stream_t *stream, srt_buffer_t *to,
-				   size_t offset)
+srt_status_t srt_engine_copy_step_info(srt_engine_t *engine, srt_buffer_t *to, size_t offset,
+				       srt_stream_t *stream)
 {
 	srt_stream_t *home;
 
 	SRT_NOT_NULL(engine);
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(to);
-	SRT_TRY(srt_engine_require_built(engine, "srt_engine_copy_state"));
+	SRT_TRY(srt_engine_require_built(engine, "srt_engine_copy_step_info"));
 	/* Edge: the last step, perhaps on another stream -> this read of its results. */
 	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	SRT_TRY(srt_buffer_copy(to, offset, srt_tables_device(engine), engine->memory.staging.state,

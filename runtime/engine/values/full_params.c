@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Full parameters on demand (<shardrt/full_params.h>).
+ * Full parameters on demand (<shardrt/engine.h>).
  *
  * Each summoned unit has a record with a buffer of all its full tensors, one after the other. They
  * are gathered as for srt_param_get() (gather_full.c), on the device or into host memory. Writing
@@ -17,7 +17,7 @@
 #include "runtime/engine/values/gather_full.h"
 #include "runtime/engine/values/values.h"
 
-#include <shardrt/full_params.h>
+#include <shardrt/engine.h>
 
 #define ALIGN 256 /* bytes, of tensors in the buffers */
 

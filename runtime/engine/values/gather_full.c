@@ -223,9 +223,7 @@ static srt_status_t gather(srt_param_t *param, srt_param_what_t what, const srt_
 		SRT_TRY(check_used(param, stream));
 		local = srt_param_device_view(param, (int)srt_role_stepped(engine));
 	} else {
-		local = srt_param_local(param, what);
-		if (local.buffer == NULL)
-			return SRT_ERR_NOT_FOUND;
+		SRT_TRY(srt_param_local(param, what, &local));
 		local = srt_param_device_view(param, SRT_ROLE_STATE + what - SRT_PARAM_STATE0);
 	}
 	if (!srt_roles_sharded(engine, engine->world))

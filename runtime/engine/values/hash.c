@@ -115,7 +115,7 @@ static srt_status_t prepare(hashing_t *h)
 	return SRT_OK;
 }
 
-srt_status_t srt_engine_hash(srt_engine_t *engine, srt_stream_t *stream, unsigned char hash[16])
+srt_status_t srt_engine_hash(srt_engine_t *engine, unsigned char hash[16], srt_stream_t *stream)
 {
 	hashing_t h = { .engine = engine };
 	srt_status_t status;

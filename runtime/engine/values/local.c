@@ -3,7 +3,7 @@
  * This rank's shards as views, which the program reads and writes. step/writes.c has what follows
  * for the passes.
  */
-#include <shardrt/engine_shard.h>
+#include <shardrt/engine.h>
 
 #include "runtime/engine/checks/checks.h"
 #include "runtime/engine/checks/verify.h"
@@ -12,12 +12,13 @@
 #include "runtime/engine/layout/shard.h"
 #include "runtime/engine/step/step.h"
 
-static srt_status_t find_local(srt_param_t *param, srt_param_what_t what, srt_view_t *view)
+srt_status_t srt_param_local(srt_param_t *param, srt_param_what_t what, srt_view_t *view)
 {
 	const int k = (int)what - (int)SRT_PARAM_STATE0;
 	srt_engine_t *engine;
 
-	SRT_TRY(srt_check_not_null(param, "srt_param_local", "param"));
+	SRT_NOT_NULL(param);
+	SRT_NOT_NULL(view);
 	engine = param->unit->engine;
 	SRT_TRY(srt_engine_require_built(engine, "srt_param_local"));
 	if (what == SRT_PARAM_VALUE) {
@@ -38,27 +39,20 @@ static srt_status_t find_local(srt_param_t *param, srt_param_what_t what, srt_vi
 	return SRT_OK;
 }
 
-srt_view_t srt_param_local(srt_param_t *param, srt_param_what_t what)
+srt_status_t srt_unit_local(srt_unit_t *unit, srt_param_what_t what, srt_view_t *view)
 {
-	srt_view_t view = { 0 };
-
-	return find_local(param, what, &view) == SRT_OK ? view : (srt_view_t){ 0 };
-}
-
-srt_view_t srt_unit_local(srt_unit_t *unit, srt_param_what_t what)
-{
-	if (srt_check_not_null(unit, "srt_unit_local", "unit") != SRT_OK ||
-	    srt_unit_require_flat(unit, "srt_unit_local") != SRT_OK)
-		return (srt_view_t){ 0 };
+	SRT_NOT_NULL(unit);
+	SRT_NOT_NULL(view);
+	SRT_TRY(srt_unit_require_flat(unit, "srt_unit_local"));
 	if (srt_shard_is_contiguous(unit)) /* the first parameter begins where the shard does */
-		return srt_param_local(unit->params[0], what);
-	srt_fail(SRT_ERR_INVALID_ARGUMENT,
-		 "srt_unit_local: unit '%s' has %s: use srt_param_local() for each of them",
-		 unit->name,
-		 unit->nparams == 0 ? "no parameters" :
-				      "frozen and trainable parameters, or parameters that are cut "
-				      "over a mesh and others, whose shards are apart");
-	return (srt_view_t){ 0 };
+		return srt_param_local(unit->params[0], what, view);
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"srt_unit_local: unit '%s' has %s: use srt_param_local() for each of them",
+			unit->name,
+			unit->nparams == 0 ?
+				"no parameters" :
+				"frozen and trainable parameters, or parameters that are cut "
+				"over a mesh and others, whose shards are apart");
 }
 
 srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream)

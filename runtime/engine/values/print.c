@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Prints the engine: units, parameters, shards, plan. For people and bug reports. */
-#include <shardrt/engine_shard.h>
+#include <shardrt/engine.h>
 
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/layout/layout.h"
@@ -23,7 +23,7 @@ static void print_param(const srt_param_t *param, FILE *out)
 	if (param->frozen)
 		fprintf(out, ", frozen");
 	else
-		fprintf(out, ", group %d, decay %g, lr x%g", (int)param->group,
+		fprintf(out, ", group %zu, decay %g, lr x%g", param->group,
 			(double)param->weight_decay, (double)param->lr_scale);
 	for (size_t i = 0; i < param->naliases; i++)
 		fprintf(out, ", also %s", param->aliases[i]);

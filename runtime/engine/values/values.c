@@ -217,23 +217,6 @@ srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const voi
 	return end_write(param, home, stream);
 }
 
-srt_status_t srt_param_set(srt_param_t *param, const void *unsharded, srt_stream_t *stream)
-{
-	srt_packed_t packed;
-	srt_status_t status;
-
-	SRT_NOT_NULL(param);
-	if (param->whole_nbytes > 0)
-		SRT_NOT_NULL(unsharded);
-	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_full_check(param->unit->engine, "srt_param_set"));
-	SRT_TRY(srt_shard_pack(param, unsharded, &packed));
-	status = srt_param_set_shard(param, "srt_param_set", packed.elements, stream);
-	free(packed.owned);
-	SRT_TRY(status);
-	return srt_verify_call(param->unit->engine, SRT_ACTION_SET, (uint32_t)param->index, 0);
-}
-
 /* This rank's shard, copied from the unsharded tensor. */
 static srt_status_t copy_shard(const srt_param_t *param, srt_view_t to, srt_view_t full,
 			       bool on_host, srt_stream_t *stream)

@@ -14,6 +14,10 @@ srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const voi
 srt_status_t srt_param_set_full(srt_param_t *param, srt_param_what_t what, srt_view_t full,
 				bool on_host, srt_stream_t *stream);
 
+/* ---- optim_state.c */
+/* Creates the engine's optimizer with group 0. */
+srt_status_t srt_engine_optim_new(srt_engine_t *engine, const srt_optim_options_t *options);
+
 /* ---- full_params.c */
 /* Frees the memory of all that are summoned. */
 void srt_full_drop(srt_engine_t *engine);

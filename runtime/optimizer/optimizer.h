@@ -117,7 +117,7 @@ srt_status_t srt_optim_add_group(srt_optim_t *optim, const srt_optim_options_t *
  * @param tables memory for its tables; absent: allocated. */
 srt_status_t srt_optim_complete(srt_optim_t *optim, const srt_optim_param_t *params, size_t nparams,
 				srt_view_t tables, srt_stream_t *stream);
-/* Frees it, whoever its owner is. */
+/* Frees an optimizer of any owner. */
 void srt_optim_free(srt_optim_t *optim);
 
 /* ---- runs.c */

@@ -58,7 +58,8 @@ typedef struct case_types {
 	const srt_precision_t *of_block1; /* and of its inner unit; the others: by the options */
 	int reshard;                      /* of the blocks */
 	srt_flat_t flat; /* of all units; without views only those whose parameters are alike */
-	size_t ngroups; /* 2: matrices are in a group; 3: and vectors in another; the root's are not */
+	/* 2: matrices are in a group; 3: and vectors in another; the root's are not */
+	size_t ngroups;
 	const char *cut_over; /* a dimension of the mesh that most parameters are cut over */
 } case_types_t;
 void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,

@@ -83,8 +83,8 @@ static void test_set_and_read(srt_strategy_t strategy)
 }
 
 /*
- * Reliability: `srt_engine_copy_step_info()` on another stream than the next step | copied the numbers
- * of that step | the step waits for it
+ * Reliability: `srt_engine_copy_step_info()` on another stream than the next step | copied the
+ * numbers of that step | the step waits for it
  */
 static void test_copied_state(srt_strategy_t strategy)
 {

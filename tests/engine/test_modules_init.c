@@ -5,6 +5,8 @@
  */
 #include "tests/engine/module_case.h"
 
+#define FIND(name) srt_engine_param_find(engine, name)
+
 static srt_context_t *context;
 static srt_stream_t *stream;
 
@@ -108,18 +110,15 @@ static void test_unset(void)
 	CHECK_ERROR_HAS("6 parameters have no values before the first forward pass: 'emb.weight', "
 			"'blocks.0.attn.weight', ");
 	CHECK_ERROR_HAS("srt_engine_materialize()");
-	param = srt_engine_param_find(engine, "blocks.0.attn.weight");
+	param = FIND("blocks.0.attn.weight");
 	CHECK(srt_module_is_unset(srt_module_find(root, "blocks.0.attn")));
 	CHECK_OK(srt_param_set(param, SRT_PARAM_VALUE, values, stream));
 	CHECK(!srt_module_is_unset(srt_module_find(root, "blocks.0.attn")));
 	CHECK(!srt_module_is_unset(root));
-	CHECK_OK(srt_param_init_normal(srt_engine_param_find(engine, "head.weight"), 1, 0, 1,
-				       stream));
-	CHECK(test_local(srt_engine_param_find(engine, "emb.weight"), SRT_PARAM_VALUE).buffer);
-	CHECK_OK(srt_param_init_constant(srt_engine_param_find(engine, "blocks.0.fc.weight"), 1,
-					 stream));
-	CHECK_OK(srt_param_init_constant(srt_engine_param_find(engine, "blocks.1.fc.weight"), 1,
-					 stream));
+	CHECK_OK(srt_param_init_normal(FIND("head.weight"), 1, 0, 1, stream));
+	CHECK(test_local(FIND("emb.weight"), SRT_PARAM_VALUE).buffer);
+	CHECK_OK(srt_param_init_constant(FIND("blocks.0.fc.weight"), 1, stream));
+	CHECK_OK(srt_param_init_constant(FIND("blocks.1.fc.weight"), 1, stream));
 	CHECK_STATUS(step(engine), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("1 parameter has no values before the first forward pass: "
 			"'blocks.0.attn.proj.weight'; call");
@@ -283,7 +282,7 @@ static uint64_t digest_of(srt_engine_t *engine, float values[NNAMES][MAX_NELEM])
 	uint64_t digest = 0xcbf29ce484222325u;
 
 	for (size_t i = 0; i < NNAMES; i++) {
-		srt_param_t *param = srt_engine_param_find(engine, names[i]);
+		srt_param_t *param = FIND(names[i]);
 		const unsigned char *bytes = (const unsigned char *)values[i];
 
 		CHECK_OR_DIE(param != NULL && srt_param_nelem(param) <= MAX_NELEM);
@@ -354,13 +353,11 @@ static void check_digest(const srt_engine_options_t *options, srt_flat_t flat, i
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, options, &engine));
 	CHECK_OK_OR_DIE(srt_engine_wrap(engine, root, policy, &wrap));
-	CHECK(srt_engine_param_find(engine, "head.weight") ==
-	      srt_engine_param_find(engine, "emb.weight"));
+	CHECK(FIND("head.weight") == FIND("emb.weight"));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	if (is_eager) {
 		for (size_t i = 0; i < NNAMES; i++)
-			CHECK_OK(srt_param_set(srt_engine_param_find(engine, names[i]),
-					       SRT_PARAM_VALUE, values[i], stream));
+			CHECK_OK(srt_param_set(FIND(names[i]), SRT_PARAM_VALUE, values[i], stream));
 	} else {
 		CHECK_OK(srt_engine_materialize(engine, &init, stream));
 		CHECK_OK(step(engine));

@@ -269,7 +269,7 @@ static int64_t default_rows(const srt_device_info_t *info, int gathers, size_t r
 static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
 				 srt_param_t *weight, srt_tensor_t *targets, int64_t chunk_rows)
 {
-	srt_node_desc_t desc = { .layer = layer, .param = { weight }, .n = 1 };
+	srt_node_desc_t desc = { .layer = layer, .param = { weight }, .dtype = SRT_F32, .n = 1 };
 	int64_t shape[SRT_MAX_DIMS], rows, ld;
 	size_t nbytes, row_nbytes;
 	srt_device_info_t info = SRT_DEVICE_INFO_INIT;

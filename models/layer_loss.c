@@ -118,9 +118,11 @@ static srt_status_t backward_loss(const srt_run_t *run, const srt_node_t *node)
 static srt_tensor_t *record_loss(srt_tape_t *tape, const loss_t *loss, srt_tensor_t *x,
 				 srt_tensor_t *target)
 {
-	srt_node_desc_t desc = {
-		.layer = &loss->layer, .in = { x, target }, .rows = x->rows, .n = 1
-	};
+	srt_node_desc_t desc = { .layer = &loss->layer,
+				 .in = { x, target },
+				 .dtype = SRT_F32,
+				 .rows = x->rows,
+				 .n = 1 };
 
 	return srt_tape_record(tape, &desc);
 }
@@ -226,6 +228,7 @@ srt_tensor_t *srt_layer_cross_entropy_colwise(srt_tape_t *tape, srt_tensor_t *x,
 					      srt_tensor_t *targets, int64_t vocab)
 {
 	srt_node_desc_t desc = { .layer = &cross_entropy_colwise_loss.layer,
+				 .dtype = SRT_F32,
 				 .in = { x, targets },
 				 .n = 1,
 				 .args.part = srt_tape_vocab_part(tape, vocab) };

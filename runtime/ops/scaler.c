@@ -54,7 +54,7 @@ srt_status_t srt_op_scaler_update(srt_view_t state, srt_scaler_rule_t rule, doub
 srt_status_t srt_op_scale_loss(srt_view_t y, srt_view_t x, srt_view_t state, float scale,
 			       int64_t nelem, srt_stream_t *stream)
 {
-	const bool widens = y.dtype == SRT_F32 && x.dtype != SRT_F32;
+	const bool widens = x.buffer && y.dtype == SRT_F32 && x.dtype != SRT_F32;
 	const srt_k_scale_loss_t args = { .nelem = nelem, .scale = scale, .is_f32 = widens };
 	const srt_op_tensor_t tensors[] = {
 		{ "y", y, srt_op_size(nelem, 1), widens ? SRT_OP_DTYPE_F32 : SRT_OP_DTYPE_SAME },

@@ -60,7 +60,8 @@ static srt_status_t check_views(const srt_optim_param_t *p, int nstates)
 
 	if (p->nelem == 0)
 		return SRT_OK;
-	if (!srt_dtype_is_float(p->value.dtype) || (has_copy && p->value.dtype != SRT_F32))
+	if (p->value.buffer != NULL &&
+	    (!srt_dtype_is_float(p->value.dtype) || (has_copy && p->value.dtype != SRT_F32)))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the value of parameter '%s' is %s, must be %s", p->name,
 				srt_dtype_name(p->value.dtype),

@@ -76,6 +76,8 @@ function value_of(type,   word)
 	}
 	if (word ~ /\*/)
 		return "memory"
+	if (word == "srt_dtype_t")
+		return "SRT_F32"
 	return "(" word "){ " (word ~ /^srt_/ ? 0 : 1) " }"
 }
 

@@ -118,7 +118,8 @@ typedef struct srt_scaler_output {
 	}
 
 /** The dtype of a scaled tensor: SRT_F32 for a single 16-bit value by SRT_SCALER_PLAIN, as torch
- * promotes it; otherwise, and if the scaler is disabled, the tensor's own. */
+ * promotes it; otherwise, and if the scaler is disabled, the tensor's own. SRT_DTYPE_NONE for
+ * NULL. */
 SRT_API srt_dtype_t srt_scaler_dtype(const srt_scaler_t *scaler, srt_dtype_t dtype, int ndim);
 
 /**

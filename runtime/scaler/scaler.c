@@ -162,9 +162,11 @@ srt_status_t srt_scaler_end(srt_scaler_t *scaler, srt_stream_t *stream)
 
 srt_dtype_t srt_scaler_dtype(const srt_scaler_t *scaler, srt_dtype_t dtype, int ndim)
 {
-	const bool promotes =
-		scaler && !scaler->options.disabled && scaler->options.rule == SRT_SCALER_PLAIN;
+	const bool promotes = scaler != NULL && !scaler->options.disabled &&
+			      scaler->options.rule == SRT_SCALER_PLAIN;
 
+	if (scaler == NULL)
+		return SRT_DTYPE_NONE;
 	return promotes && ndim == 0 && (dtype == SRT_F16 || dtype == SRT_BF16) ? SRT_F32 : dtype;
 }
 

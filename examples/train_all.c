@@ -51,9 +51,9 @@ static void forward(int number, float noise) /* of a sample of this rank */
 	srt_normal_t random = SRT_NORMAL_INIT;
 	srt_view_t value;
 
-	random.y = sample, random.seed = 1, random.name = "samples";
+	random.y = sample, random.seed = 1, random.name = "samples", random.nelem = N;
 	random.first = ((int64_t)srt_context_rank(context) << 32) + number * N;
-	random.nelem = N, random.std = noise;
+	random.std = noise;
 	check(srt_op_normal(&random, stream));
 	check(srt_unit_forward_begin(root, stream));
 	check(srt_param_data(goal, &value));

@@ -77,13 +77,14 @@ static srt_status_t set_states(replay_t *r, srt_param_t *p, int k, bool *any)
 	return SRT_OK;
 }
 
-/* The real steps of the engine. */
+/* The real steps of the engine, and those that were skipped. */
 static srt_status_t set_steps(replay_t *r, int32_t steps)
 {
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
 
 	SRT_TRY(srt_optim_get_step_info(srt_engine_optim(r->engine), 0, &state, r->stream));
 	state.step = steps;
+	state.skipped = r->nskipped;
 	return srt_optim_set_step_info(srt_engine_optim(r->engine), 0, &state, r->stream);
 }
 

@@ -225,7 +225,7 @@ static void test_views_alone(void)
 	CHECK_OK(case_forward(&c, 2));
 	case_wait_for_all(context);
 	status = case_forward(&c, 2);
-	check_differs(&c, status, "rank 0 gathers values again, as it called test_local() for",
+	check_differs(&c, status, "rank 0 gathers values again, as it called srt_param_local() for",
 		      "uses gathered values again;");
 	case_end(&c, context, group);
 }

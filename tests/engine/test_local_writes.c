@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Programs that write to their shards themselves, through views of test_local(): what passes,
+ * Programs that write to their shards themselves, through views of srt_param_local(): what passes,
  * srt_param_get() and the step make of it. Run by test_local_writes.sh.
  */
 #include <unistd.h>

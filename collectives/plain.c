@@ -280,8 +280,12 @@ static srt_status_t copy_whole(const srt_comm_t *comm, const call_t *call, const
 
 		if (nbytes == 0)
 			continue;
-		SRT_TRY(to_own ? srt_buffer_copy(own, own_at, call->whole.buffer, at, nbytes, stream) :
-				 srt_buffer_copy(call->whole.buffer, at, own, own_at, nbytes, stream));
+		if (to_own)
+			SRT_TRY(srt_buffer_copy(own, own_at, call->whole.buffer, at, nbytes,
+						stream));
+		else
+			SRT_TRY(srt_buffer_copy(call->whole.buffer, at, own, own_at, nbytes,
+						stream));
 	}
 	return SRT_OK;
 }

@@ -172,7 +172,7 @@ struct model {
 			for (size_t j = 0; j < v.size(); j++)
 				v[j] = 0.3f * noise(j + 1000 * i);
 			if (sharded)
-				shardrt::check(srt_param_set(layer[i].params[0].first, v.data(), stream.get()));
+				shardrt::check(srt_param_set(layer[i].params[0].first, SRT_PARAM_VALUE, v.data(), stream.get()));
 			else
 				w[i]->own = v, w[i]->data = w[i]->own.data();
 		}

@@ -104,9 +104,7 @@ int main(int argc, char **argv)
 	options.microbatches = MICRO, options.accumulation = SRT_ACCUMULATE_LAST;
 	options.optim = &adamw;
 	adamw.lr = 0.05f; /* 10 steps of warm-up, then half a cosine down to min_lr */
-	adamw.min_lr = 0.02f;
-	adamw.warmup = 10;
-	adamw.lr_steps = STEPS;
+	adamw.min_lr = 0.02f, adamw.warmup = 10, adamw.lr_steps = STEPS;
 	frozen.frozen = 1;
 	check(srt_context_create(NULL, &context));
 	check(srt_stream_create(srt_context_device(context), 0, "compute", &stream));

@@ -34,8 +34,7 @@ static void get_unsharded(srt_param_t *param, float *to)
 	srt_view_t view;
 
 	check(srt_param_data(param, &view));
-	check(srt_buffer_copy_to_host(to, view.buffer, view.offset, HIDDEN * sizeof(float),
-				      stream));
+	check(srt_buffer_copy_to_host(to, view.buffer, view.offset, sizeof(a), stream));
 }
 
 static void put_gradient(srt_param_t *param, const float *gradient)
@@ -44,8 +43,7 @@ static void put_gradient(srt_param_t *param, const float *gradient)
 	int accumulate; /* 1 only with several uses or micro-batches: not in this model */
 
 	check(srt_param_grad(param, &view, &accumulate));
-	check(srt_buffer_copy_from_host(view.buffer, view.offset, gradient, HIDDEN * sizeof(float),
-					stream));
+	check(srt_buffer_copy_from_host(view.buffer, view.offset, gradient, sizeof(a), stream));
 	check(srt_param_grad_ready(param));
 }
 

@@ -94,7 +94,8 @@ static void make_batch(srt_view_t ids, srt_view_t targets, uint32_t seed)
 		target[i] = i % CONTEXT < 2 ? id[i] : id[i - 2];
 	}
 	check(srt_buffer_copy_from_host(ids.buffer, ids.offset, id, sizeof(id), stream));
-	check(srt_buffer_copy_from_host(targets.buffer, targets.offset, target, sizeof(target), stream));
+	check(srt_buffer_copy_from_host(targets.buffer, targets.offset, target, sizeof(target),
+					stream));
 }
 
 static float get_mean(srt_view_t loss)

@@ -573,7 +573,7 @@ SRT_API srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *st
 /* ---- full parameters on demand --------------------------------------------------------- */
 
 /*
- * As FullyShardedDataParallel.summon_full_params() of PyTorch: between srt_full_params_begin() and
+ * FullyShardedDataParallel.summon_full_params() of PyTorch: between srt_full_params_begin() and
  * srt_full_params_end() each rank has the unsharded stored values of a unit's parameters, with any
  * strategy, dtype, offload and mesh, and may read and write them.
  *

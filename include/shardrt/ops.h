@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Operations on tensors: the library's own compute. Optional: <shardrt/shardrt.h> does not include
- * this header, and a program with kernels of its own needs no operation.
+ * this header, and a program with its own kernels needs no operation.
  *
  * All are asynchronous in the stream's order, row-major, and follow docs/numerics.md bit for bit in
  * exact mode. Each argument has its shape in parentheses; sizes are in elements unless a name has

@@ -111,10 +111,6 @@ struct destroy {
 	{
 		srt_sharded_layer_destroy(layer);
 	}
-	void operator()(srt_sharded_optim_t *optim) const noexcept
-	{
-		srt_sharded_optim_destroy(optim);
-	}
 	void operator()(srt_sharded_tensor_t *tensor) const noexcept
 	{
 		srt_sharded_tensor_destroy(tensor);
@@ -142,7 +138,6 @@ using module_tree = handle<srt_module_t>;
 using optim = handle<srt_optim_t>;
 using scaler = handle<srt_scaler_t>;
 using sharded_layer = handle<srt_sharded_layer_t>;
-using sharded_optim = handle<srt_sharded_optim_t>;
 using sharded_tensor = handle<srt_sharded_tensor_t>;
 using stream = handle<srt_stream_t>;
 

@@ -25,7 +25,7 @@ struct srt_scaler {
 	srt_scaler_user_t *users;
 	size_t nusers, room;
 
-	/* Absent if disabled. The buffer: the scaler's srt_k_step_state_t, of which scale, inv_scale,
+	/* Absent if disabled. The scaler's srt_k_step_state_t, of which scale, inv_scale,
 	 * growth_tracker and found_inf (the sum over users) are used; this rank's finding; those of
 	 * all ranks. */
 	srt_buffer_t *buffer;

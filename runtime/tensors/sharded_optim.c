@@ -139,7 +139,7 @@ static srt_status_t create_states(srt_sharded_optim_t *optim, srt_optimizer_t ki
 
 /* ---- owners of the local optimizers ------------------------------------------------------- */
 
-/* Of all shards of parameter i. */
+/* Sets the field of all shards of parameter i. */
 static srt_status_t set_field(void *owner, size_t i, size_t field, int32_t value,
 			      srt_stream_t *stream)
 {

@@ -268,6 +268,7 @@ static void train(srt_context_t *context, srt_buffer_t *source, float *result)
 	srt_unit_t *unit;
 	srt_param_t *param;
 	srt_view_t view, mine = srt_view(source, 0, SRT_F32);
+	srt_normal_t random = SRT_NORMAL_INIT;
 	int accumulate;
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
@@ -275,13 +276,8 @@ static void train(srt_context_t *context, srt_buffer_t *source, float *result)
 	CHECK_OK_OR_DIE(srt_param_create(unit, "w", SRT_F32, 1, shape, NULL, &param));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	CHECK_OK(srt_param_init_normal(param, 1, 0.0f, 1.0f, stream));
-	CHECK_OK(srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
-						.y = mine,
-						.seed = 2,
-						.name = "grad",
-						.nelem = N,
-						.std = 1.0f },
-			       stream));
+	random.y = mine, random.seed = 2, random.name = "grad", random.nelem = N;
+	CHECK_OK(srt_op_normal(&random, stream));
 	CHECK_OK(srt_unit_forward_begin(unit, stream));
 	CHECK_OK(srt_param_data(param, &view));
 	CHECK_OK(srt_op_add(mine, mine, view, N, stream));

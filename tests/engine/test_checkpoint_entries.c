@@ -66,7 +66,8 @@ static void step(training_t *t, int i)
 	check(srt_param_grad(t->weight, &grad, &accumulate));
 	for (int j = 0; j < NELEM; j++) /* their average over ranks is exact */
 		written[j] = (float)(j * (i + 1) - 7);
-	check(srt_buffer_copy_from_host(grad.buffer, grad.offset, written, sizeof(written), stream));
+	check(srt_buffer_copy_from_host(grad.buffer, grad.offset, written, sizeof(written),
+					stream));
 	check(srt_param_grad_ready(t->weight));
 	check(srt_unit_backward_end(t->model, stream));
 

@@ -11,8 +11,7 @@
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"
 
-#define N 12
-#define STEPS 4
+enum { N = 12, STEPS = 4 };
 #define LR 0.125f
 
 static srt_context_t *context;

@@ -209,17 +209,13 @@ static void add_block(srt_module_t *list, const char *name, int is_frozen, int i
 static srt_status_t reset_scale(srt_module_t *module, uint64_t seed, srt_stream_t *on, void *arg)
 {
 	const float scale[] = { 0.25f };
+	srt_normal_t noise = SRT_NORMAL_INIT;
 
 	(void)arg;
 	SRT_TRY(srt_param_set(srt_module_param(module, "scale"), SRT_PARAM_VALUE, scale, on));
-	return srt_op_normal(&(srt_normal_t){ .size = sizeof(srt_normal_t),
-					      .y = test_buffer_view(
-						      srt_module_buffer(module, "noise")),
-					      .seed = seed,
-					      .name = "noise",
-					      .nelem = 3,
-					      .std = 1 },
-			     on);
+	noise.y = test_buffer_view(srt_module_buffer(module, "noise"));
+	noise.seed = seed, noise.name = "noise", noise.nelem = 3;
+	return srt_op_normal(&noise, on);
 }
 
 /* has_mixed: block 1 has frozen parameters and others. */

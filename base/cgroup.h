@@ -31,7 +31,7 @@ static inline void srt_cgroup_visit_levels(const char *mount, const char *cgroup
 
 		visit(arg, folder, v2);
 		slash = strrchr(folder, '/');
-		if (strlen(folder) <= root || !slash || (size_t)(slash - folder) < root)
+		if (strlen(folder) <= root || slash == NULL || (size_t)(slash - folder) < root)
 			return;
 		*slash = '\0';
 	}
@@ -59,15 +59,15 @@ static inline void srt_cgroup_visit(const char *root, const char *controller,
 
 	snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
 	f = fopen(path, "re");
-	if (!f)
+	if (f == NULL)
 		return;
 	/* hierarchy:controllers:path */
-	while (fgets(line, sizeof(line), f)) {
+	while (fgets(line, sizeof(line), f) != NULL) {
 		char *controllers = strchr(line, ':');
-		char *cgroup = controllers ? strchr(controllers + 1, ':') : NULL;
+		char *cgroup = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
 		bool v2;
 
-		if (!cgroup)
+		if (cgroup == NULL)
 			continue;
 		*cgroup++ = '\0';
 		controllers++;

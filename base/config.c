@@ -252,7 +252,7 @@ static bool parse_size(const char *text, int64_t *value, const char **end)
 	if (!parse_integer(text, value, end) || *value < 0)
 		return false;
 	s = **end ? strchr(suffix, **end) : NULL;
-	if (s) {
+	if (s != NULL) {
 		int64_t unit = INT64_C(1) << (10 * (s - suffix + 1));
 
 		++*end;
@@ -284,15 +284,15 @@ static bool parse_value(const srt_config_entry_t *entry, const char *text, parse
 			return false;
 		if (*end)
 			return false;
-		return !dots || (parse_size(entry->range, &low, &ignored) &&
-				 parse_size(dots + 2, &high, &ignored) && value->integer >= low &&
-				 value->integer <= high);
+		return dots == NULL || (parse_size(entry->range, &low, &ignored) &&
+					parse_size(dots + 2, &high, &ignored) &&
+					value->integer >= low && value->integer <= high);
 	case SRT_CONFIG_TIME:
 		if (!parse_real(text, &value->real, &end) || *end)
 			return false;
-		return !dots || (parse_real(entry->range, &real_low, &ignored) &&
-				 parse_real(dots + 2, &real_high, &ignored) &&
-				 value->real >= real_low && value->real <= real_high);
+		return dots == NULL || (parse_real(entry->range, &real_low, &ignored) &&
+					parse_real(dots + 2, &real_high, &ignored) &&
+					value->real >= real_low && value->real <= real_high);
 	}
 	return false;
 }
@@ -324,14 +324,14 @@ srt_status_t srt_config_value(const char *name, const char **value, int *is_set)
 	const char *text;
 	parsed_t parsed;
 
-	if (!entry)
+	if (entry == NULL)
 		return srt_fail(SRT_ERR_NOT_FOUND, "there is no configuration variable %.100s",
 				name);
 	text = srt_config_foreign(entry->name);
-	if (text && !parse_value(entry, text, &parsed))
+	if (text != NULL && !parse_value(entry, text, &parsed))
 		return fail_value(entry, text);
-	*value = text ? text : entry->default_value;
-	if (is_set)
+	*value = text != NULL ? text : entry->default_value;
+	if (is_set != NULL)
 		*is_set = text != NULL;
 	return SRT_OK;
 }
@@ -353,13 +353,13 @@ static const char *get_value(const char *name, parsed_t *value)
 	const char *text;
 
 	*value = (parsed_t){ 0 };
-	if (!entry) {
+	if (entry == NULL) {
 		srt_log(SRT_LOG_ERROR, "libshardrt reads a variable that is not in its table: %s",
 			name);
 		return "";
 	}
 	text = srt_config_foreign(entry->name);
-	if (text && parse_value(entry, text, value))
+	if (text != NULL && parse_value(entry, text, value))
 		return text;
 	parse_value(entry, entry->default_value, value);
 	return entry->default_value;
@@ -410,12 +410,12 @@ bool srt_config_cache_dir(char *path, size_t path_nbytes)
 		below = "/shardrt";
 		dir = getenv("XDG_CACHE_HOME");
 		/* The XDG specification: a relative path is ignored. */
-		if (!dir || dir[0] != '/') {
+		if (dir == NULL || dir[0] != '/') {
 			below = "/.cache/shardrt";
 			dir = getenv("HOME");
 		}
 	}
-	if (!dir || !dir[0])
+	if (dir == NULL || !dir[0])
 		return false;
 	n = snprintf(path, path_nbytes, "%s%s", dir, below);
 	return n > 0 && (size_t)n < path_nbytes;
@@ -425,14 +425,14 @@ bool srt_config_is_empty(const char *name)
 {
 	const char *text = getenv(name);
 
-	return text && !*text;
+	return text != NULL && !*text;
 }
 
 const char *srt_config_foreign(const char *name)
 {
 	const char *text = getenv(name);
 
-	return text && *text ? text : NULL;
+	return text != NULL && *text ? text : NULL;
 }
 
 srt_status_t srt_config_foreign_int(const char *name, int *value)
@@ -441,7 +441,7 @@ srt_status_t srt_config_foreign_int(const char *name, int *value)
 	int64_t v;
 
 	*value = -1;
-	if (!text)
+	if (text == NULL)
 		return SRT_OK;
 	if (!parse_integer(text, &v, &end) || *end || v < 0 || v > MAX_RANKS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -481,7 +481,7 @@ size_t srt_config_unknown(void (*report)(const char *name, const char *nearest, 
 {
 	size_t count = 0;
 
-	for (char **e = environ; e && *e; e++) {
+	for (char **e = environ; e != NULL && *e != NULL; e++) {
 		size_t len = strcspn(*e, "=");
 		char name[128];
 
@@ -490,10 +490,10 @@ size_t srt_config_unknown(void (*report)(const char *name, const char *nearest, 
 		len = len < sizeof name ? len : sizeof name - 1;
 		memcpy(name, *e, len);
 		name[len] = '\0';
-		if (find_entry(name))
+		if (find_entry(name) != NULL)
 			continue;
 		count++;
-		if (report)
+		if (report != NULL)
 			report(name, find_nearest(name, len), arg);
 	}
 	return count;

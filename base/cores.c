@@ -32,7 +32,7 @@ static bool read_line(const char *folder, const char *name, char *line, size_t n
 
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
 	f = fopen(path, "re");
-	if (!f)
+	if (f == NULL)
 		return false;
 	ok = fgets(line, (int)nbytes, f) != NULL;
 	fclose(f);

@@ -48,7 +48,7 @@ void srt_log_set(srt_log_fn *fn, srt_log_level_t max_level, void *arg)
 	pthread_mutex_lock(&receiver.lock);
 	receiver.fn = fn;
 	receiver.arg = arg;
-	atomic_store(&receiver.max_level, fn ? (int)max_level : SILENT);
+	atomic_store(&receiver.max_level, fn != NULL ? (int)max_level : SILENT);
 	pthread_mutex_unlock(&receiver.lock);
 }
 
@@ -88,7 +88,7 @@ void srt_log(srt_log_level_t level, const char *format, ...)
 	fn = receiver.fn;
 	arg = receiver.arg;
 	pthread_mutex_unlock(&receiver.lock);
-	if (!fn)
+	if (fn == NULL)
 		return;
 	va_start(ap, format);
 	if (vsnprintf(message, sizeof message, format, ap) < 0)

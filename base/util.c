@@ -20,7 +20,7 @@
 /* mkdir -p, private to the user. */
 static int make_folders(char *path)
 {
-	for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+	for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
 		if (mkdir(path, 0700) && errno != EEXIST) {
 			*slash = '/';
@@ -119,7 +119,7 @@ void *srt_calloc(size_t n, size_t size, const char *what)
 	/* Never NULL for an empty array: NULL means failure. */
 	void *p = n && size ? calloc(n, size) : calloc(1, 1);
 
-	if (!p)
+	if (p == NULL)
 		fail_memory(n, size, what);
 	return p;
 }
@@ -131,7 +131,7 @@ void *srt_realloc(void *p, size_t n, size_t size, const char *what)
 
 	if (srt_mul_size(n, size, &nbytes))
 		q = realloc(p, nbytes ? nbytes : 1);
-	if (!q)
+	if (q == NULL)
 		fail_memory(n, size, what);
 	return q;
 }
@@ -142,12 +142,12 @@ void *srt_grow(void *array, size_t n, size_t *room, size_t size, const char *wha
 	size_t more = *room ? 2 * *room : 16;
 	void *grown;
 
-	if (array && n <= *room)
+	if (array != NULL && n <= *room)
 		return array;
 	if (more < n)
 		more = n;
 	grown = srt_realloc(array, more, size, what);
-	if (grown)
+	if (grown != NULL)
 		*room = more;
 	return grown;
 }
@@ -157,7 +157,7 @@ char *srt_strdup(const char *s)
 	size_t nbytes = strlen(s) + 1;
 	char *copy = malloc(nbytes);
 
-	if (!copy) {
+	if (copy == NULL) {
 		fail_memory(nbytes, 1, "a string");
 		return NULL;
 	}

@@ -133,7 +133,7 @@ static void measure_copy(const char *name, CUdeviceptr to, CUdeviceptr from, dou
 static void run_host(void)
 {
 	host = aligned_alloc(4096, COPY_NBYTES);
-	if (!host)
+	if (host == NULL)
 		fail_bench("host", "out of memory");
 	memset(host, 1, COPY_NBYTES);
 	CU(cuModuleLoadData(&module, empty_ptx));
@@ -231,7 +231,7 @@ static void fill_operand(CUdeviceptr to, size_t nbytes)
 	uint16_t *values = malloc(nbytes);
 	uint32_t state = 1;
 
-	if (!values)
+	if (values == NULL)
 		fail_bench("products", "out of memory");
 	for (size_t i = 0; i < n; i++) {
 		state = state * 1664525u + 1013904223u;

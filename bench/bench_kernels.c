@@ -78,7 +78,7 @@ static void fail_bench(const char *what)
 /* A line of the peer without its newline; NULL after the peer has ended. */
 static char *peer_line(const bench_t *b, char *line, int size)
 {
-	if (!fgets(line, size, b->from_peer))
+	if (fgets(line, size, b->from_peer) == NULL)
 		return NULL;
 	line[strcspn(line, "\n")] = 0;
 	return line;
@@ -89,7 +89,7 @@ static void start_peer(bench_t *b)
 {
 	int to[2], from[2], status = 0;
 
-	if (!b->peer_command)
+	if (b->peer_command == NULL)
 		return;
 	if (pipe(to) || pipe(from))
 		fail_bench("pipe");
@@ -108,9 +108,9 @@ static void start_peer(bench_t *b)
 	close(from[1]);
 	b->to_peer = fdopen(to[1], "w");
 	b->from_peer = fdopen(from[0], "r");
-	if (!b->to_peer || !b->from_peer)
+	if (b->to_peer == NULL || b->from_peer == NULL)
 		fail_bench("fdopen");
-	if (!peer_line(b, b->peer_version, sizeof(b->peer_version)))
+	if (peer_line(b, b->peer_version, sizeof(b->peer_version)) == NULL)
 		strcpy(b->peer_version, "nothing said");
 	if (b->peer_version[0] >= '0' && b->peer_version[0] <= '9')
 		return;
@@ -123,7 +123,7 @@ static void start_peer(bench_t *b)
 
 static void stop_peer(bench_t *b)
 {
-	if (!b->to_peer)
+	if (b->to_peer == NULL)
 		return;
 	fclose(b->to_peer);
 	fclose(b->from_peer);
@@ -136,13 +136,13 @@ static double ask_peer(const bench_t *b, const row_t *row)
 	const srt_kernel_dims_t *d = &row->dims;
 	char line[64];
 
-	if (!b->to_peer)
+	if (b->to_peer == NULL)
 		return 0.0;
 	fprintf(b->to_peer, "%d %s %s %lld %lld %lld %lld\n", b->threads, row_name(row),
 		srt_dtype_name(row->dtype), (long long)d->r, (long long)d->n, (long long)d->k,
 		(long long)d->b);
 	fflush(b->to_peer);
-	if (!peer_line(b, line, sizeof(line))) {
+	if (peer_line(b, line, sizeof(line)) == NULL) {
 		fprintf(stderr, "bench_kernels: the peer has ended\n");
 		exit(1);
 	}
@@ -277,7 +277,7 @@ static void fill_binding(const row_t *row, int i, unsigned char *bytes, unsigned
 	size_t nbytes = srt_kernel_place_nbytes(&row->places[i], row->dtype), filled;
 
 	memcpy(places, row->places, sizeof(places));
-	if (strchr("ov+", places[i].fill) && places[i].nelem > FILL_NELEM)
+	if (strchr("ov+", places[i].fill) != NULL && places[i].nelem > FILL_NELEM)
 		places[i].nelem = FILL_NELEM;
 	srt_kernel_place_fill(row->c, i, places, row->dtype, SRT_INPUT_MILD, 0, bytes, next);
 	for (filled = srt_kernel_place_nbytes(&places[i], row->dtype); filled < nbytes; filled *= 2)
@@ -305,7 +305,7 @@ static void row_begin(const bench_t *b, row_t *row, const srt_kernel_case_t *c, 
 		if (row->places[i].fill == '-')
 			continue;
 		bytes = calloc(1, nbytes + 64);
-		if (!bytes)
+		if (bytes == NULL)
 			fail_bench("memory");
 		fill_binding(row, i, bytes, next);
 		check_status(srt_buffer_create(b->device, SRT_MEM_DEVICE, nbytes, "place",
@@ -313,7 +313,7 @@ static void row_begin(const bench_t *b, row_t *row, const srt_kernel_case_t *c, 
 		row->views[i].dtype = SRT_U8;
 		check_status(srt_buffer_copy_from_host(row->views[i].buffer, 0, bytes, nbytes,
 						       b->streams[0]));
-		row->nbytes += (double)nbytes * (strchr("Xx", info->access[i]) ? 2.0 : 1.0);
+		row->nbytes += (double)nbytes * (strchr("Xx", info->access[i]) != NULL ? 2.0 : 1.0);
 		free(next);
 		next = bytes;
 	}
@@ -329,10 +329,10 @@ static void row_end(row_t *row)
 static void print_head(const bench_t *b)
 {
 	printf("%s, %d threads%s%s\n", b->device->caps.name, b->threads,
-	       b->to_peer ? "; torch " : "", b->to_peer ? b->peer_version : "");
+	       b->to_peer != NULL ? "; torch " : "", b->to_peer != NULL ? b->peer_version : "");
 	printf("%-26s %-5s %8s %7s %5s %7s %7s", "kernel", "dtype", "ms", "GB/s", "GF/s", "of copy",
 	       "/f32");
-	printf(b->to_peer ? " %8s %7s\n" : "\n", "torch/ms", "faster");
+	printf(b->to_peer != NULL ? " %8s %7s\n" : "\n", "torch/ms", "faster");
 }
 
 static void print_row(const bench_t *b, const row_t *row, double f32_s)
@@ -349,7 +349,7 @@ static void print_row(const bench_t *b, const row_t *row, double f32_s)
 		printf(" %8.3f %6.2fx", row->peer_s * 1e3, row->peer_s / row->ours_s);
 	printf("\n");
 	fflush(stdout);
-	if (!b->json)
+	if (b->json == NULL)
 		return;
 	fprintf(b->json,
 		"{\"kernel\": \"%s\", \"dtype\": \"%s\", \"backend\": \"%s\", \"threads\": %d, "
@@ -364,7 +364,7 @@ static bool has_word(const char *words, const char *word)
 {
 	size_t n = strlen(word);
 
-	for (const char *p = words; (p = strstr(p, word)); p += n)
+	for (const char *p = words; (p = strstr(p, word)) != NULL; p += n)
 		if ((p == words || p[-1] == ',') && (!p[n] || p[n] == ','))
 			return true;
 	return false;
@@ -410,7 +410,7 @@ static void open_device(bench_t *b)
 
 	b->copy_nbytes = COPY_NBYTES * (size_t)b->scale;
 	bytes = calloc(1, b->copy_nbytes);
-	if (!bytes)
+	if (bytes == NULL)
 		fail_bench("memory");
 	if (b->threads > 1) /* a worker a stream: copies on several run concurrently */
 		setenv("SHARDRT_CPU_STREAMS", "threads", 0);
@@ -446,11 +446,11 @@ static bool is_wanted(int number, char **names)
 	if (!c->family->bench.n || c->kernel == SRT_K_ATTENTION_BACKWARD_D ||
 	    c->kernel == SRT_K_ATTENTION_BACKWARD_KV) /* part of the backward pass's row */
 		return false;
-	for (int i = 0; names[i]; i++)
+	for (int i = 0; names[i] != NULL; i++)
 		if (!strcmp(names[i], c->name) ||
 		    !strcmp(names[i], srt_kernel_info(c->kernel)->name))
 			return true;
-	return !names[0] && (!number || srt_kernel_cases[number - 1].kernel != c->kernel);
+	return names[0] == NULL && (!number || srt_kernel_cases[number - 1].kernel != c->kernel);
 }
 
 static int print_usage(void)
@@ -481,7 +481,7 @@ int main(int argc, char **argv)
 			b.peer_command = argv[i + 1];
 		else if (strcmp(argv[i], "--json"))
 			return print_usage();
-		else if (!(b.json = fopen(argv[i + 1], "w")))
+		else if ((b.json = fopen(argv[i + 1], "w")) == NULL)
 			fail_bench(argv[i + 1]);
 	}
 	if (b.threads < 1 || b.rounds < 1 || b.scale < 1 || b.scale > 64)
@@ -494,7 +494,7 @@ int main(int argc, char **argv)
 			bench_case(&b, &srt_kernel_cases[k]);
 	stop_peer(&b);
 	close_device(&b);
-	if (b.json && fclose(b.json))
+	if (b.json != NULL && fclose(b.json))
 		fail_bench("the JSON file");
 	return 0;
 }

@@ -130,9 +130,9 @@ static int run_product(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 
 static int is_present(const bench_t *b, int lib)
 {
-	return lib <= BF16 || (lib <= FAST_BF16 && b->fast) || (lib == AVX2 && b->avx2) ||
-	       (lib == OPENBLAS && b->cblas) || (lib == ONEDNN && b->dnnl) ||
-	       (lib == DEVICE && b->device);
+	return lib <= BF16 || (lib <= FAST_BF16 && b->fast != NULL) ||
+	       (lib == AVX2 && b->avx2 != NULL) || (lib == OPENBLAS && b->cblas != NULL) ||
+	       (lib == ONEDNN && b->dnnl != NULL) || (lib == DEVICE && b->device != NULL);
 }
 
 /* The operands on the device; 1 if that failed. */
@@ -141,7 +141,7 @@ static int put_on_device(bench_t *b, const srt_cpu_matmul_t *mm)
 	const float *host[3] = { mm->a, mm->b, mm->c };
 	const int64_t n[3] = { mm->m * mm->k, mm->n * mm->k, mm->m * mm->n };
 
-	for (int i = 0; b->device && i < 3; i++) {
+	for (int i = 0; b->device != NULL && i < 3; i++) {
 		size_t nbytes = (size_t)n[i] * sizeof(float);
 
 		if (srt_buffer_create(b->device, SRT_MEM_DEVICE, nbytes, "operand",
@@ -180,7 +180,7 @@ static float *fill_numbers(int64_t n)
 {
 	float *p = aligned_alloc(64, ((size_t)n * sizeof(*p) + 63) / 64 * 64);
 
-	for (int64_t i = 0; p && i < n; i++)
+	for (int64_t i = 0; p != NULL && i < n; i++)
 		p[i] = (float)(rand() % 2001 - 1000) * 1e-3f;
 	return p;
 }
@@ -190,7 +190,7 @@ static void *fill_halves(int64_t n)
 {
 	uint16_t *p = aligned_alloc(64, ((size_t)n * sizeof(*p) + 63) / 64 * 64);
 
-	for (int64_t i = 0; p && i < n; i++)
+	for (int64_t i = 0; p != NULL && i < n; i++)
 		p[i] = (uint16_t)(0x3c00 + rand() % 0x380);
 	return p;
 }
@@ -198,13 +198,13 @@ static void *fill_halves(int64_t n)
 static size_t scratch_nbytes(const bench_t *b, srt_cpu_matmul_t mm)
 {
 	size_t own = srt_cpu_matmul_scratch(b->gemm, &mm, 1);
-	size_t avx2 = b->avx2 ? srt_cpu_matmul_scratch(b->avx2, &mm, 1) : 0, half;
+	size_t avx2 = b->avx2 != NULL ? srt_cpu_matmul_scratch(b->avx2, &mm, 1) : 0, half;
 
 	mm.dtype = SRT_F16;
 	half = srt_cpu_matmul_scratch(b->gemm, &mm, 1);
 	own = own > half ? own : half;
 	mm.dtype = SRT_F32;
-	half = b->fast ? srt_cpu_onednn_scratch(&mm) : 0;
+	half = b->fast != NULL ? srt_cpu_onednn_scratch(&mm) : 0;
 	own = own > half ? own : half;
 	return (own > avx2 ? own : avx2) / 64 * 64 + 64;
 }
@@ -221,7 +221,7 @@ static void print_shape(bench_t *b, const char *model, const srt_cpu_matmul_t *m
 		if (is_present(b, lib))
 			printf(" %9.1f", flops / best[lib] * 1e-9);
 	for (int lib = F16; lib < NLIBS; lib++) {
-		double ratio = best[lib] / best[lib == OPENBLAS && b->avx2 ? AVX2 : OURS];
+		double ratio = best[lib] / best[lib == OPENBLAS && b->avx2 != NULL ? AVX2 : OURS];
 		double last = b->extreme[lib];
 
 		if (!is_present(b, lib) || lib == AVX2)
@@ -253,8 +253,9 @@ static int bench_shape(bench_t *b, const char *model, srt_cpu_matmul_t mm)
 	mm.b = y;
 	mm.c = z;
 	b->scratch = aligned_alloc(64, scratch_nbytes(b, mm));
-	failed = !x || !y || !z || !b->half[0] || !b->half[1] || !b->half[2] || !b->scratch ||
-		 put_on_device(b, &mm) || measure_product(b, &mm, repeats, best);
+	failed = x == NULL || y == NULL || z == NULL || b->half[0] == NULL || b->half[1] == NULL ||
+		 b->half[2] == NULL || b->scratch == NULL || put_on_device(b, &mm) ||
+		 measure_product(b, &mm, repeats, best);
 	if (!failed)
 		print_shape(b, model, &mm, best);
 	for (int i = 0; i < 3; i++) {
@@ -307,7 +308,7 @@ static int bench_model(bench_t *b, const char *model, int64_t rows, int64_t d)
 static void load_library(const char *library, const char *symbol, void *function)
 {
 	void *handle = dlopen(library, RTLD_NOW);
-	void *address = handle ? dlsym(handle, symbol) : NULL;
+	void *address = handle != NULL ? dlsym(handle, symbol) : NULL;
 
 	memcpy(function, &address, sizeof(address));
 }
@@ -339,7 +340,7 @@ static void print_head(const bench_t *b, const char *isa, const char *device)
 		if (is_present(b, lib))
 			printf(" %9s", names[lib]);
 	for (int lib = 0; lib < NLIBS; lib++)
-		if (is_present(b, lib) && ratios[lib])
+		if (is_present(b, lib) && ratios[lib] != NULL)
 			printf(" %9s", ratios[lib]);
 	printf("\n");
 }
@@ -357,7 +358,7 @@ static void print_means(const bench_t *b, const char *isa, const char *device)
 		if (is_present(b, lib))
 			printf("%s%s, ours with %s: geometric mean %.3f, least %.3f\n",
 			       lib == DEVICE ? "time of " : "ours / ", names[lib],
-			       lib == OPENBLAS && b->avx2 ? "avx2" : isa,
+			       lib == OPENBLAS && b->avx2 != NULL ? "avx2" : isa,
 			       exp(b->log_ratio[lib] / b->count), b->extreme[lib]);
 }
 
@@ -376,7 +377,7 @@ int main(int argc, char **argv)
 		b.avx2 = srt_cpu_gemm_find("avx2");
 	setenv("OMP_NUM_THREADS", "1", 1);
 	setenv("OPENBLAS_NUM_THREADS", "1", 1);
-	if (b.avx2 || strcmp(name, "avx2") == 0)
+	if (b.avx2 != NULL || strcmp(name, "avx2") == 0)
 		setenv("OPENBLAS_CORETYPE", "Haswell", 0);
 	if (strcmp(name, "avx2") == 0)
 		setenv("DNNL_MAX_CPU_ISA", "AVX2", 0);
@@ -389,17 +390,17 @@ int main(int argc, char **argv)
 	if (!strcmp(name, "avx512") && srt_cpu_pool_create(1, false, &b.pool) == SRT_OK)
 		b.fast = srt_cpu_onednn_open();
 	print_head(&b, name, device);
-	if (!b.gemm || bench_model(&b, "nano", 384, 128) || bench_model(&b, "char", 1536, 384) ||
-	    bench_model(&b, "gpt2-124m", 256, 768)) {
+	if (b.gemm == NULL || bench_model(&b, "nano", 384, 128) ||
+	    bench_model(&b, "char", 1536, 384) || bench_model(&b, "gpt2-124m", 256, 768)) {
 		fprintf(stderr, "bench_matmul: %s\n",
-			b.device ? srt_last_error() : "out of memory");
+			b.device != NULL ? srt_last_error() : "out of memory");
 		return 1;
 	}
 	print_means(&b, name, device);
 	srt_cpu_onednn_close(b.fast);
 	srt_cpu_pool_destroy(b.pool);
 	srt_stream_destroy(b.stream);
-	if (b.device)
+	if (b.device != NULL)
 		srt_device_close(b.device);
 	return 0;
 }

@@ -49,7 +49,7 @@ static CUevent before, after;
 
 static void fail_bench(const char *what, const char *why)
 {
-	fprintf(stderr, "bench_cuda: %s: %s\n", what, why ? why : "unknown");
+	fprintf(stderr, "bench_cuda: %s: %s\n", what, why != NULL ? why : "unknown");
 	exit(1);
 }
 
@@ -75,9 +75,9 @@ static void check_lt(cublasStatus_t code, const char *what)
 static void *load_library(const char *variable, const char *name)
 {
 	const char *path = getenv(variable);
-	void *handle = dlopen(path && *path ? path : name, RTLD_NOW);
+	void *handle = dlopen(path != NULL && *path ? path : name, RTLD_NOW);
 
-	if (!handle)
+	if (handle == NULL)
 		fail_bench(name, dlerror());
 	return handle;
 }
@@ -86,7 +86,7 @@ static void *find_function(void *handle, const char *name)
 {
 	void *function = dlsym(handle, name);
 
-	if (!function)
+	if (function == NULL)
 		fail_bench(name, "the library does not have this function");
 	return function;
 }

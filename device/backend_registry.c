@@ -62,7 +62,7 @@ static const srt_backend_t *find_backend(const char *name)
 	if (matches_backend(srt_backend_cpu()->name, srt_backend_cpu()->aliases, name))
 		return srt_backend_cpu();
 	pthread_mutex_lock(&registry.lock);
-	for (size_t i = 0; i < registry.nadded && !found; i++) {
+	for (size_t i = 0; i < registry.nadded && found == NULL; i++) {
 		const srt_backend_t *b = registry.added[i].backend;
 
 		if (matches_backend(b->name, b->aliases, name))
@@ -100,7 +100,7 @@ srt_status_t srt_backend_add(const srt_backend_t *backend)
 				"backend \"%s\" was built for version %u of the backend contract, "
 				"this library has version %u; rebuild the backend",
 				backend->name, backend->abi, SRT_BACKEND_ABI);
-	if (find_backend(backend->name))
+	if (find_backend(backend->name) != NULL)
 		return srt_fail(SRT_ERR_STATE, "backend \"%s\" is already there", backend->name);
 	return add_backend(backend, "");
 }
@@ -134,16 +134,16 @@ static srt_status_t load_backend(const char *name, const srt_backend_t **backend
 	srt_status_t status = SRT_OK;
 
 	*backend = find_backend(name);
-	if (*backend || !module[0])
+	if (*backend != NULL || !module[0])
 		return SRT_OK;
 	pthread_mutex_lock(&registry.loading);
 	*backend = find_backend(name);
-	if (*backend)
+	if (*backend != NULL)
 		goto unlock;
 	status = srt_backend_module_find(module, &path);
-	if (status == SRT_OK && path)
+	if (status == SRT_OK && path != NULL)
 		status = srt_backend_module_load(module, path, backend);
-	if (status == SRT_OK && path)
+	if (status == SRT_OK && path != NULL)
 		status = add_backend(*backend, path);
 	if (status != SRT_OK) {
 		*backend = NULL;
@@ -156,7 +156,7 @@ unlock:
 
 bool srt_backend_is_auto(const char *name)
 {
-	return !name || !name[0] || strcmp(name, "auto") == 0;
+	return name == NULL || !name[0] || strcmp(name, "auto") == 0;
 }
 
 srt_status_t srt_backend_probe(const srt_backend_t *backend, int *ndevices)
@@ -181,7 +181,7 @@ srt_status_t srt_backend_describe(const srt_backend_t *backend, int number,
 	srt_status_t status = SRT_OK;
 
 	*description = (srt_device_description_t)SRT_DEVICE_DESCRIPTION_INIT;
-	if (!backend->device->describe)
+	if (backend->device->describe == NULL)
 		return SRT_OK;
 	pthread_mutex_lock(&registry.driver);
 	status = backend->device->describe(srt_host_services(), number, description);
@@ -221,7 +221,7 @@ static bool is_worth_loading(const char *name)
 	const srt_probe_t *probe;
 
 	srt_backend_probe_apart(name, &probe);
-	if (!probe)
+	if (probe == NULL)
 		return true;
 	if (probe->failed)
 		srt_log(SRT_LOG_WARN, "SHARDRT_BACKEND=auto goes on without %s: %s", name,
@@ -257,7 +257,8 @@ static const srt_backend_t *choose_backend(void)
 		if (load_backend(families[i].name, &backend) != SRT_OK)
 			srt_log(SRT_LOG_WARN, "SHARDRT_BACKEND=auto goes on without %s: %s",
 				families[i].name, srt_last_error());
-		else if (backend == srt_backend_cpu() || (backend && has_accelerator(backend)))
+		else if (backend == srt_backend_cpu() ||
+			 (backend != NULL && has_accelerator(backend)))
 			return backend;
 	}
 	return srt_backend_cpu();
@@ -276,7 +277,7 @@ srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend)
 		return SRT_OK;
 	}
 	SRT_TRY(load_backend(name, &found));
-	if (found) {
+	if (found != NULL) {
 		*backend = found;
 		return SRT_OK;
 	}
@@ -304,7 +305,7 @@ static const srt_backend_t *find_added_backend(size_t i)
 	const srt_backend_t *found = NULL;
 
 	pthread_mutex_lock(&registry.lock);
-	for (size_t k = 0; k < registry.nadded && !found; k++)
+	for (size_t k = 0; k < registry.nadded && found == NULL; k++)
 		if (!is_family(registry.added[k].backend->name) && i-- == 0)
 			found = registry.added[k].backend;
 	pthread_mutex_unlock(&registry.lock);
@@ -319,7 +320,7 @@ const char *srt_backend_name(size_t i)
 	if (i < n)
 		return families[n - 1 - i].name;
 	added = find_added_backend(i - n);
-	return added ? added->name : NULL;
+	return added != NULL ? added->name : NULL;
 }
 
 const char *srt_backend_module_path(const srt_backend_t *backend)

@@ -28,10 +28,10 @@ static srt_status_t new_buffer(srt_device_t *device, srt_mem_kind_t kind, size_t
 {
 	srt_buffer_t *b = srt_calloc(1, sizeof(*b), "a buffer's description");
 
-	if (!b)
+	if (b == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	b->name = srt_strdup(name ? name : "unnamed");
-	if (!b->name) {
+	b->name = srt_strdup(name != NULL ? name : "unnamed");
+	if (b->name == NULL) {
 		free(b);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
@@ -68,9 +68,9 @@ srt_status_t srt_buffer_create(srt_device_t *device, srt_mem_kind_t kind, size_t
 
 	SRT_NOT_NULL(device);
 	SRT_NOT_NULL(buffer);
-	if (!kind_name(kind))
+	if (kind_name(kind) == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "buffer \"%s\": memory kind %d unknown",
-				name ? name : "unnamed", (int)kind);
+				name != NULL ? name : "unnamed", (int)kind);
 	if (kind == SRT_MEM_PEER && !device->caps.peer_memory)
 		kind = SRT_MEM_DEVICE;
 	SRT_TRY(new_buffer(device, kind, nbytes, name, &b));
@@ -95,13 +95,13 @@ void srt_buffer_destroy(srt_buffer_t *buffer)
 {
 	srt_buffer_t *original;
 
-	if (!buffer || srt_device_is_inherited(buffer->device) ||
+	if (buffer == NULL || srt_device_is_inherited(buffer->device) ||
 	    atomic_fetch_sub(&buffer->nholders, 1) > 1)
 		return;
 	/* What functions of the program use is not known. */
 	srt_device_drain(buffer->device,
 			 atomic_load(&buffer->streams) | atomic_load(&buffer->device->enqueued_on));
-	if (buffer->impl && !buffer->is_window)
+	if (buffer->impl != NULL && !buffer->is_window)
 		buffer->device->backend->mem->free(buffer->device->impl, buffer->impl);
 	if (buffer->counted)
 		atomic_fetch_sub(&buffer->device->allocated, buffer->nbytes);
@@ -112,12 +112,12 @@ void srt_buffer_destroy(srt_buffer_t *buffer)
 
 size_t srt_buffer_nbytes(const srt_buffer_t *buffer)
 {
-	return buffer ? buffer->nbytes : 0;
+	return buffer != NULL ? buffer->nbytes : 0;
 }
 
 void *srt_buffer_host(srt_buffer_t *buffer)
 {
-	if (!buffer || !buffer->impl || !buffer->device->backend->mem->host)
+	if (buffer == NULL || buffer->impl == NULL || buffer->device->backend->mem->host == NULL)
 		return NULL;
 	return buffer->device->backend->mem->host(buffer->device->impl, buffer->impl);
 }
@@ -127,7 +127,7 @@ void *srt_view_host(srt_view_t view)
 	char *first =
 		view.offset <= srt_buffer_nbytes(view.buffer) ? srt_buffer_host(view.buffer) : NULL;
 
-	return first ? first + view.offset : NULL;
+	return first != NULL ? first + view.offset : NULL;
 }
 
 srt_view_t srt_view(srt_buffer_t *buffer, size_t offset_nbytes, srt_dtype_t dtype)
@@ -158,7 +158,7 @@ srt_status_t srt_view_check(const srt_view_t *view, size_t nelem, const char *wh
 	const srt_buffer_t *b = view->buffer;
 	size_t nbytes, end, size = srt_dtype_bits(view->dtype) / 8;
 
-	if (!b)
+	if (b == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s is absent", what);
 	if (!size)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s in buffer \"%s\": dtype is %s (%d)",
@@ -189,11 +189,11 @@ srt_status_t srt_buffer_export(srt_buffer_t *buffer, srt_mem_handle_t *handle)
 				"buffer \"%s\" is not peer-visible memory of this rank, so it "
 				"cannot be exported",
 				buffer->name);
-	if (!buffer->impl) {
+	if (buffer->impl == NULL) {
 		*handle = (srt_mem_handle_t){ .fd = -1 };
 		return SRT_OK;
 	}
-	if (!mem->export_handle)
+	if (mem->export_handle == NULL)
 		return srt_fail(SRT_ERR_UNSUPPORTED, "backend \"%s\" cannot export memory",
 				buffer->device->backend->name);
 	return mem->export_handle(buffer->device->impl, buffer->impl, handle);
@@ -210,7 +210,7 @@ srt_status_t srt_buffer_import(srt_device_t *device, const srt_mem_handle_t *han
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"memory \"%s\" of a peer is larger than this process can map",
 				name);
-	if (!mem->import_handle)
+	if (mem->import_handle == NULL)
 		return srt_fail(SRT_ERR_UNSUPPORTED, "backend \"%s\" cannot map a peer's memory",
 				device->backend->name);
 	SRT_TRY(new_buffer(device, SRT_MEM_PEER, (size_t)handle->nbytes, name, &b));
@@ -238,7 +238,7 @@ srt_status_t srt_buffer_wrap_memory(srt_device_t *device, srt_mem_kind_t kind, s
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"memory \"%s\" of the program has 0 bytes; use srt_buffer_create() "
 				"for an empty buffer",
-				name ? name : "unnamed");
+				name != NULL ? name : "unnamed");
 	SRT_TRY(new_buffer(device, kind, nbytes, name, &b));
 	status = wrap(device->impl, memory, nbytes, b->name, &b->impl);
 	if (status != SRT_OK) {
@@ -254,7 +254,7 @@ srt_status_t srt_buffer_wrap_host(srt_device_t *device, void *host, size_t nbyte
 {
 	const srt_backend_mem_ops_t *mem = device->backend->mem;
 
-	if (!mem->wrap_host)
+	if (mem->wrap_host == NULL)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"backend \"%s\" cannot copy to and from host memory that it has "
 				"not made (\"%s\")",
@@ -291,12 +291,12 @@ srt_status_t srt_buffer_alias(srt_device_t *device, srt_buffer_t *buffer, srt_bu
 		return SRT_OK;
 	}
 	host = srt_buffer_host(buffer);
-	if (!host && buffer->nbytes > 0)
+	if (host == NULL && buffer->nbytes > 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"srt_buffer_alias: buffer \"%s\" of device \"%s\" has no host "
 				"address; allocate it on the host device",
 				buffer->name, buffer->device->caps.name);
-	if (host)
+	if (host != NULL)
 		SRT_TRY(srt_buffer_wrap_host(device, host, buffer->nbytes, false, buffer->name,
 					     alias));
 	else

@@ -27,7 +27,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	srt_status_t status;
 
 	SRT_TRY(srt_backend_lookup(backend_name, &backend));
-	if (request->native && !backend->device->native)
+	if (request->native != NULL && backend->device->native == NULL)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"backend \"%s\" cannot use a context of the program (option native "
 				"of srt_context_create())",
@@ -36,7 +36,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 	/* The CPU is the fallback when there is no accelerator. */
 	wanted.accelerator = srt_backend_is_auto(backend_name) && backend != srt_backend_cpu();
 	d = srt_calloc(1, sizeof(*d), "a device");
-	if (!d)
+	if (d == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	d->backend = backend;
 	d->pid = getpid();
@@ -70,7 +70,7 @@ srt_status_t srt_device_open(const char *backend_name, const srt_device_request_
 
 void srt_device_prepare(srt_device_t *device, srt_dtype_t dtype)
 {
-	if (device->backend->device->prepare)
+	if (device->backend->device->prepare != NULL)
 		device->backend->device->prepare(device->impl, dtype);
 }
 
@@ -97,7 +97,7 @@ void srt_device_close(srt_device_t *device)
 {
 	int nobjects;
 
-	if (!device || srt_device_is_inherited(device))
+	if (device == NULL || srt_device_is_inherited(device))
 		return;
 	nobjects = atomic_load(&device->nholders) - 1;
 	if (nobjects > 0)
@@ -115,12 +115,12 @@ static srt_stream_t *begin_drain(srt_device_t *device, uint64_t streams, uint64_
 	srt_stream_t *found = NULL;
 
 	pthread_mutex_lock(&device->streams_lock);
-	for (srt_stream_t *s = device->streams; s; s = s->next) {
+	for (srt_stream_t *s = device->streams; s != NULL; s = s->next) {
 		if ((streams >> s->number % 64 & 1) && s->number > last &&
-		    (!found || s->number < found->number))
+		    (found == NULL || s->number < found->number))
 			found = s;
 	}
-	if (found)
+	if (found != NULL)
 		found->ndrains++;
 	pthread_mutex_unlock(&device->streams_lock);
 	return found;
@@ -177,7 +177,7 @@ static void read_scratch_usage(const srt_device_t *device, size_t *nbytes, uint6
 {
 	*nbytes = 0;
 	*nallocations = 0;
-	if (device->backend->stream->scratch_usage)
+	if (device->backend->stream->scratch_usage != NULL)
 		device->backend->stream->scratch_usage(device->impl, nbytes, nallocations);
 }
 
@@ -186,7 +186,7 @@ size_t srt_device_allocated(const srt_device_t *device)
 	uint64_t nallocations;
 	size_t nbytes;
 
-	if (!device)
+	if (device == NULL)
 		return 0;
 	read_scratch_usage(device, &nbytes, &nallocations);
 	return atomic_load(&device->allocated) + nbytes;
@@ -194,10 +194,10 @@ size_t srt_device_allocated(const srt_device_t *device)
 
 size_t srt_device_available(srt_device_t *device)
 {
-	const srt_backend_mem_ops_t *mem = device ? device->backend->mem : NULL;
+	const srt_backend_mem_ops_t *mem = device != NULL ? device->backend->mem : NULL;
 	size_t left, all;
 
-	if (!mem || !mem->available)
+	if (mem == NULL || mem->available == NULL)
 		return 0;
 	left = mem->available(device->impl);
 	all = device->caps.mem_nbytes;
@@ -209,7 +209,7 @@ uint64_t srt_device_allocations(const srt_device_t *device)
 	uint64_t nallocations;
 	size_t nbytes;
 
-	if (!device)
+	if (device == NULL)
 		return 0;
 	read_scratch_usage(device, &nbytes, &nallocations);
 	return atomic_load(&device->nallocations) + nallocations;
@@ -217,5 +217,5 @@ uint64_t srt_device_allocations(const srt_device_t *device)
 
 uint64_t srt_device_launches(const srt_device_t *device)
 {
-	return device ? atomic_load(&device->nlaunches) : 0;
+	return device != NULL ? atomic_load(&device->nlaunches) : 0;
 }

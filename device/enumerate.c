@@ -12,7 +12,7 @@ size_t srt_backend_count(void)
 {
 	size_t n = 0;
 
-	while (srt_backend_name(n))
+	while (srt_backend_name(n) != NULL)
 		n++;
 	return n;
 }
@@ -21,7 +21,7 @@ static const char *backend_name(size_t i)
 {
 	const char *name = srt_backend_name(i);
 
-	if (!name)
+	if (name == NULL)
 		srt_fail(SRT_ERR_INVALID_ARGUMENT, "there is no backend number %zu, only %zu", i,
 			 srt_backend_count());
 	return name;
@@ -51,7 +51,7 @@ static void look_for_devices(const char *name, srt_backend_info_t *info)
 		return;
 	}
 	srt_backend_probe_apart(name, &probe);
-	if (probe) {
+	if (probe != NULL) {
 		info->module = probe->module;
 		info->ndevices = probe->ndevices;
 		memcpy(info->why_none, probe->why_none, sizeof(info->why_none));
@@ -76,7 +76,7 @@ srt_status_t srt_backend_get_info(size_t i, srt_backend_info_t *info)
 	srt_backend_info_t full;
 
 	SRT_NOT_NULL(info);
-	if (!name)
+	if (name == NULL)
 		return SRT_ERR_INVALID_ARGUMENT;
 	look_for_devices(name, &full);
 	return srt_struct_write(info, &full, sizeof(full), "srt_backend_info_t");
@@ -98,7 +98,7 @@ srt_status_t srt_backend_get_device(size_t i, int number, srt_device_description
 				number, info.name, info.ndevices, info.ndevices ? "" : ": ",
 				info.why_none);
 	srt_backend_probe_apart(info.name, &probe);
-	if (probe) {
+	if (probe != NULL) {
 		full = probe->devices[number];
 	} else {
 		SRT_TRY(srt_backend_lookup(info.name, &backend));

@@ -19,7 +19,7 @@
 
 static void free_gen(const srt_device_t *device, srt_event_gen_t *gen)
 {
-	if (gen->event) {
+	if (gen->event != NULL) {
 		srt_scope_t scope = srt_driver_enter(device);
 
 		device->backend->stream->event_destroy(device->impl, gen->event);
@@ -36,9 +36,9 @@ static srt_status_t create_gen(srt_device_t *device, srt_event_gen_t **out)
 	srt_event_gen_t *gen = srt_calloc(1, sizeof(*gen), "an event");
 	srt_status_t status = SRT_OK;
 
-	if (!gen)
+	if (gen == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	if (ops->event_create) {
+	if (ops->event_create != NULL) {
 		srt_scope_t scope = srt_driver_enter(device);
 
 		status = ops->event_create(device->impl, &gen->event);
@@ -65,10 +65,10 @@ static srt_status_t acquire_gen(srt_device_t *device, uint64_t stream, srt_event
 
 	pthread_mutex_lock(&device->gens_lock);
 	gen = device->free_gens;
-	if (gen)
+	if (gen != NULL)
 		device->free_gens = gen->next_free;
 	pthread_mutex_unlock(&device->gens_lock);
-	if (!gen)
+	if (gen == NULL)
 		SRT_TRY(create_gen(device, &gen));
 	gen->refs = 2;
 	gen->recorded = false;
@@ -82,7 +82,7 @@ static void release_gen(srt_event_gen_t *gen)
 {
 	srt_device_t *device;
 
-	if (!gen)
+	if (gen == NULL)
 		return;
 	device = gen->device;
 	pthread_mutex_lock(&device->gens_lock);
@@ -132,7 +132,7 @@ void srt_event_gens_free(srt_device_t *device)
 	while (device->nwaits > 0)
 		pthread_cond_wait(&device->waited_cond, &device->gens_lock);
 	pthread_mutex_unlock(&device->gens_lock);
-	while (device->free_gens) {
+	while (device->free_gens != NULL) {
 		srt_event_gen_t *gen = device->free_gens;
 
 		device->free_gens = gen->next_free;
@@ -161,7 +161,7 @@ bool srt_event_gen_is_recorded(srt_event_gen_t *gen)
 
 bool srt_event_gen_is_reached(srt_event_gen_t *gen)
 {
-	return srt_event_gen_is_recorded(gen) && !gen->event;
+	return srt_event_gen_is_recorded(gen) && gen->event == NULL;
 }
 
 /* Returns the event's generation with a reference for the caller, or NULL. */
@@ -171,7 +171,7 @@ static srt_event_gen_t *hold_last_gen(srt_event_t *event)
 
 	pthread_mutex_lock(&event->lock);
 	gen = event->gen;
-	if (gen) {
+	if (gen != NULL) {
 		pthread_mutex_lock(&event->device->gens_lock);
 		gen->refs++;
 		pthread_mutex_unlock(&event->device->gens_lock);
@@ -188,7 +188,7 @@ srt_status_t srt_event_gen_record(srt_stream_t *stream, srt_event_gen_t *gen)
 	srt_status_t status = SRT_OK;
 
 	/* This is the thread that submits: no other thread writes the stream's failure. */
-	if (stream->failure.status == SRT_OK && gen->event)
+	if (stream->failure.status == SRT_OK && gen->event != NULL)
 		status = ops->event_record(stream->impl, gen->event);
 	pthread_mutex_lock(&gen->lock);
 	if (status != SRT_OK) {
@@ -213,7 +213,7 @@ static srt_status_t sync_gen(const srt_event_gen_t *gen)
 	srt_status_t status = SRT_OK;
 	srt_scope_t scope;
 
-	if (gen->event) {
+	if (gen->event != NULL) {
 		scope = srt_driver_enter(device);
 		status = device->backend->stream->event_sync(device->impl, gen->event);
 		srt_driver_leave(scope);
@@ -256,7 +256,7 @@ srt_status_t srt_event_gen_wait(srt_stream_t *stream, srt_event_gen_t *gen)
 		atomic_store(&stream->failure_known, true);
 	} else if (stream->failure.status == SRT_OK && gen->device != device) {
 		status = sync_gen(gen);
-	} else if (stream->failure.status == SRT_OK && gen->event &&
+	} else if (stream->failure.status == SRT_OK && gen->event != NULL &&
 		   gen->stream != stream->number) {
 		status = device->backend->stream->event_wait(stream->impl, gen->event);
 	}
@@ -274,7 +274,7 @@ srt_status_t srt_event_create(srt_device_t *device, srt_event_t **out)
 	SRT_NOT_NULL(device);
 	SRT_TRY(srt_check_not_null(out, __func__, "event"));
 	event = srt_calloc(1, sizeof(*event), "an event");
-	if (!event)
+	if (event == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_event_gens_reserve(device, 2);
 	if (status != SRT_OK) {
@@ -292,7 +292,7 @@ void srt_event_destroy(srt_event_t *event)
 {
 	srt_device_t *device;
 
-	if (!event || srt_device_is_inherited(event->device))
+	if (event == NULL || srt_device_is_inherited(event->device))
 		return;
 	device = event->device;
 	release_gen(event->gen);
@@ -337,7 +337,7 @@ srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *event)
 	    atomic_load(&event->stream) == stream->number) /* the stream's own order */
 		return SRT_OK;
 	command.gen = hold_last_gen(event);
-	if (!command.gen)
+	if (command.gen == NULL)
 		return SRT_OK;
 	begin_wait(stream, command.gen);
 	status = srt_queue_put(stream, &command);
@@ -354,7 +354,7 @@ srt_status_t srt_event_sync(srt_event_t *event)
 	SRT_NOT_NULL(event);
 	SRT_TRY(srt_queue_check_wait(event->device));
 	gen = hold_last_gen(event);
-	if (!gen)
+	if (gen == NULL)
 		return SRT_OK;
 	await_record(gen);
 	if (gen->failure.status != SRT_OK)
@@ -374,11 +374,11 @@ srt_status_t srt_event_query(srt_event_t *event, int *done)
 	SRT_NOT_NULL(done);
 	*done = 1;
 	gen = hold_last_gen(event);
-	if (!gen)
+	if (gen == NULL)
 		return SRT_OK;
 	*done = srt_event_gen_is_recorded(gen);
 	/* A failure counts as reached. */
-	if (*done && gen->failure.status == SRT_OK && gen->event) {
+	if (*done && gen->failure.status == SRT_OK && gen->event != NULL) {
 		srt_scope_t scope = srt_driver_enter(event->device);
 
 		*done = event->device->backend->stream->event_query(event->device->impl,

@@ -45,7 +45,7 @@ static void *host_alloc(size_t nbytes)
 	}
 	rounded = srt_align_up(nbytes ? nbytes : 1, 64);
 	p = aligned_alloc(64, rounded);
-	if (!p)
+	if (p == NULL)
 		srt_fail(SRT_ERR_OUT_OF_MEMORY, "out of host memory: %s requested",
 			 srt_bytes(nbytes).text);
 	return p;

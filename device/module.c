@@ -46,7 +46,7 @@ static srt_status_t search_folder(module_search_t *s, const char *folder, size_t
 	char *file = srt_asprintf("%.*s/%s", (int)folder_len, folder, s->name);
 	char *folders;
 
-	if (!file)
+	if (file == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	/* Any other error of the file is an error when it is loaded, not a reason to search the
 	 * next folder. */
@@ -55,9 +55,9 @@ static srt_status_t search_folder(module_search_t *s, const char *folder, size_t
 		return SRT_OK;
 	}
 	free(file);
-	folders = srt_asprintf("%s%s%.*s", s->folders ? s->folders : "", s->folders ? ", " : "",
-			       (int)folder_len, folder);
-	if (!folders)
+	folders = srt_asprintf("%s%s%.*s", s->folders != NULL ? s->folders : "",
+			       s->folders != NULL ? ", " : "", (int)folder_len, folder);
+	if (folders == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	free(s->folders);
 	s->folders = folders;
@@ -69,7 +69,7 @@ static srt_status_t search_user_folders(module_search_t *s)
 {
 	const char *folders = srt_config_string("SHARDRT_MODULE_PATH");
 
-	while (*folders && !s->path) {
+	while (*folders && s->path == NULL) {
 		size_t len = strcspn(folders, ":");
 
 		if (len)
@@ -114,7 +114,7 @@ static srt_status_t search_near_folder(module_search_t *s, const char *folder,
 	char *real = realpath(folder, NULL);
 	srt_status_t status = SRT_OK;
 
-	if (!real) {
+	if (real == NULL) {
 		if (is_first) /* for the error message */
 			status = search_folder(s, folder, strlen(folder));
 	} else if (!is_trusted(real, own)) {
@@ -135,13 +135,14 @@ static srt_status_t search_near_folders(module_search_t *s)
 	srt_status_t status = SRT_OK;
 	struct stat own;
 
-	if (!file || stat(file, &own))
+	if (file == NULL || stat(file, &own))
 		goto free_file;
 	*strrchr(file, '/') = '\0';
-	for (size_t i = 0; i < SRT_ARRAY_LEN(near_folders) && !s->path && status == SRT_OK; i++) {
+	for (size_t i = 0; i < SRT_ARRAY_LEN(near_folders) && s->path == NULL && status == SRT_OK;
+	     i++) {
 		folder = srt_asprintf("%s/%s", file, near_folders[i]);
-		status = folder ? search_near_folder(s, folder, &own, i == 0) :
-				  SRT_ERR_OUT_OF_MEMORY;
+		status = folder != NULL ? search_near_folder(s, folder, &own, i == 0) :
+					  SRT_ERR_OUT_OF_MEMORY;
 		free(folder);
 	}
 free_file:
@@ -160,9 +161,9 @@ static srt_status_t search_folders(module_search_t *s)
 			"SHARDRT_MODULE_PATH is ignored in a program with raised rights");
 	if (!raised)
 		SRT_TRY(search_user_folders(s));
-	if (!raised && !s->path)
+	if (!raised && s->path == NULL)
 		SRT_TRY(search_near_folders(s));
-	if (!s->path)
+	if (s->path == NULL)
 		SRT_TRY(search_folder(s, SRT_PKGLIBDIR, strlen(SRT_PKGLIBDIR)));
 	return SRT_OK;
 }
@@ -172,7 +173,7 @@ srt_status_t srt_module_file_find(const char *name, char **path)
 	module_search_t s = { .name = name };
 	srt_status_t status = search_folders(&s);
 
-	if (status == SRT_OK && !s.path)
+	if (status == SRT_OK && s.path == NULL)
 		srt_fail(SRT_ERR_NOT_FOUND, "there is no file %s in %s", name, s.folders);
 	free(s.folders);
 	*path = s.path;
@@ -194,17 +195,18 @@ static srt_status_t check_table(const char *name, const char *path, const srt_ba
 				"%s was built for version %u of the backend contract, this library "
 				"has version %u; install the module that came with this library",
 				path, backend->abi, SRT_BACKEND_ABI);
-	if (!backend->kernels || strcmp(backend->kernels, srt_kernels_digest) != 0)
+	if (backend->kernels == NULL || strcmp(backend->kernels, srt_kernels_digest) != 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"%s was built with other kernels (%s) than this library (%s); "
 				"install the module that came with this library",
-				path, backend->kernels ? backend->kernels : "none",
+				path, backend->kernels != NULL ? backend->kernels : "none",
 				srt_kernels_digest);
-	if (!backend->name || strcmp(backend->name, name) != 0)
+	if (backend->name == NULL || strcmp(backend->name, name) != 0)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"%s holds the backend \"%s\", not \"%s\": the file was renamed",
-				path, backend->name ? backend->name : "", name);
-	if (!backend->aliases || !backend->device || !backend->mem || !backend->stream)
+				path, backend->name != NULL ? backend->name : "", name);
+	if (backend->aliases == NULL || backend->device == NULL || backend->mem == NULL ||
+	    backend->stream == NULL)
 		return srt_fail(SRT_ERR_UNSUPPORTED, "%s lacks a table of the backend contract",
 				path);
 	return SRT_OK;
@@ -219,13 +221,13 @@ srt_status_t srt_backend_module_load(const char *name, const char *path,
 	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	void *symbol;
 
-	if (!handle)
+	if (handle == NULL)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"%s does not load: %s; install the library that is missing, or set "
 				"SHARDRT_BACKEND=cpu",
 				path, dlerror());
 	symbol = dlsym(handle, SRT_BACKEND_MODULE_SYMBOL);
-	if (!symbol)
+	if (symbol == NULL)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"%s is not a backend of libshardrt: it has no function %s", path,
 				SRT_BACKEND_MODULE_SYMBOL);
@@ -233,7 +235,7 @@ srt_status_t srt_backend_module_load(const char *name, const char *path,
 	memcpy(&entry, &symbol, sizeof(entry));
 	srt_fail(SRT_ERR_UNSUPPORTED, "it reports no reason");
 	table = entry(srt_host_services(), SRT_BACKEND_ABI);
-	if (!table)
+	if (table == NULL)
 		return srt_fail_prefix(SRT_ERR_UNSUPPORTED, "%s refuses this library: ", path);
 	SRT_TRY(check_table(name, path, table));
 	srt_log(SRT_LOG_DEBUG, "backend \"%s\" was loaded from %s", name, path);

@@ -34,7 +34,7 @@ srt_status_t srt_device_native(srt_device_t *device, const char *backend,
 	SRT_NOT_NULL(native);
 	SRT_TRY(srt_struct_check(native, "srt_native_device_t"));
 	SRT_TRY(check_backend(__func__, device, backend));
-	if (!device->backend->device->native)
+	if (device->backend->device->native == NULL)
 		return no_handles(__func__, device);
 	found.backend = device->backend->name;
 	device->backend->device->native(device->impl, &found.context, &found.device);
@@ -47,7 +47,7 @@ srt_status_t srt_stream_native(srt_stream_t *stream, const char *backend, void *
 	SRT_NOT_NULL(backend);
 	SRT_NOT_NULL(queue);
 	SRT_TRY(check_backend(__func__, stream->device, backend));
-	if (!stream->device->backend->stream->native)
+	if (stream->device->backend->stream->native == NULL)
 		return no_handles(__func__, stream->device);
 	*queue = stream->device->backend->stream->native(stream->impl);
 	return SRT_OK;
@@ -63,9 +63,9 @@ srt_status_t srt_buffer_native(srt_buffer_t *buffer, const char *backend, void *
 	SRT_NOT_NULL(memory);
 	SRT_TRY(check_backend(__func__, buffer->device, backend));
 	mem = buffer->device->backend->mem;
-	if (!mem->native)
+	if (mem->native == NULL)
 		return no_handles(__func__, buffer->device);
-	if (!buffer->impl) {
+	if (buffer->impl == NULL) {
 		*memory = NULL;
 		return SRT_OK;
 	}
@@ -83,7 +83,7 @@ srt_status_t srt_buffer_wrap_native(srt_device_t *device, const char *backend, v
 	SRT_NOT_NULL(memory);
 	SRT_NOT_NULL(buffer);
 	SRT_TRY(check_backend(__func__, device, backend));
-	if (!device->backend->mem->wrap_native)
+	if (device->backend->mem->wrap_native == NULL)
 		return no_handles(__func__, device);
 	return srt_buffer_wrap_memory(device, SRT_MEM_DEVICE, device->backend->mem->wrap_native,
 				      memory, nbytes, name, buffer);
@@ -98,6 +98,7 @@ srt_status_t srt_buffer_wrap(srt_device_t *device, void *host, size_t nbytes, co
 	if ((uintptr_t)host % 16)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_buffer_wrap: the address %p of \"%s\" is not a multiple of 16",
-				host, name ? name : "unnamed");
-	return srt_buffer_wrap_host(device, host, nbytes, false, name ? name : "unnamed", buffer);
+				host, name != NULL ? name : "unnamed");
+	return srt_buffer_wrap_host(device, host, nbytes, false, name != NULL ? name : "unnamed",
+				    buffer);
 }

@@ -153,7 +153,7 @@ static srt_status_t add_line(srt_probe_t *probe, const char *line, size_t len)
 		return SRT_OK;
 	}
 	devices = realloc(probe->devices, (n + 1) * sizeof(*devices));
-	if (!devices)
+	if (devices == NULL)
 		return srt_fail(SRT_ERR_OUT_OF_MEMORY, "no memory for a list of devices");
 	devices[n] = (srt_device_description_t)SRT_DEVICE_DESCRIPTION_INIT;
 	devices[n].accelerator = *line == 'a';
@@ -168,7 +168,7 @@ static srt_status_t read_lines(srt_probe_t *probe, const char *text)
 	while (*text) {
 		const size_t len = strcspn(text, "\n");
 
-		if (memchr(text, ' ', len)) /* not BEGIN and END */
+		if (memchr(text, ' ', len) != NULL) /* not BEGIN and END */
 			SRT_TRY(add_line(probe, text, len));
 		text += len + (text[len] == '\n');
 	}
@@ -184,7 +184,7 @@ static srt_status_t ask(srt_probe_t *probe, const char *program, const char *bac
 	const double deadline = srt_awake_s() + limit;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
-	if (child.text)
+	if (child.text != NULL)
 		status = start(&child, program, backend);
 	if (status != SRT_OK)
 		goto free_text;
@@ -215,8 +215,8 @@ free_text:
 static bool find_files(const char *name, char **module, char **program)
 {
 	*program = NULL;
-	return srt_backend_module_find(name, module) == SRT_OK && *module &&
-	       srt_module_file_find(PROGRAM, program) == SRT_OK && *program;
+	return srt_backend_module_find(name, module) == SRT_OK && *module != NULL &&
+	       srt_module_file_find(PROGRAM, program) == SRT_OK && *program != NULL;
 }
 
 /* Called with the lock held. */

@@ -18,11 +18,11 @@ srt_status_t srt_stream_create(srt_device_t *device, int priority, const char *n
 	SRT_NOT_NULL(device);
 	SRT_NOT_NULL(stream);
 	s = srt_calloc(1, sizeof(*s), "a stream");
-	if (!s)
+	if (s == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	s->device = device;
-	s->name = srt_strdup(name ? name : "unnamed");
-	if (!s->name) {
+	s->name = srt_strdup(name != NULL ? name : "unnamed");
+	if (s->name == NULL) {
 		status = SRT_ERR_OUT_OF_MEMORY;
 		goto free_stream;
 	}
@@ -69,7 +69,7 @@ void srt_stream_destroy(srt_stream_t *stream)
 {
 	srt_device_t *device;
 
-	if (!stream || srt_device_is_inherited(stream->device))
+	if (stream == NULL || srt_device_is_inherited(stream->device))
 		return;
 	device = stream->device;
 	srt_queue_drain(stream); /* a buffer that is destroyed later does not find the stream */
@@ -122,7 +122,7 @@ srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
 	if (stream->is_reserved && nbytes <= stream->reserved)
 		return SRT_OK;
 	ops = stream->device->backend->stream;
-	if (ops->reserve) {
+	if (ops->reserve != NULL) {
 		srt_queue_sync(stream); /* the stream stores a failure */
 		scope = srt_driver_enter(stream->device);
 		status = ops->reserve(stream->impl, nbytes);
@@ -137,7 +137,7 @@ srt_status_t srt_stream_reserve(srt_stream_t *stream, size_t nbytes)
 
 srt_device_t *srt_stream_device(const srt_stream_t *stream)
 {
-	return stream ? stream->device : NULL;
+	return stream != NULL ? stream->device : NULL;
 }
 
 srt_status_t srt_stream_call(srt_stream_t *stream, srt_status_t (*fn)(void *stream, void *arg),
@@ -155,7 +155,7 @@ srt_status_t srt_stream_enqueue(srt_stream_t *stream, srt_enqueue_fn *fn, const 
 	srt_command_t command = { .kind = SRT_COMMAND_NATIVE, .native = { fn, release, { 0 } } };
 
 	SRT_NOT_NULL(stream);
-	if (!fn)
+	if (fn == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_stream_enqueue: fn is NULL");
 	if (arg_nbytes > 0)
 		SRT_NOT_NULL(arg);

@@ -19,7 +19,7 @@
 srt_scope_t srt_driver_enter(const srt_device_t *device)
 {
 	const srt_backend_stream_ops_t *ops = device->backend->stream;
-	bool entered = ops->enter && ops->enter(device->impl);
+	bool entered = ops->enter != NULL && ops->enter(device->impl);
 
 	return (srt_scope_t){ .device = device, .env = srt_fpenv_enter(), .entered = entered };
 }
@@ -37,7 +37,8 @@ static bool is_host_mem(const srt_stream_t *stream, const srt_binding_t *binding
 {
 	const srt_device_t *device = stream->device;
 
-	return !device->caps.host_memory && device->backend->mem->host(device->impl, binding->mem);
+	return !device->caps.host_memory &&
+	       device->backend->mem->host(device->impl, binding->mem) != NULL;
 }
 
 /* Whether both sides are host memory, which the driver's stream does not access. */
@@ -105,7 +106,7 @@ static void run_on_host(const srt_stream_t *stream, const srt_command_t *command
 static srt_status_t run_host_fn(srt_stream_t *stream, const srt_command_t *command)
 {
 	const srt_backend_stream_ops_t *ops = stream->device->backend->stream;
-	srt_status_t status = ops->sync ? ops->sync(stream->impl, 1) : SRT_OK;
+	srt_status_t status = ops->sync != NULL ? ops->sync(stream->impl, 1) : SRT_OK;
 
 	if (status == SRT_OK)
 		status = command->host.fn(command->host.arg);
@@ -130,7 +131,7 @@ static srt_status_t run_unsubmitted(srt_stream_t *stream, const srt_command_t *c
 					command->call.arg);
 	if (command->kind == SRT_COMMAND_HOST_FN)
 		return run_host_fn(stream, command);
-	if (ops->sync)
+	if (ops->sync != NULL)
 		SRT_TRY(ops->sync(stream->impl, 1));
 	run_on_host(stream, command);
 	return SRT_OK;
@@ -255,7 +256,7 @@ static srt_status_t start_worker(srt_stream_t *stream)
 	/* Each command of the ring and the running one may hold a generation. */
 	SRT_TRY(srt_event_gens_reserve(stream->device, NSLOTS + 1));
 	ring = srt_calloc(NSLOTS, sizeof(*ring), "a stream's queue");
-	if (!ring) {
+	if (ring == NULL) {
 		srt_event_gens_release(stream->device, NSLOTS + 1);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
@@ -277,9 +278,9 @@ srt_status_t srt_queue_open(srt_stream_t *stream)
 	const srt_device_t *device = stream->device;
 	srt_status_t status = SRT_OK;
 
-	stream->mode = device->backend->stream->sync ? SRT_STREAM_DRIVER :
-		       device->caps.async_streams    ? SRT_STREAM_WORKER :
-						       SRT_STREAM_INLINE;
+	stream->mode = device->backend->stream->sync != NULL ? SRT_STREAM_DRIVER :
+		       device->caps.async_streams            ? SRT_STREAM_WORKER :
+							       SRT_STREAM_INLINE;
 	pthread_mutex_init(&stream->lock, NULL);
 	pthread_cond_init(&stream->work_cond, NULL);
 	pthread_cond_init(&stream->space_cond, NULL);
@@ -292,7 +293,7 @@ srt_status_t srt_queue_open(srt_stream_t *stream)
 
 void srt_queue_close(srt_stream_t *stream)
 {
-	if (stream->ring) {
+	if (stream->ring != NULL) {
 		pthread_mutex_lock(&stream->lock);
 		stream->ending = true;
 		pthread_cond_signal(&stream->work_cond);
@@ -323,7 +324,7 @@ srt_status_t srt_queue_check_wait(const srt_device_t *device)
 /* Under the lock. */
 static srt_status_t append_to_ring(srt_stream_t *stream, const srt_command_t *command)
 {
-	if (!stream->ring)
+	if (stream->ring == NULL)
 		SRT_TRY(start_worker(stream));
 	while (stream->submitted - stream->completed == NSLOTS) {
 		SRT_TRY(srt_queue_check_wait(stream->device));
@@ -378,7 +379,7 @@ srt_status_t srt_queue_sync(srt_stream_t *stream)
 	if (status != SRT_OK)
 		return status;
 	wait_ring(stream);
-	if (ops->sync) {
+	if (ops->sync != NULL) {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 
 		status = ops->sync(stream->impl, 0);
@@ -401,9 +402,10 @@ void srt_queue_drain(srt_stream_t *stream)
 	pthread_mutex_lock(&stream->lock);
 	until = stream->submitted;
 	/* With an empty ring this thread may call the driver while it holds the lock. */
-	while (stream->completed < until || (ops->sync && stream->submitted != stream->completed))
+	while (stream->completed < until ||
+	       (ops->sync != NULL && stream->submitted != stream->completed))
 		pthread_cond_wait(&stream->space_cond, &stream->lock);
-	if (ops->sync) {
+	if (ops->sync != NULL) {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 
 		set_failure(stream, ops->sync(stream->impl, 0));

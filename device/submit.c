@@ -12,9 +12,9 @@ srt_status_t srt_check_range(const char *call, const srt_stream_t *stream,
 {
 	size_t end;
 
-	if (!stream || !buffer)
+	if (stream == NULL || buffer == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %s is NULL", call,
-				stream ? "a buffer" : "stream");
+				stream != NULL ? "a buffer" : "stream");
 	if (buffer->device != stream->device)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: buffer \"%s\" and stream \"%s\" belong to different devices",
@@ -76,7 +76,7 @@ srt_status_t srt_copy_rows(srt_stream_t *stream, srt_buffer_t *dst, srt_buffer_t
 {
 	size_t dst_nbytes, src_nbytes;
 
-	if (!stream)
+	if (stream == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_copy_rows: stream is NULL");
 	if (!rows->nrows || !rows->width)
 		return SRT_OK;
@@ -134,7 +134,7 @@ static srt_status_t bind_view(const srt_stream_t *stream, const srt_view_t *view
 {
 	srt_buffer_t *buffer = view->buffer;
 
-	if (!buffer)
+	if (buffer == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_view_check(view, 0, "a tensor"));
 	if (buffer->device != stream->device)
@@ -180,7 +180,7 @@ srt_status_t srt_launch(srt_stream_t *stream, srt_kernel_id_t kernel, srt_dtype_
 {
 	srt_command_t command = { .kind = SRT_COMMAND_KERNEL };
 
-	if (!srt_kernel_info(kernel) || args_nbytes > sizeof(command.args))
+	if (srt_kernel_info(kernel) == NULL || args_nbytes > sizeof(command.args))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"there is no kernel number %d with %zu bytes of arguments",
 				(int)kernel, args_nbytes);

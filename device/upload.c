@@ -20,7 +20,7 @@ static srt_status_t make_staging(srt_stream_t *stream)
 	const srt_backend_mem_ops_t *mem = device->backend->mem;
 
 	for (int i = 0; i < SRT_STAGING_NSEGMENTS; i++)
-		if (!staging->left[i])
+		if (staging->left[i] == NULL)
 			SRT_TRY(srt_event_create(device, &staging->left[i]));
 	SRT_TRY(mem->alloc(device->impl, SRT_MEM_PINNED, SRT_STAGING_NSEGMENTS * SEGMENT_NBYTES,
 			   "staging of uploads", &staging->mem));
@@ -34,7 +34,7 @@ void srt_staging_free(srt_stream_t *stream)
 
 	for (int i = 0; i < SRT_STAGING_NSEGMENTS; i++)
 		srt_event_destroy(staging->left[i]);
-	if (staging->mem)
+	if (staging->mem != NULL)
 		stream->device->backend->mem->free(stream->device->impl, staging->mem);
 }
 
@@ -56,7 +56,7 @@ static srt_status_t reserve_staging(srt_stream_t *stream, size_t nbytes, unsigne
 {
 	srt_upload_staging_t *staging = &stream->staging;
 
-	if (!staging->bytes)
+	if (staging->bytes == NULL)
 		SRT_TRY(make_staging(stream));
 	if (staging->used + nbytes > SEGMENT_NBYTES)
 		SRT_TRY(advance_segment(stream));
@@ -89,7 +89,7 @@ srt_status_t srt_buffer_copy_from_host(srt_buffer_t *dst, size_t dst_offset, con
 	SRT_TRY(srt_check_range("srt_buffer_copy_from_host", stream, dst, dst_offset, nbytes));
 	if (!nbytes)
 		return SRT_OK;
-	if (stream->mode == SRT_STREAM_INLINE && !stream->ring)
+	if (stream->mode == SRT_STREAM_INLINE && stream->ring == NULL)
 		return queue_upload(stream, dst, dst_offset, src, nbytes);
 	for (size_t done = 0; done < nbytes;) {
 		size_t left = nbytes - done;
@@ -122,7 +122,7 @@ srt_status_t srt_buffer_copy_to_host(void *dst, srt_buffer_t *src, size_t src_of
 		return SRT_OK;
 	backend = stream->device->backend;
 	host = backend->mem->host(stream->device->impl, src->impl);
-	if (host) {
+	if (host != NULL) {
 		memcpy(dst, host + src_offset, nbytes);
 		return SRT_OK;
 	}

@@ -51,7 +51,7 @@ static CUmodule load_kernels(const char *file)
 	FILE *f = fopen(file, "rb");
 	CUmodule module;
 
-	if (!f || !fread(image, 1, sizeof(image), f))
+	if (f == NULL || !fread(image, 1, sizeof(image), f))
 		check(srt_error_set(SRT_ERR_IO, "the file of the kernels cannot be read"));
 	fclose(f);
 	check_cuda(cuModuleLoadData(&module, image), "the kernels were not loaded");

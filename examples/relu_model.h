@@ -39,7 +39,7 @@ static void activate(srt_stream_t *stream, int is_backward, srt_enqueue_fn *fn)
 	const relu_call_t call = { is_backward, tensor[A],  tensor[H],
 				   tensor[DH],  tensor[DA], (unsigned)nelem[A] };
 
-	if (fn)
+	if (fn != NULL)
 		check(srt_stream_enqueue(stream, fn, &call, sizeof(call), NULL));
 	else if (is_backward)
 		check(srt_op_relu_backward(tensor[DH], tensor[DA], tensor[A], nelem[A], stream));

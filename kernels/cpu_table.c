@@ -94,5 +94,5 @@ srt_kernel_cpu_fn *srt_kernel_cpu(srt_kernel_id_t kernel, srt_dtype_t dtype, srt
 	    (unsigned)isa >= SRT_ISA_COUNT)
 		return NULL;
 	table = cpu_tables[dtype][isa];
-	return table ? table[kernel] : NULL;
+	return table != NULL ? table[kernel] : NULL;
 }

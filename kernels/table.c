@@ -91,8 +91,8 @@ int srt_command_expand(const srt_command_t *command, srt_command_t kernels[SRT_C
 	for (size_t i = 0; i < sizeof(backward) / sizeof(backward[0]); i++) {
 		srt_command_t *kernel = &kernels[n];
 
-		if (!command->bindings[backward[i].needs[0]].mem &&
-		    !command->bindings[backward[i].needs[1]].mem)
+		if (command->bindings[backward[i].needs[0]].mem == NULL &&
+		    command->bindings[backward[i].needs[1]].mem == NULL)
 			continue;
 		*kernel = *command;
 		kernel->kind = SRT_COMMAND_KERNEL;

@@ -33,7 +33,7 @@ srt_status_t srt_generator_create(const srt_gpt_t *gpt, srt_device_t *device, in
 	int32_t *ids = calloc((size_t)(context < 1 ? 1 : context), sizeof(*ids));
 	srt_status_t status;
 
-	if (!g || !ids) {
+	if (g == NULL || ids == NULL) {
 		free(ids);
 		free(g);
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
@@ -58,7 +58,7 @@ fail:
 
 void srt_generator_destroy(srt_generator_t *generator)
 {
-	if (!generator)
+	if (generator == NULL)
 		return;
 	srt_tape_destroy(generator->tape);
 	free(generator->ids);

@@ -274,13 +274,13 @@ srt_status_t srt_gpt_declare(srt_engine_t *engine, const srt_gpt_config_t *confi
 
 	SRT_TRY(srt_gpt_check(config, tensor_ranks));
 	g = calloc(1, sizeof(*g) + (size_t)config->layers * sizeof(g->blocks[0]));
-	if (!g)
+	if (g == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
 				      "no host memory for a GPT of %lld layers",
 				      (long long)config->layers);
 	g->config = *config;
-	g->recompute = options && options->recompute;
-	g->mesh = options ? options->mesh : NULL;
+	g->recompute = options != NULL && options->recompute;
+	g->mesh = options != NULL ? options->mesh : NULL;
 	g->tensor_ranks = tensor_ranks;
 	status = declare(g, engine, options);
 	if (status != SRT_OK) {
@@ -413,7 +413,7 @@ static srt_tensor_t *record_loss(const srt_gpt_t *g, srt_tape_t *tape, srt_tenso
 {
 	const srt_dtype_t output = srt_tape_output_dtype(tape, x);
 
-	if (!x || output == srt_tensor_dtype(x) || output == SRT_F32)
+	if (x == NULL || output == srt_tensor_dtype(x) || output == SRT_F32)
 		return srt_layer_head_loss_colwise(tape, x, g->head, targets, 0);
 	x = srt_layer_linear_colwise(tape, x, g->head, NULL);
 	return srt_layer_cross_entropy_colwise(tape, srt_tape_unit_output(tape, x), targets,

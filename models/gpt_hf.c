@@ -61,7 +61,7 @@ int srt_gpt_to_hf(const char *ours, const char *prefix, char *name, size_t nname
 	const char *rest = skip_block(ours, "blocks.", &block);
 
 	*transposed = 0;
-	for (size_t i = 0; rest && i < NBLOCK; i++) {
+	for (size_t i = 0; rest != NULL && i < NBLOCK; i++) {
 		if (strcmp(rest, block_names[i].ours) != 0)
 			continue;
 		*transposed = block_names[i].transposed;
@@ -95,7 +95,7 @@ int srt_gpt_from_hf(const char *theirs, const char *prefix, char *name, size_t n
 		return 0;
 	theirs += strlen(prefix);
 	rest = skip_block(theirs, "h.", &block);
-	for (size_t i = 0; rest && i < NBLOCK; i++) {
+	for (size_t i = 0; rest != NULL && i < NBLOCK; i++) {
 		if (strcmp(rest, block_names[i].theirs) != 0)
 			continue;
 		*transposed = block_names[i].transposed;
@@ -119,7 +119,8 @@ int srt_gpt_hf_is_constant(const char *name)
 	if (strncmp(name, SRT_GPT_HF_PREFIX, strlen(SRT_GPT_HF_PREFIX)) == 0)
 		name += strlen(SRT_GPT_HF_PREFIX);
 	rest = skip_block(name, "h.", &block);
-	return rest && (strcmp(rest, "attn.bias") == 0 || strcmp(rest, "attn.masked_bias") == 0);
+	return rest != NULL &&
+	       (strcmp(rest, "attn.bias") == 0 || strcmp(rest, "attn.masked_bias") == 0);
 }
 
 int srt_gpt_hf_recognise(const srt_file_t *file, const char **prefix)
@@ -192,11 +193,12 @@ static srt_status_t read_config(const char *path, char text[CONFIG_NBYTES])
 	FILE *f;
 
 	text[0] = '\0';
-	snprintf(name, sizeof(name), "%.*sconfig.json", slash ? (int)(slash + 1 - path) : 0, path);
+	snprintf(name, sizeof(name), "%.*sconfig.json", slash != NULL ? (int)(slash + 1 - path) : 0,
+		 path);
 	f = fopen(name, "r");
-	if (!f && errno == ENOENT)
+	if (f == NULL && errno == ENOENT)
 		return SRT_OK;
-	if (!f)
+	if (f == NULL)
 		return srt_model_fail(SRT_ERR_IO, "cannot open %s: %s", name, strerror(errno));
 	n = fread(text, 1, CONFIG_NBYTES, f);
 	if (ferror(f))
@@ -246,7 +248,7 @@ static int is_set_to(const char *text, const char *key, const char *value)
 {
 	const char *at = find_value(text, key);
 
-	return at && strncmp(at, value, strlen(value)) == 0;
+	return at != NULL && strncmp(at, value, strlen(value)) == 0;
 }
 
 /* The sizes that both config.json and the tensors have. */
@@ -264,7 +266,7 @@ static srt_status_t compare_sizes(const char *path, const char *text, const srt_
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		const char *value = find_value(text, sizes[i].key);
 
-		if (value && isdigit((unsigned char)*value) &&
+		if (value != NULL && isdigit((unsigned char)*value) &&
 		    strtoll(value, NULL, 10) != sizes[i].value)
 			return srt_model_fail(
 				SRT_ERR_INVALID_ARGUMENT,
@@ -286,8 +288,8 @@ static srt_status_t check_layers(const srt_file_t *file, const char *path, const
 	long block;
 
 	for (size_t i = 0; srt_file_at(file, i, &t) == SRT_OK; i++)
-		if (strncmp(t.name, prefix, n) == 0 && skip_block(t.name + n, "h.", &block) &&
-		    block >= layers)
+		if (strncmp(t.name, prefix, n) == 0 &&
+		    skip_block(t.name + n, "h.", &block) != NULL && block >= layers)
 			return srt_model_fail(
 				SRT_ERR_INVALID_ARGUMENT,
 				"%s has tensors of layer %ld (h.%ld), but no "
@@ -305,13 +307,13 @@ static srt_status_t apply_config(const char *path, const char *text, srt_gpt_con
 	const char *activation = find_value(text, "activation_function");
 	const char *epsilon = find_value(text, "layer_norm_epsilon");
 
-	if (activation && strncmp(activation, "\"gelu_new\"", 10) != 0 &&
+	if (activation != NULL && strncmp(activation, "\"gelu_new\"", 10) != 0 &&
 	    strncmp(activation, "\"gelu_pytorch_tanh\"", 19) != 0)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
 				      "config.json in the folder of %s has another "
 				      "activation_function than gelu_new, the tanh form of GELU",
 				      path);
-	if ((epsilon && strtod(epsilon, NULL) != 1e-5) ||
+	if ((epsilon != NULL && strtod(epsilon, NULL) != 1e-5) ||
 	    is_set_to(text, "scale_attn_by_inverse_layer_idx", "true") ||
 	    is_set_to(text, "scale_attn_weights", "false"))
 		return srt_model_fail(
@@ -328,7 +330,7 @@ static srt_status_t apply_config(const char *path, const char *text, srt_gpt_con
 				      path);
 	if (text[0] && !is_set_to(text, "tie_word_embeddings", "false"))
 		c->tied = 1; /* the default, which older versions do not write */
-	if (heads)
+	if (heads != NULL)
 		c->heads = strtoll(heads, NULL, 10);
 	return SRT_OK;
 }
@@ -383,7 +385,7 @@ srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const ch
 	c.tied = srt_file_find(file, THEIR_HEAD, NULL) != SRT_OK;
 	SRT_TRY(check_layers(file, path, prefix, c.layers));
 	text = malloc(CONFIG_NBYTES);
-	if (!text)
+	if (text == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for config.json");
 	status = read_config(path, text);
 	if (status == SRT_OK)
@@ -404,7 +406,7 @@ srt_status_t srt_gpt_hf_check_config(const char *path, const srt_gpt_config_t *c
 	srt_gpt_config_t theirs = *config;
 	srt_status_t status;
 
-	if (!text)
+	if (text == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for config.json");
 	status = read_config(path, text);
 	if (status == SRT_OK)

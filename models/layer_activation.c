@@ -67,7 +67,7 @@ static srt_tensor_t *record_activation(srt_tape_t *tape, const activation_t *act
 	srt_node_desc_t desc = { .layer = &activation->layer };
 
 	desc.in[0] = x = srt_tape_enter(tape, activation->layer.name, x);
-	if (!x)
+	if (x == NULL)
 		return NULL;
 	desc.dtype = x->dtype;
 	desc.rows = x->rows;

@@ -15,7 +15,7 @@ static srt_view_t get_part(srt_view_t packed, const srt_attention_t *shape, size
 {
 	const size_t width = (size_t)(shape->heads * shape->head_dim);
 
-	if (packed.buffer)
+	if (packed.buffer != NULL)
 		packed.offset += which * width * (srt_dtype_bits(packed.dtype) / 8);
 	return packed;
 }
@@ -26,16 +26,16 @@ static void unpack_views(const srt_node_t *node, srt_view_t *q, srt_view_t *k, s
 {
 	const srt_attention_t *shape = &node->args.attention;
 
-	if (!node->in[K])
+	if (node->in[K] == NULL)
 		*k = get_part(*q, shape, 1);
-	if (!node->in[V])
+	if (node->in[V] == NULL)
 		*v = get_part(*k, shape, 1);
 }
 
 static srt_view_t get_value(const srt_run_t *run, const srt_node_t *node, int j)
 {
-	return node->in[j] ? srt_run_value(run, node->in[j]) :
-			     srt_view(NULL, 0, srt_node_dtype(node));
+	return node->in[j] != NULL ? srt_run_value(run, node->in[j]) :
+				     srt_view(NULL, 0, srt_node_dtype(node));
 }
 
 static srt_attention_views_t get_views(const srt_run_t *run, const srt_node_t *node)
@@ -78,7 +78,7 @@ static srt_status_t backward_attention(const srt_run_t *run, const srt_node_t *n
 
 static srt_status_t measure_attention(srt_tape_t *tape, const srt_node_t *node)
 {
-	const int masked = node->in[LENGTHS] || node->in[MASK];
+	const int masked = node->in[LENGTHS] != NULL || node->in[MASK] != NULL;
 
 	for (int backward = 0; backward <= node->has_backward; backward++)
 		SRT_TRY(srt_op_attention_memory(tape->device, &node->args.attention,
@@ -99,18 +99,19 @@ static const srt_layer_t attention_layer = {
 /* Whether a tensor is NULL (left out), or (rows,n) of this type. */
 static int has_shape(const srt_tensor_t *x, srt_dtype_t dtype, int64_t rows, int64_t n)
 {
-	return !x || (x->dtype == dtype && x->rows == rows && x->n == n);
+	return x == NULL || (x->dtype == dtype && x->rows == rows && x->n == n);
 }
 
 /* The shape of the tensors; 0 if they do not match. */
 static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 {
-	const srt_tensor_t *keys = in->k ? in->k : in->q;
-	const int64_t q_parts = in->k ? 1 : 3, k_parts = in->v ? 1 : 2;
+	const srt_tensor_t *keys = in->k != NULL ? in->k : in->q;
+	const int64_t q_parts = in->k != NULL ? 1 : 3, k_parts = in->v != NULL ? 1 : 2;
 	int64_t width;
 
-	if (in->batch < 1 || in->heads < 1 || (in->v && !in->k) || in->q->rows % in->batch != 0 ||
-	    in->q->n % (q_parts * in->heads) != 0 || keys->rows % in->batch != 0)
+	if (in->batch < 1 || in->heads < 1 || (in->v != NULL && in->k == NULL) ||
+	    in->q->rows % in->batch != 0 || in->q->n % (q_parts * in->heads) != 0 ||
+	    keys->rows % in->batch != 0)
 		return 0;
 	width = in->q->n / q_parts;
 	*shape = (srt_attention_t){
@@ -123,7 +124,7 @@ static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 		.causal = in->causal,
 		.ldq = in->q->n,
 		.ldk = keys->n,
-		.ldv = in->v ? width : keys->n,
+		.ldv = in->v != NULL ? width : keys->n,
 	};
 	shape->lddq = shape->ldq;
 	shape->lddk = shape->ldk;
@@ -141,8 +142,8 @@ static void refuse_shapes(srt_tape_t *tape, const srt_attention_in_t *in)
 	long long sizes[2 * SRT_NODE_INPUTS];
 
 	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
-		sizes[2 * j] = of[j] ? (long long)of[j]->rows : 0;
-		sizes[2 * j + 1] = of[j] ? (long long)of[j]->n : 0;
+		sizes[2 * j] = of[j] != NULL ? (long long)of[j]->rows : 0;
+		sizes[2 * j + 1] = of[j] != NULL ? (long long)of[j]->n : 0;
 	}
 	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 		      "attention: batch %lld, %lld heads; q (%lld,%lld), k (%lld,%lld), v "
@@ -157,14 +158,15 @@ static int enter_inputs(srt_tape_t *tape, srt_attention_in_t *in)
 	srt_tensor_t **const floats[] = { &in->q, &in->k, &in->v };
 
 	for (int j = 0; j < 3; j++) {
-		if (j != Q && !*floats[j])
+		if (j != Q && *floats[j] == NULL)
 			continue;
 		*floats[j] = srt_tape_enter(tape, "attention", *floats[j]);
-		if (!*floats[j] || !srt_tape_same_dtype(tape, "attention", in->q, *floats[j]))
+		if (*floats[j] == NULL ||
+		    !srt_tape_same_dtype(tape, "attention", in->q, *floats[j]))
 			return 0;
 	}
-	return (!in->lengths || srt_tape_usable(tape, in->lengths)) &&
-	       (!in->mask || srt_tape_usable(tape, in->mask));
+	return (in->lengths == NULL || srt_tape_usable(tape, in->lengths)) &&
+	       (in->mask == NULL || srt_tape_usable(tape, in->mask));
 }
 
 srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t *inputs)

@@ -11,7 +11,7 @@
 /* Running statistics in 16 bits are computed with, and updated, in floats. */
 static int are_cast(const srt_batchnorm_in_t *in)
 {
-	return in->running_mean.buffer && in->running_mean.dtype != SRT_F32;
+	return in->running_mean.buffer != NULL && in->running_mean.dtype != SRT_F32;
 }
 
 static srt_batchnorm_t get_args(const srt_run_t *run, const srt_node_t *node)
@@ -87,7 +87,7 @@ static srt_status_t backward_batchnorm(const srt_run_t *run, const srt_node_t *n
 	/* The parameters first: dx may have the memory of dy. */
 	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
 	SRT_TRY(srt_run_param_grad(run, node, 1, &args.dbeta, &args.accumulate_dbeta));
-	if (args.dgamma.buffer || args.dbeta.buffer || args.averages.buffer)
+	if (args.dgamma.buffer != NULL || args.dbeta.buffer != NULL || args.averages.buffer != NULL)
 		SRT_TRY(srt_op_batchnorm_backward_params(&args, run->stream));
 	SRT_TRY(srt_run_param_ready(node, 0));
 	SRT_TRY(srt_run_param_ready(node, 1));
@@ -107,7 +107,7 @@ static const srt_layer_t batchnorm_layer = {
 
 static int holds_floats(const srt_view_t *view, srt_dtype_t dtype, int64_t n)
 {
-	return view->buffer && srt_is_float(dtype) && view->dtype == dtype &&
+	return view->buffer != NULL && srt_is_float(dtype) && view->dtype == dtype &&
 	       view->offset <= srt_buffer_nbytes(view->buffer) &&
 	       (uint64_t)n <= (srt_buffer_nbytes(view->buffer) - view->offset) /
 				      (srt_dtype_bits(dtype) / 8);
@@ -123,13 +123,14 @@ srt_tensor_t *srt_layer_batchnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 	const srt_dtype_t stats = in->running_mean.dtype;
 
 	desc.in[0] = x = srt_tape_enter(tape, "batchnorm", x);
-	if (!x || !srt_tape_param_is(tape, "batchnorm", weight, 1, x->n, 0))
+	if (x == NULL || !srt_tape_param_is(tape, "batchnorm", weight, 1, x->n, 0))
 		return NULL;
-	if (bias && !srt_tape_param_is(tape, "batchnorm", bias, 1, x->n, 0))
+	if (bias != NULL && !srt_tape_param_is(tape, "batchnorm", bias, 1, x->n, 0))
 		return NULL;
 	if (tape->mode == SRT_TAPE_FORWARD)
 		args->use_running = 1;
-	if ((args->use_running || in->running_mean.buffer || in->running_var.buffer) &&
+	if ((args->use_running || in->running_mean.buffer != NULL ||
+	     in->running_var.buffer != NULL) &&
 	    (!holds_floats(&in->running_mean, stats, x->n) ||
 	     !holds_floats(&in->running_var, stats, x->n))) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,

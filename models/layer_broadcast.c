@@ -64,7 +64,7 @@ srt_tensor_t *srt_layer_add_row(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t 
 
 	desc.in[0] = x = srt_tape_enter(tape, "add_row", x);
 	desc.in[1] = row = srt_tape_enter(tape, "add_row", row);
-	if (!x || !row || !srt_tape_same_dtype(tape, "add_row", x, row))
+	if (x == NULL || row == NULL || !srt_tape_same_dtype(tape, "add_row", x, row))
 		return NULL;
 	if (row->rows != 1 || row->n != x->n) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
@@ -96,7 +96,7 @@ static srt_status_t backward_add_param(const srt_run_t *run, const srt_node_t *n
 	int accumulate;
 
 	SRT_TRY(srt_run_param_grad(run, node, 0, &dv, &accumulate));
-	if (dv.buffer)
+	if (dv.buffer != NULL)
 		SRT_TRY(srt_op_bias_backward(dv, srt_run_grad_out(run, node), y->rows, y->n,
 					     accumulate, run->stream));
 	SRT_TRY(srt_run_param_ready(node, 0));
@@ -115,7 +115,7 @@ srt_tensor_t *srt_layer_add_param(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 	srt_node_desc_t desc = { .layer = &add_param_layer, .param = { vector } };
 
 	desc.in[0] = x = srt_tape_enter(tape, "add_param", x);
-	if (!x || !srt_tape_param_is(tape, "add_param", vector, 1, x->n, 0))
+	if (x == NULL || !srt_tape_param_is(tape, "add_param", vector, 1, x->n, 0))
 		return NULL;
 	desc.dtype = x->dtype;
 	desc.rows = x->rows;

@@ -57,7 +57,7 @@ srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const char *n
 	};
 
 	desc.in[0] = x = srt_tape_enter(tape, "dropout", x);
-	if (!x)
+	if (x == NULL)
 		return NULL;
 	if (!(rate >= 0.0f && rate <= 1.0f)) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,

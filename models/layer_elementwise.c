@@ -47,7 +47,7 @@ srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b)
 
 	desc.in[0] = a = srt_tape_enter(tape, "add", a);
 	desc.in[1] = b = srt_tape_enter(tape, "add", b);
-	if (!a || !b || !srt_tape_same_dtype(tape, "add", a, b))
+	if (a == NULL || b == NULL || !srt_tape_same_dtype(tape, "add", a, b))
 		return NULL;
 	if (a->rows != b->rows || a->n != b->n) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,

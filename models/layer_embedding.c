@@ -63,14 +63,14 @@ static srt_status_t backward_embedding(const srt_run_t *run, const srt_node_t *n
 
 	args.dy = srt_run_grad_out(run, node);
 	SRT_TRY(srt_run_param_grad(run, node, 1, &args.dposition, &args.accumulate_dposition));
-	if (args.dposition.buffer) {
+	if (args.dposition.buffer != NULL) {
 		if (!args.accumulate_dposition)
 			SRT_TRY(zero_unused_positions(run, node, args.dposition));
 		SRT_TRY(srt_op_position_backward(&args, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 1));
 	}
 	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dtable, &args.accumulate_dtable));
-	if (args.dtable.buffer) {
+	if (args.dtable.buffer != NULL) {
 		SRT_TRY(srt_op_embedding_backward(&args, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
@@ -104,10 +104,10 @@ static srt_tensor_t *record_embedding(srt_tape_t *tape, const srt_layer_t *layer
 	int64_t shape[SRT_MAX_DIMS];
 
 	srt_param_partition(table, shape);
-	if (position && !srt_tape_param_is(tape, "embedding", position, 2, -1, shape[1]))
+	if (position != NULL && !srt_tape_param_is(tape, "embedding", position, 2, -1, shape[1]))
 		return NULL;
 	if (ids->dtype != SRT_I32 || ids->n != 1 || context < 1 || ids->rows % context != 0 ||
-	    (position && count_param_rows(position) < context)) {
+	    (position != NULL && count_param_rows(position) < context)) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 			      "embedding: needs i32 ids (batch*context,1) and as many positions as "
 			      "the context of %lld",
@@ -183,7 +183,7 @@ srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *ro
 	srt_node_desc_t desc = { .layer = &row_layer, .rows = 1, .args = { .row = row } };
 
 	desc.in[0] = x = srt_tape_enter(tape, "row", x);
-	if (!x)
+	if (x == NULL)
 		return NULL;
 	desc.dtype = x->dtype;
 	desc.n = x->n;

@@ -32,7 +32,7 @@ srt_tensor_t *srt_layer_gather_columns(srt_tape_t *tape, srt_tensor_t *x, int64_
 	if (tape->nranks == 1)
 		return x;
 	desc.in[0] = x = srt_tape_enter(tape, gather_layer.name, x);
-	if (!x)
+	if (x == NULL)
 		return NULL;
 	if (x->rows != 1 || x->n != desc.args.part.n) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,

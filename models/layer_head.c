@@ -172,13 +172,13 @@ static srt_status_t run_chunks(const srt_run_t *run, const srt_node_t *node, int
 		c.rows = x->rows - c.first < most ? x->rows - c.first : most;
 		c.x = shift_view(srt_run_value(run, x), c.first * x->n);
 		SRT_TRY(run_chunk_loss(run, node, &c));
-		if (dx.buffer)
+		if (dx.buffer != NULL)
 			SRT_TRY(run_chunk_x_gradient(run, &c, dx, add_x));
-		if (dweight.buffer)
+		if (dweight.buffer != NULL)
 			SRT_TRY(run_chunk_weight_gradient(run, &c, dweight,
 							  add_weight || c.first > 0));
 	}
-	return dweight.buffer ? srt_run_param_ready(node, 0) : SRT_OK;
+	return dweight.buffer != NULL ? srt_run_param_ready(node, 0) : SRT_OK;
 }
 
 static srt_status_t forward_head(const srt_run_t *run, const srt_node_t *node)
@@ -277,7 +277,7 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 
 	desc.in[0] = x = srt_tape_enter(tape, layer->name, x);
 	desc.in[1] = targets;
-	if (!x || !srt_tape_targets_are(tape, x, targets) ||
+	if (x == NULL || !srt_tape_targets_are(tape, x, targets) ||
 	    !srt_tape_param_is(tape, layer->name, weight, 2, -1, x->n) ||
 	    (layer->gathers &&
 	     !srt_tape_param_part(tape, layer->name, weight, x->n, &desc.args.part)))

@@ -74,7 +74,7 @@ static srt_status_t measure_linear(srt_tape_t *tape, const srt_node_t *node)
 /* The rows of a parameter that the node uses, `width` elements each. */
 static srt_view_t get_rows(const srt_node_t *node, srt_view_t view, int64_t width)
 {
-	if (view.buffer)
+	if (view.buffer != NULL)
 		view.offset +=
 			(size_t)(node->args.first_row * width) * (srt_dtype_bits(view.dtype) / 8);
 	return view;
@@ -83,8 +83,8 @@ static srt_view_t get_rows(const srt_node_t *node, srt_view_t view, int64_t widt
 /* Elements of what this rank has of a parameter; 0 without one. */
 static int64_t count_elements(const srt_param_t *param)
 {
-	int64_t shape[SRT_MAX_DIMS], nelem = param ? 1 : 0;
-	const int ndim = param ? srt_param_partition(param, shape) : 0;
+	int64_t shape[SRT_MAX_DIMS], nelem = param != NULL ? 1 : 0;
+	const int ndim = param != NULL ? srt_param_partition(param, shape) : 0;
 
 	for (int i = 0; i < ndim; i++)
 		nelem *= shape[i];
@@ -103,7 +103,7 @@ static srt_status_t get_grad_rows(const srt_run_t *run, const srt_node_t *node, 
 
 	SRT_TRY(srt_run_param_grad(run, node, k, &view, accumulate));
 	*rows = get_rows(node, view, width);
-	if (!view.buffer || *accumulate || node->out->n * width == total)
+	if (view.buffer == NULL || *accumulate || node->out->n * width == total)
 		return SRT_OK;
 	SRT_TRY(srt_buffer_zero(view.buffer, view.offset, first, run->stream));
 	return srt_buffer_zero(view.buffer, view.offset + end, (size_t)total * size - end,
@@ -137,14 +137,14 @@ static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node
 		SRT_TRY(srt_op_matmul(&dx, run->stream));
 	}
 	SRT_TRY(get_grad_rows(run, node, 0, x->n, &dw.c, &dw.accumulate));
-	if (dw.c.buffer) {
+	if (dw.c.buffer != NULL) {
 		dw.a = dy;
 		dw.b = srt_run_value(run, x);
 		SRT_TRY(srt_op_matmul(&dw, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
 	SRT_TRY(get_grad_rows(run, node, 1, 1, &db, &accumulate));
-	if (db.buffer) {
+	if (db.buffer != NULL) {
 		SRT_TRY(srt_op_bias_backward(db, dy, y->rows, y->n, accumulate, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 1));
 	}
@@ -189,10 +189,10 @@ static srt_tensor_t *record_rows(srt_tape_t *tape, const srt_layer_t *layer, srt
 	int64_t shape[SRT_MAX_DIMS];
 
 	desc.in[0] = x = srt_tape_enter(tape, layer->name, x);
-	if (!x || !srt_tape_param_is(tape, layer->name, weight, 2, -1, x->n))
+	if (x == NULL || !srt_tape_param_is(tape, layer->name, weight, 2, -1, x->n))
 		return NULL;
 	srt_param_partition(weight, shape);
-	if (bias && !srt_tape_param_is(tape, layer->name, bias, 1, shape[0], 0))
+	if (bias != NULL && !srt_tape_param_is(tape, layer->name, bias, 1, shape[0], 0))
 		return NULL;
 	if (first < 0 || nrows < 1 || first > shape[0] || nrows > shape[0] - first) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
@@ -252,5 +252,5 @@ srt_tensor_t *srt_layer_linear_rowwise(srt_tape_t *tape, srt_tensor_t *x, srt_pa
 	if (tape->nranks == 1)
 		return record_linear(tape, &linear_layer, x, weight, bias);
 	y = record_linear(tape, &rowwise_layer, x, weight, NULL);
-	return bias ? srt_layer_add_param(tape, y, bias) : y;
+	return bias != NULL ? srt_layer_add_param(tape, y, bias) : y;
 }

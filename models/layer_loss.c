@@ -25,7 +25,7 @@ void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype
 	if (!srt_tape_usable(tape, loss))
 		return;
 	node = loss->producer >= 0 ? &tape->nodes[loss->producer] : NULL;
-	if (!node || !node->layer->is_loss || !srt_is_float(dtype) || tape->finished) {
+	if (node == NULL || !node->layer->is_loss || !srt_is_float(dtype) || tape->finished) {
 		srt_tape_fail(
 			tape, SRT_ERR_INVALID_ARGUMENT,
 			"a loss of dtype %s: needs a float dtype, the tensor of a loss layer, "
@@ -61,7 +61,7 @@ srt_status_t srt_run_loss_scale(const srt_run_t *run, const srt_node_t *node, fl
 	x = srt_run_block(run, node->scratch_backward, SRT_F32);
 	x.offset += node->args.scale_offset;
 	element = srt_view(x.buffer, x.offset + ELEMENT_OFFSET, dtype);
-	if (run->scale.buffer)
+	if (run->scale.buffer != NULL)
 		SRT_TRY(srt_op_scale(x, run->scale, 1.0f, 1, run->stream));
 	else
 		SRT_TRY(srt_op_fill(x, 1.0f, 1, run->stream));
@@ -150,7 +150,7 @@ static srt_loss_t get_args(const srt_run_t *run, const srt_node_t *node, srt_vie
 	args.grad_scale = grad_scale;
 	args.scale = scale;
 	args.x = srt_run_value(run, x);
-	if (node->in[1])
+	if (node->in[1] != NULL)
 		args.target = srt_run_value(run, node->in[1]);
 	args.loss = srt_run_value(run, node->out);
 	args.dx = dx;
@@ -280,7 +280,7 @@ srt_tensor_t *srt_layer_mse(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *tar
 		return NULL;
 	/* x comes to the dtype of the target; its gradient is rounded once on the way back. */
 	x = srt_layer_cast(tape, x, target->dtype);
-	return x ? record_loss(tape, &mse_loss, x, target) : NULL;
+	return x != NULL ? record_loss(tape, &mse_loss, x, target) : NULL;
 }
 
 /* ---- sum -------------------------------------------------------------------------------- */
@@ -302,7 +302,7 @@ srt_tensor_t *srt_layer_sum(srt_tape_t *tape, srt_tensor_t *x)
 	if (!is_usable_float(tape, "sum", x))
 		return NULL;
 	loss = record_loss(tape, &sum_loss, x, NULL);
-	if (loss)
+	if (loss != NULL)
 		srt_tape_loss_dtype(tape, loss, x->dtype);
 	return loss;
 }

@@ -38,7 +38,7 @@ static srt_status_t backward_layernorm(const srt_run_t *run, const srt_node_t *n
 	/* The parameters first: dx may be added where nothing else reads, never over dy. */
 	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
 	SRT_TRY(srt_run_param_grad(run, node, 1, &args.dbeta, &args.accumulate_dbeta));
-	if (args.dgamma.buffer || args.dbeta.buffer)
+	if (args.dgamma.buffer != NULL || args.dbeta.buffer != NULL)
 		SRT_TRY(srt_op_layernorm_backward_params(&args, run->stream));
 	SRT_TRY(srt_run_param_ready(node, 0));
 	SRT_TRY(srt_run_param_ready(node, 1));
@@ -64,9 +64,9 @@ srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 				 .args = { .eps = eps } };
 
 	desc.in[0] = x = srt_tape_enter(tape, "layernorm", x);
-	if (!x || !srt_tape_param_is(tape, "layernorm", weight, 1, x->n, 0))
+	if (x == NULL || !srt_tape_param_is(tape, "layernorm", weight, 1, x->n, 0))
 		return NULL;
-	if (bias && !srt_tape_param_is(tape, "layernorm", bias, 1, x->n, 0))
+	if (bias != NULL && !srt_tape_param_is(tape, "layernorm", bias, 1, x->n, 0))
 		return NULL;
 	desc.dtype = x->dtype;
 	desc.rows = x->rows;

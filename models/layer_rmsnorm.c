@@ -34,7 +34,7 @@ static srt_status_t backward_rmsnorm(const srt_run_t *run, const srt_node_t *nod
 
 	args.dy = srt_run_grad_out(run, node);
 	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
-	if (args.dgamma.buffer) {
+	if (args.dgamma.buffer != NULL) {
 		SRT_TRY(srt_op_rmsnorm_backward_params(&args, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
@@ -59,7 +59,7 @@ srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *
 				 .args = { .eps = eps } };
 
 	desc.in[0] = x = srt_tape_enter(tape, "rmsnorm", x);
-	if (!x || !srt_tape_param_is(tape, "rmsnorm", weight, 1, x->n, 0))
+	if (x == NULL || !srt_tape_param_is(tape, "rmsnorm", weight, 1, x->n, 0))
 		return NULL;
 	desc.dtype = x->dtype;
 	desc.rows = x->rows;

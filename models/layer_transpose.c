@@ -52,7 +52,7 @@ srt_tensor_t *srt_layer_transpose(srt_tape_t *tape, srt_tensor_t *x, int64_t nro
 		return NULL;
 	if (srt_is_float(x->dtype))
 		x = srt_tape_enter(tape, "transpose", x);
-	if (!x)
+	if (x == NULL)
 		return NULL;
 	if (nrows < 1 || n < 1 || x->rows * x->n % nrows != 0 || x->rows * x->n % n != 0) {
 		srt_tape_fail(

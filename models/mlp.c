@@ -29,7 +29,7 @@ static srt_status_t create(const char *kind, srt_mlp_t **mlp)
 	srt_status_t status;
 
 	*mlp = calloc(1, sizeof(**mlp));
-	if (!*mlp)
+	if (*mlp == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for an MLP");
 	status = srt_module_create(NULL, NULL, kind, &(*mlp)->module);
 	if (status != SRT_OK)

@@ -22,8 +22,9 @@ srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
 
 int srt_model_tensor_ranks(const srt_model_options_t *options)
 {
-	const int n =
-		options && options->mesh ? srt_mesh_size(options->mesh, SRT_MODEL_TENSOR_DIM) : 0;
+	const int n = options != NULL && options->mesh != NULL ?
+			      srt_mesh_size(options->mesh, SRT_MODEL_TENSOR_DIM) :
+			      0;
 
 	return n > 1 ? n : 1;
 }
@@ -34,9 +35,9 @@ static srt_param_options_t param_options(const char *name, int ndim,
 	srt_param_options_t po = SRT_PARAM_OPTIONS_INIT;
 
 	po.weight_decay = 0;
-	if (options) {
+	if (options != NULL) {
 		po.weight_decay = ndim == 2 ? options->matrix_decay : options->vector_decay;
-		po.frozen = options->frozen && options->frozen(name, options->arg);
+		po.frozen = options->frozen != NULL && options->frozen(name, options->arg);
 	}
 	return po;
 }
@@ -54,7 +55,7 @@ srt_status_t srt_model_module(srt_module_t *root, const char *path, const char *
 
 		snprintf(part, sizeof(part), "%.*s", (int)n, rest);
 		child = srt_module_find(*module, part);
-		if (!child)
+		if (child == NULL)
 			SRT_TRY(srt_module_create(*module, part, is_last ? kind : "Module",
 						  &child));
 		*module = child;
@@ -81,17 +82,17 @@ srt_status_t srt_model_add_param(srt_module_t *root, const srt_model_param_spec_
 		po.placement =
 			(srt_placement_t){ SRT_MODEL_TENSOR_DIM, spec->tensor_dim, spec->nblocks };
 	SRT_TRY(srt_module_add_param(module, name,
-				     options && options->dtype ? options->dtype : SRT_F32, ndim,
-				     shape, &po));
-	return spec->init ? srt_module_record_init(module, name, spec->init) : SRT_OK;
+				     options != NULL && options->dtype ? options->dtype : SRT_F32,
+				     ndim, shape, &po));
+	return spec->init != NULL ? srt_module_record_init(module, name, spec->init) : SRT_OK;
 }
 
 srt_status_t srt_model_wrap(srt_engine_t *engine, srt_module_t *root,
 			    const srt_wrap_policy_t *policy, const srt_model_options_t *options)
 {
 	const srt_unit_options_t units = { .size = sizeof(units),
-					   .reshard = options ? options->reshard : 0,
-					   .flat = options ? options->flat : SRT_FLAT_NO };
+					   .reshard = options != NULL ? options->reshard : 0,
+					   .flat = options != NULL ? options->flat : SRT_FLAT_NO };
 	const srt_wrap_options_t wrap = { .size = sizeof(wrap), .root = &units, .units = &units };
 	const srt_status_t status = srt_engine_wrap(engine, root, policy, &wrap);
 

@@ -16,7 +16,7 @@ srt_status_t srt_tape_fail(srt_tape_t *tape, srt_status_t status, const char *fo
 	if (tape->status != SRT_OK)
 		return srt_tape_status(tape);
 	tape->status = status;
-	if (!format) {
+	if (format == NULL) {
 		snprintf(tape->error, sizeof(tape->error), "%s", srt_last_error());
 		return status;
 	}
@@ -35,11 +35,11 @@ srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tap
 {
 	srt_tape_t *t;
 
-	if (!device || !tape)
+	if (device == NULL || tape == NULL)
 		return srt_error_set(SRT_ERR_INVALID_ARGUMENT,
 				     "srt_tape_create: device or tape is NULL");
 	t = calloc(1, sizeof(*t));
-	if (!t)
+	if (t == NULL)
 		return srt_error_set(SRT_ERR_OUT_OF_MEMORY, "no host memory for a tape");
 	t->device = device;
 	t->mode = mode;
@@ -50,10 +50,10 @@ srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tap
 
 void srt_tape_destroy(srt_tape_t *tape)
 {
-	if (!tape)
+	if (tape == NULL)
 		return;
 	srt_tape_destroy_sums(tape);
-	while (tape->tensors) {
+	while (tape->tensors != NULL) {
 		srt_tensor_t *next = tape->tensors->next;
 
 		free(tape->tensors);
@@ -74,7 +74,7 @@ void *srt_tape_grow(void *array, int n, int *room, size_t size)
 	if (n < *room)
 		return array;
 	p = realloc(array, (size_t)more * size);
-	if (p)
+	if (p != NULL)
 		*room = more;
 	return p;
 }
@@ -88,7 +88,7 @@ static srt_node_t *add_node(srt_tape_t *tape)
 		return NULL;
 	}
 	nodes = srt_tape_grow(tape->nodes, tape->nnodes, &tape->nodes_room, sizeof(*nodes));
-	if (!nodes) {
+	if (nodes == NULL) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to record an operation");
 		return NULL;
 	}
@@ -106,7 +106,7 @@ int srt_tape_block(srt_tape_t *tape, size_t nbytes, int time)
 	if (nbytes == 0)
 		return SRT_NO_BLOCK;
 	blocks = srt_tape_grow(tape->blocks, tape->nblocks, &tape->blocks_room, sizeof(*blocks));
-	if (!blocks) {
+	if (blocks == NULL) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to plan the activations");
 		return SRT_NO_BLOCK;
 	}
@@ -119,7 +119,7 @@ static srt_tensor_t *add_tensor(srt_tape_t *tape, srt_dtype_t dtype, int64_t row
 {
 	srt_tensor_t *tensor = calloc(1, sizeof(*tensor));
 
-	if (!tensor) {
+	if (tensor == NULL) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to record a tensor");
 		return NULL;
 	}
@@ -155,7 +155,7 @@ srt_tensor_t *srt_tape_input(srt_tape_t *tape, srt_dtype_t dtype, int64_t rows, 
 
 void srt_tensor_require_grad(srt_tensor_t *tensor)
 {
-	if (!tensor)
+	if (tensor == NULL)
 		return;
 	if (tensor->producer >= 0 || tensor->nuses > 0 || !srt_is_float(tensor->dtype)) {
 		srt_tape_fail(
@@ -169,7 +169,7 @@ void srt_tensor_require_grad(srt_tensor_t *tensor)
 
 void srt_tape_keep(srt_tape_t *tape, srt_tensor_t *tensor)
 {
-	if (tensor && !tape->finished)
+	if (tensor != NULL && !tape->finished)
 		tensor->keep = 1;
 }
 
@@ -177,7 +177,7 @@ void srt_tape_boundary(srt_tape_t *tape, srt_unit_t *unit, int is_begin)
 {
 	srt_node_t *node = tape->status == SRT_OK ? add_node(tape) : NULL;
 
-	if (!node)
+	if (node == NULL)
 		return;
 	node->unit = unit;
 	node->is_begin = is_begin;
@@ -192,7 +192,7 @@ int srt_tape_usable(srt_tape_t *tape, const srt_tensor_t *x)
 {
 	if (tape->status != SRT_OK)
 		return 0;
-	if (!x || x->tape != tape) {
+	if (x == NULL || x->tape != tape) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 			      "the tensor of a layer is NULL or of another tape");
 		return 0;
@@ -205,12 +205,12 @@ int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 {
 	int64_t shape[SRT_MAX_DIMS] = { 0 };
 
-	if (param && srt_param_partition(param, shape) == ndim && (d0 < 0 || shape[0] == d0) &&
-	    (ndim < 2 || d1 < 0 || shape[1] == d1))
+	if (param != NULL && srt_param_partition(param, shape) == ndim &&
+	    (d0 < 0 || shape[0] == d0) && (ndim < 2 || d1 < 0 || shape[1] == d1))
 		return 1;
 	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 		      "%s: parameter %s does not have the shape that the layer needs (%lld,%lld)",
-		      layer, param ? srt_param_name(param) : "(none)", (long long)d0,
+		      layer, param != NULL ? srt_param_name(param) : "(none)", (long long)d0,
 		      (long long)(ndim < 2 ? 1 : d1));
 	return 0;
 }
@@ -274,8 +274,8 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
 		return NULL;
 	}
 	out = add_tensor(tape, desc->dtype, desc->rows, desc->n);
-	node = out ? add_node(tape) : NULL;
-	if (!node)
+	node = out != NULL ? add_node(tape) : NULL;
+	if (node == NULL)
 		return NULL;
 	node->layer = desc->layer;
 	node->out = out;
@@ -283,14 +283,15 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
 	out->section = tape->section;
 	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
 		node->in[j] = desc->in[j];
-		if (!desc->in[j])
+		if (desc->in[j] == NULL)
 			continue;
 		desc->in[j]->nuses++;
 		out->needs_grad |= desc->in[j]->needs_grad;
 	}
 	for (int k = 0; k < SRT_NODE_PARAMS; k++) {
 		node->param[k] = desc->param[k];
-		out->needs_grad |= desc->param[k] && srt_param_requires_grad(desc->param[k]);
+		out->needs_grad |=
+			desc->param[k] != NULL && srt_param_requires_grad(desc->param[k]);
 	}
 	memcpy(node->saved_nbytes, desc->saved_nbytes, sizeof(node->saved_nbytes));
 	node->forward_scratch = desc->forward_scratch;

@@ -36,14 +36,14 @@ static size_t get_nbytes(srt_tape_t *tape, const srt_tensor_t *tensor)
 
 static int has_backward_pass(const srt_tape_t *tape, const srt_node_t *node)
 {
-	return tape->mode == SRT_TAPE_TRAINING && node->layer && node->layer->backward &&
-	       node->out->needs_grad;
+	return tape->mode == SRT_TAPE_TRAINING && node->layer != NULL &&
+	       node->layer->backward != NULL && node->out->needs_grad;
 }
 
 /* The node of the section that makes x, NULL for a tensor from elsewhere. */
 static srt_node_t *get_producer(srt_tape_t *tape, const srt_tensor_t *x, int section)
 {
-	return section && x && x->section == section ? &tape->nodes[x->producer] : NULL;
+	return section && x != NULL && x->section == section ? &tape->nodes[x->producer] : NULL;
 }
 
 /*
@@ -56,14 +56,15 @@ static void mark_recomputed(srt_tape_t *tape, int i)
 	srt_node_t *node = &tape->nodes[i];
 	const int back = has_backward_pass(tape, node);
 
-	if (!node->layer || !node->section)
+	if (node->layer == NULL || !node->section)
 		return;
 	if (back && (node->layer->keeps_out || node->saved_nbytes[0] || node->saved_nbytes[1]))
 		node->recomputed = 1;
 	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
 		srt_node_t *producer = get_producer(tape, node->in[j], node->section);
 
-		if (producer && (node->recomputed || (back && (node->layer->keeps_in >> j & 1))))
+		if (producer != NULL &&
+		    (node->recomputed || (back && (node->layer->keeps_in >> j & 1))))
 			producer->recomputed = 1;
 	}
 }
@@ -76,8 +77,8 @@ static void mark_boundaries(srt_tape_t *tape, int begin)
 	while (depth > 0) {
 		const srt_node_t *node = &tape->nodes[++end];
 
-		used |= node->layer && node->recomputed;
-		if (!node->layer)
+		used |= node->layer != NULL && node->recomputed;
+		if (node->layer == NULL)
 			depth += node->is_begin ? 1 : -1;
 	}
 	tape->nodes[begin].recomputed = tape->nodes[end].recomputed = used;
@@ -91,7 +92,8 @@ static void plan_times(srt_tape_t *tape)
 	for (int i = tape->nnodes - 1; i >= 0; i--)
 		mark_recomputed(tape, i);
 	for (int i = 0; i < tape->nnodes; i++)
-		if (tape->nodes[i].section && !tape->nodes[i].layer && tape->nodes[i].is_begin)
+		if (tape->nodes[i].section && tape->nodes[i].layer == NULL &&
+		    tape->nodes[i].is_begin)
 			mark_boundaries(tape, i);
 	for (int i = tape->nnodes - 1; i >= 0; i--) {
 		const int section = tape->nodes[i].section;
@@ -159,7 +161,7 @@ static void plan_node(srt_tape_t *tape, int i)
 	if (node->recomputed)
 		plan_again(tape, node);
 	for (int j = 0; j < SRT_NODE_INPUTS; j++)
-		if (node->in[j])
+		if (node->in[j] != NULL)
 			plan_input(tape, i, j);
 	node->scratch_backward =
 		srt_tape_block(tape, back ? node->backward_scratch : 0, node->when_backward);
@@ -168,14 +170,14 @@ static void plan_node(srt_tape_t *tape, int i)
 /* 1. Values, saved values and scratch. Inputs live throughout. */
 static void plan_values(srt_tape_t *tape)
 {
-	for (srt_tensor_t *t = tape->tensors; t; t = t->next) {
+	for (srt_tensor_t *t = tape->tensors; t != NULL; t = t->next) {
 		if (t->producer >= 0)
 			continue;
 		t->value = srt_tape_block(tape, get_nbytes(tape, t), 0);
 		extend_block(tape, t->value, tape->end);
 	}
 	for (int i = 0; i < tape->nnodes; i++)
-		if (tape->nodes[i].layer)
+		if (tape->nodes[i].layer != NULL)
 			plan_node(tape, i);
 }
 
@@ -187,7 +189,7 @@ static void plan_values(srt_tape_t *tape)
 static int is_exclusive(const srt_tape_t *tape, int block, const srt_tensor_t *owner, int node,
 			int in_place)
 {
-	for (const srt_tensor_t *t = tape->tensors; t; t = t->next) {
+	for (const srt_tensor_t *t = tape->tensors; t != NULL; t = t->next) {
 		if (t == owner || t->grad != block)
 			continue;
 		if (t->producer < node || (t->producer == node && !in_place) || t->keep)
@@ -204,7 +206,7 @@ static void plan_grad_in(srt_tape_t *tape, int i, int j)
 	srt_grad_to_t *to = &node->to[j];
 	int when = node->when_backward;
 
-	if (!x || !x->needs_grad)
+	if (x == NULL || !x->needs_grad)
 		return;
 	to->before = x->grad;
 	if (x->grad == SRT_NO_BLOCK) {
@@ -240,7 +242,7 @@ static void plan_param_uses(srt_tape_t *tape, int i)
 	srt_node_t *node = &tape->nodes[i];
 
 	for (int k = 0; k < SRT_NODE_PARAMS; k++) {
-		for (int later = i + 1; node->param[k] && later < tape->nnodes; later++) {
+		for (int later = i + 1; node->param[k] != NULL && later < tape->nnodes; later++) {
 			const srt_node_t *o = &tape->nodes[later];
 
 			for (int l = 0; l < SRT_NODE_PARAMS; l++)
@@ -316,7 +318,7 @@ static srt_status_t plan_offsets(srt_tape_t *tape)
 {
 	srt_block_t **order = calloc((size_t)tape->nblocks + 1, sizeof(srt_block_t *));
 
-	if (!order)
+	if (order == NULL)
 		return srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY,
 				     "no memory to plan the activations");
 	for (int b = 0; b < tape->nblocks; b++)
@@ -340,7 +342,7 @@ static void measure_scratch(srt_tape_t *tape)
 	for (int i = 0; i < tape->nnodes && tape->status == SRT_OK; i++) {
 		const srt_node_t *node = &tape->nodes[i];
 
-		if (node->layer && node->layer->measure &&
+		if (node->layer != NULL && node->layer->measure != NULL &&
 		    node->layer->measure(tape, node) != SRT_OK)
 			srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT, NULL);
 	}

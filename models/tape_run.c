@@ -9,10 +9,10 @@ srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena)
 	if (!tape->finished)
 		return srt_tape_fail(tape, SRT_ERR_STATE,
 				     "the tape is bound before it is finished");
-	if (!arena || srt_buffer_nbytes(arena) < tape->nbytes)
+	if (arena == NULL || srt_buffer_nbytes(arena) < tape->nbytes)
 		return srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 				     "the tape needs an arena of %zu bytes, it got %zu",
-				     tape->nbytes, arena ? srt_buffer_nbytes(arena) : 0);
+				     tape->nbytes, arena != NULL ? srt_buffer_nbytes(arena) : 0);
 	tape->arena = arena;
 	return tape->status == SRT_OK ? srt_tape_create_sums(tape) : srt_tape_status(tape);
 }
@@ -67,13 +67,13 @@ srt_dtype_t srt_node_dtype(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];
 
-	return x && srt_is_float(x->dtype) ? x->dtype : node->out->dtype;
+	return x != NULL && srt_is_float(x->dtype) ? x->dtype : node->out->dtype;
 }
 
 srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, srt_view_t *view)
 {
 	*view = srt_view(NULL, 0, srt_node_dtype(node));
-	if (!node->param[k])
+	if (node->param[k] == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_param_data(node->param[k], view));
 	if (view->dtype == srt_node_dtype(node))
@@ -104,7 +104,7 @@ srt_status_t srt_run_param_grad(const srt_run_t *run, const srt_node_t *node, in
 	(void)run;
 	*view = srt_view(NULL, 0, srt_node_dtype(node));
 	*accumulate = 0;
-	if (!node->param[k] || !srt_param_requires_grad(node->param[k]))
+	if (node->param[k] == NULL || !srt_param_requires_grad(node->param[k]))
 		return SRT_OK;
 	SRT_TRY(srt_param_grad(node->param[k], view, accumulate));
 	if (node->param_again[k])
@@ -114,21 +114,21 @@ srt_status_t srt_run_param_grad(const srt_run_t *run, const srt_node_t *node, in
 
 srt_status_t srt_run_param_ready(const srt_node_t *node, int k)
 {
-	if (!node->param[k] || !srt_param_requires_grad(node->param[k]))
+	if (node->param[k] == NULL || !srt_param_requires_grad(node->param[k]))
 		return SRT_OK;
 	return srt_param_grad_ready(node->param[k]);
 }
 
 static int is_runnable(srt_tape_t *tape)
 {
-	if (tape->status == SRT_OK && !tape->arena)
+	if (tape->status == SRT_OK && tape->arena == NULL)
 		srt_tape_fail(tape, SRT_ERR_STATE, "the tape is run without an arena");
 	return tape->status == SRT_OK;
 }
 
 static srt_status_t run_forward(const srt_run_t *run, const srt_node_t *node)
 {
-	if (node->layer) {
+	if (node->layer != NULL) {
 		SRT_TRY(node->layer->forward(run, node));
 		return srt_run_sum_output(run, node);
 	}
@@ -170,9 +170,9 @@ static srt_status_t merge_gradients(const srt_run_t *run, const srt_node_t *node
 
 static srt_status_t run_backward(const srt_run_t *run, const srt_node_t *node)
 {
-	if (!node->layer && node->is_begin)
+	if (node->layer == NULL && node->is_begin)
 		return srt_unit_backward_end(node->unit, run->stream);
-	if (!node->layer)
+	if (node->layer == NULL)
 		return srt_unit_backward_begin(node->unit, run->stream);
 	if (!node->has_backward)
 		return SRT_OK;
@@ -232,14 +232,14 @@ void srt_tape_print(const srt_tape_t *tape, FILE *out)
 	for (int i = 0; i < tape->nnodes; i++) {
 		const srt_node_t *node = &tape->nodes[i];
 
-		if (!node->layer) {
+		if (node->layer == NULL) {
 			fprintf(out, "%5d  unit %s\n", i, node->is_begin ? "begin" : "end");
 			continue;
 		}
 		fprintf(out, "%5d  %-14s (%lld,%lld) %s%s%s%s\n", i, node->layer->name,
 			(long long)node->out->rows, (long long)node->out->n,
-			srt_dtype_name(node->out->dtype), node->param[0] ? " " : "",
-			node->param[0] ? srt_param_name(node->param[0]) : "",
+			srt_dtype_name(node->out->dtype), node->param[0] != NULL ? " " : "",
+			node->param[0] != NULL ? srt_param_name(node->param[0]) : "",
 			node->recomputed ? ", recomputed" : "");
 	}
 }

@@ -33,7 +33,7 @@ static int get_stats_block(const srt_node_t *node)
 /* The block of a use, SRT_NO_BLOCK if the node has no such collective. */
 static int get_block(const srt_node_t *node, enum use use)
 {
-	const srt_sum_t sums = node->layer ? node->layer->sums : SRT_SUM_NONE;
+	const srt_sum_t sums = node->layer != NULL ? node->layer->sums : SRT_SUM_NONE;
 
 	if (use == FORWARD && sums == SRT_SUM_OUTPUT)
 		return node->out->value;
@@ -42,7 +42,7 @@ static int get_block(const srt_node_t *node, enum use use)
 	if (use == GRADIENT && sums == SRT_SUM_GRADIENT && node->has_backward &&
 	    node->to[0].how != SRT_TO_NONE)
 		return node->to[0].block;
-	if (use == STATS && node->layer && node->layer->gathers)
+	if (use == STATS && node->layer != NULL && node->layer->gathers)
 		return get_stats_block(node);
 	return SRT_NO_BLOCK;
 }
@@ -50,7 +50,7 @@ static int get_block(const srt_node_t *node, enum use use)
 /* The parameter's, or the layer's where it has none. */
 static const char *get_name(const srt_node_t *node)
 {
-	return node->param[0] ? srt_param_name(node->param[0]) : node->layer->name;
+	return node->param[0] != NULL ? srt_param_name(node->param[0]) : node->layer->name;
 }
 
 static const srt_tensor_t *get_tensor(const srt_node_t *node, enum use use)
@@ -71,7 +71,7 @@ static void write_line(const srt_node_t *node, enum use use, char *line)
 
 void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim)
 {
-	const int nranks = mesh ? srt_mesh_size(mesh, dim) : 0;
+	const int nranks = mesh != NULL ? srt_mesh_size(mesh, dim) : 0;
 
 	if (tape->nnodes > 0) {
 		srt_tape_fail(tape, SRT_ERR_STATE,
@@ -85,7 +85,7 @@ void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim
 
 srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape)
 {
-	return tape->comm ? srt_comm_mem_kind(tape->comm) : SRT_MEM_DEVICE;
+	return tape->comm != NULL ? srt_comm_mem_kind(tape->comm) : SRT_MEM_DEVICE;
 }
 
 /* ---- comparing ---------------------------------------------------------------------------- */
@@ -140,7 +140,7 @@ static srt_status_t verify_sums(srt_tape_t *tape)
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	int most = 1;
 
-	if (!counts)
+	if (counts == NULL)
 		goto done;
 	status = srt_comm_oob_allgather(tape->comm, &mine, sizeof(mine), counts);
 	if (status != SRT_OK)
@@ -150,7 +150,7 @@ static srt_status_t verify_sums(srt_tape_t *tape)
 	status = SRT_ERR_OUT_OF_MEMORY;
 	lines = calloc((size_t)most, LINE_NBYTES);
 	all = calloc((size_t)tape->nranks * (size_t)most, LINE_NBYTES);
-	if (!lines || !all)
+	if (lines == NULL || all == NULL)
 		goto done;
 	write_lines(tape, lines);
 	status = srt_comm_oob_allgather(tape->comm, lines, (size_t)most * LINE_NBYTES, all);
@@ -274,14 +274,14 @@ srt_status_t srt_tape_create_sums(srt_tape_t *tape)
 	srt_tape_destroy_sums(tape);
 	if (tape->nranks == 1)
 		return SRT_OK;
-	if (!tape->comm)
+	if (tape->comm == NULL)
 		return srt_tape_fail(tape, SRT_ERR_STATE,
 				     "a tape of a mesh to plan with cannot be bound");
 	if (verify_sums(tape) != SRT_OK)
 		return srt_tape_status(tape);
 	owners = calloc((size_t)tape->nranks, sizeof(*owners));
 	parts = calloc((size_t)tape->nranks, sizeof(*parts));
-	if (!owners || !parts) {
+	if (owners == NULL || parts == NULL) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY,
 			      "no memory for the sums over the tensor-parallel ranks");
 		srt_comm_abort(tape->comm, tape->error);
@@ -307,7 +307,7 @@ void srt_tape_destroy_sums(srt_tape_t *tape)
 /* Other tensors and other tapes use the memory next, so peers must have read it. */
 static srt_status_t run_coll(const srt_run_t *run, srt_coll_t *coll)
 {
-	if (!coll)
+	if (coll == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_coll_start(coll, NULL, run->stream));
 	return srt_coll_wait_readers(coll, run->stream);

@@ -23,7 +23,7 @@ void srt_tape_unit_begin(srt_tape_t *tape, srt_unit_t *unit)
 	if (tape->status != SRT_OK)
 		return;
 	open = srt_tape_grow(tape->open, tape->nopen, &tape->open_room, sizeof(*open));
-	if (!open) {
+	if (open == NULL) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to record a unit");
 		return;
 	}
@@ -41,7 +41,7 @@ void srt_tape_unit_end(srt_tape_t *tape)
 
 	if (tape->status != SRT_OK)
 		return;
-	if (!open) {
+	if (open == NULL) {
 		srt_tape_fail(tape, SRT_ERR_STATE, "srt_tape_unit_end() without an open unit");
 		return;
 	}
@@ -59,7 +59,7 @@ srt_dtype_t srt_tape_compute_dtype(const srt_tape_t *tape)
 {
 	const srt_open_unit_t *open = innermost(tape);
 
-	return open ? open->types.compute : SRT_F32;
+	return open != NULL ? open->types.compute : SRT_F32;
 }
 
 /* ---- casts ------------------------------------------------------------------------------ */
@@ -74,11 +74,11 @@ static srt_tensor_t *cast_input(srt_tape_t *tape, srt_tensor_t *x, const srt_ope
 		if (tape->casts[c].from == x && tape->casts[c].begin == unit->begin)
 			return tape->casts[c].to;
 	y = srt_layer_cast(tape, x, unit->types.compute);
-	if (!y)
+	if (y == NULL)
 		return NULL;
 	y->origin = unit->begin;
 	casts = srt_tape_grow(tape->casts, tape->ncasts, &tape->casts_room, sizeof(*casts));
-	if (!casts) {
+	if (casts == NULL) {
 		srt_tape_fail(tape, SRT_ERR_OUT_OF_MEMORY, "no memory to record a cast");
 		return NULL;
 	}
@@ -97,7 +97,7 @@ srt_tensor_t *srt_tape_enter(srt_tape_t *tape, const char *layer, srt_tensor_t *
 			      srt_dtype_name(x->dtype));
 		return NULL;
 	}
-	for (int u = 0; u < tape->nopen && x; u++) {
+	for (int u = 0; u < tape->nopen && x != NULL; u++) {
 		const srt_open_unit_t *unit = &tape->open[u];
 
 		if (unit->types.casts_inputs && x->origin < unit->begin &&
@@ -122,9 +122,9 @@ srt_dtype_t srt_tape_output_dtype(const srt_tape_t *tape, const srt_tensor_t *x)
 {
 	const srt_open_unit_t *unit = innermost(tape);
 
-	if (!x)
+	if (x == NULL)
 		return SRT_F32;
-	if (!unit || !srt_is_float(x->dtype))
+	if (unit == NULL || !srt_is_float(x->dtype))
 		return x->dtype;
 	return unit->types.output != SRT_DTYPE_NONE ? unit->types.output : x->dtype;
 }

@@ -217,12 +217,12 @@ srt_status_t srt_transformer_declare(srt_engine_t *engine, const srt_transformer
 			(long long)config->width, (long long)config->ff, (long long)config->vocab,
 			(long long)config->batch);
 	t = calloc(1, sizeof(*t) + 2 * (size_t)config->layers * sizeof(t->layers[0]));
-	if (!t)
+	if (t == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
 				      "no host memory for a Transformer of %lld layers",
 				      (long long)config->layers);
 	t->config = *config;
-	t->recompute = options && options->recompute;
+	t->recompute = options != NULL && options->recompute;
 	status = declare(t, engine, options);
 	if (status != SRT_OK) {
 		free(t);
@@ -247,10 +247,10 @@ static srt_tensor_t *record_attention(const srt_transformer_t *t, srt_tape_t *ta
 	const int64_t width = t->config.width;
 	srt_attention_in_t in = { .batch = t->config.batch, .heads = t->config.heads };
 
-	if (memory) {
+	if (memory != NULL) {
 		in.q = srt_layer_linear_rows(tape, x, first[0], first[1], 0, width);
 		in.k = srt_layer_linear_rows(tape, memory, first[0], first[1], width, 2 * width);
-		if (!in.k)
+		if (in.k == NULL)
 			return NULL;
 	} else {
 		in.q = srt_layer_linear(tape, x, first[0], first[1]);
@@ -277,14 +277,14 @@ static srt_tensor_t *record_layer(const srt_transformer_t *t, srt_tape_t *tape,
 		srt_tape_recompute_begin(tape);
 	y = record_attention(t, tape, p + SELF_IN_WEIGHT, x, NULL);
 	x = record_norm(tape, p + NORM1_WEIGHT, x, y);
-	if (memory) {
+	if (memory != NULL) {
 		y = record_attention(t, tape, p + CROSS_IN_WEIGHT, x, memory);
 		x = record_norm(tape, p + NORM2_WEIGHT, x, y);
 	}
 	y = srt_layer_linear(tape, x, p[LINEAR1_WEIGHT], p[LINEAR1_BIAS]);
 	y = srt_layer_relu(tape, y);
 	y = srt_layer_linear(tape, y, p[LINEAR2_WEIGHT], p[LINEAR2_BIAS]);
-	x = record_norm(tape, p + (memory ? NORM3_WEIGHT : NORM2_WEIGHT), x, y);
+	x = record_norm(tape, p + (memory != NULL ? NORM3_WEIGHT : NORM2_WEIGHT), x, y);
 	if (t->recompute)
 		srt_tape_recompute_end(tape);
 	srt_tape_unit_end(tape);
@@ -294,7 +294,7 @@ static srt_tensor_t *record_layer(const srt_transformer_t *t, srt_tape_t *tape,
 /* x (1,width), in the dtype of y, added to each row of y. */
 static srt_tensor_t *record_constant(srt_tape_t *tape, srt_tensor_t *y, srt_tensor_t *x)
 {
-	if (!y)
+	if (y == NULL)
 		return NULL;
 	return srt_layer_add_row(tape, y, srt_layer_cast(tape, x, srt_tensor_dtype(y)));
 }
@@ -352,7 +352,7 @@ srt_status_t srt_transformer_record_loss(const srt_transformer_t *t, srt_tape_t 
 	x = srt_layer_linear(tape, x, t->embed, t->bias);
 	io->logits = srt_tape_unit_output(tape, x);
 	io->loss = srt_layer_cross_entropy(tape, io->logits, targets);
-	if (io->loss)
+	if (io->loss != NULL)
 		srt_tape_loss_dtype(tape, io->loss, srt_tensor_dtype(io->logits));
 	srt_tape_unit_end(tape);
 	srt_tape_keep(tape, io->logits);

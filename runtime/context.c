@@ -32,17 +32,18 @@ static srt_status_t check_native(const srt_context_options_t *options)
 {
 	const srt_native_device_t *native = options->native;
 
-	if (!native)
+	if (native == NULL)
 		return SRT_OK;
-	if (!native->backend || !native->context)
+	if (native->backend == NULL || native->context == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "srt_context_create: native.%s is NULL",
-				native->backend ? "context" : "backend");
-	if (options->device || (options->backend && strcmp(options->backend, native->backend) != 0))
+				native->backend != NULL ? "context" : "backend");
+	if (options->device != NULL ||
+	    (options->backend != NULL && strcmp(options->backend, native->backend) != 0))
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,
 			"srt_context_create: the option native names the device, of backend "
 			"\"%s\"; leave the option %s NULL",
-			native->backend, options->device ? "device" : "backend");
+			native->backend, options->device != NULL ? "device" : "backend");
 	return SRT_OK;
 }
 
@@ -61,7 +62,7 @@ static srt_status_t check_options(const srt_context_options_t *options)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_context_create: numerics is %d, which is not a srt_numerics_t",
 				(int)options->numerics);
-	if (options->bind && strcmp(options->bind, "auto") != 0 &&
+	if (options->bind != NULL && strcmp(options->bind, "auto") != 0 &&
 	    strcmp(options->bind, "no") != 0 && strcmp(options->bind, "yes") != 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_context_create: bind is \"%s\", must be auto, no or yes",
@@ -80,9 +81,9 @@ static srt_numerics_t choose_numerics(const srt_context_options_t *options)
 
 static const char *choose_backend(const srt_context_options_t *options)
 {
-	if (options->native)
+	if (options->native != NULL)
 		return options->native->backend;
-	return options->backend ? options->backend : srt_config_string("SHARDRT_BACKEND");
+	return options->backend != NULL ? options->backend : srt_config_string("SHARDRT_BACKEND");
 }
 
 /* Refuses a backend that is not installed before any rank waits for another. */
@@ -114,9 +115,11 @@ static srt_status_t open_device(srt_context_t *context, const srt_context_option
 
 	context->threads =
 		options->threads ? options->threads : (int)srt_config_int("SHARDRT_THREADS");
-	snprintf(context->bind, sizeof(context->bind), "%s", options->bind ? options->bind : "");
+	snprintf(context->bind, sizeof(context->bind), "%s",
+		 options->bind != NULL ? options->bind : "");
 	request = make_request(context, numerics, context->threads);
-	request.selector = options->device ? options->device : srt_config_string("SHARDRT_DEVICE");
+	request.selector =
+		options->device != NULL ? options->device : srt_config_string("SHARDRT_DEVICE");
 	request.native = options->native;
 	SRT_TRY(srt_device_open(choose_backend(options), &request, numerics, &context->device));
 	if (numerics == SRT_NUMERICS_FAST && !context->device->caps.has_fast)
@@ -136,7 +139,7 @@ srt_status_t srt_context_create(const srt_context_options_t *given, srt_context_
 
 	SRT_TRY(srt_check_not_null(out, __func__, "context"));
 	SRT_TRY(srt_struct_read(&options, sizeof(options), given, "srt_context_options_t"));
-	if (options.native) {
+	if (options.native != NULL) {
 		SRT_TRY(srt_struct_read(&native, sizeof(native), options.native,
 					"srt_native_device_t"));
 		options.native = &native;
@@ -145,7 +148,7 @@ srt_status_t srt_context_create(const srt_context_options_t *given, srt_context_
 	SRT_TRY(srt_config_check_all());
 	SRT_TRY(check_backend(choose_backend(&options)));
 	context = srt_calloc(1, sizeof(*context), "a context");
-	if (!context)
+	if (context == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_bootstrap_join(&options, &context->bootstrap);
 	if (status != SRT_OK)
@@ -174,7 +177,7 @@ free_context:
 
 void srt_context_destroy(srt_context_t *context)
 {
-	if (!context || srt_device_is_inherited(context->device))
+	if (context == NULL || srt_device_is_inherited(context->device))
 		return;
 	srt_comm_destroy(context->world);
 	srt_device_close(context->host);
@@ -186,27 +189,27 @@ void srt_context_destroy(srt_context_t *context)
 
 int srt_context_rank(const srt_context_t *context)
 {
-	return context ? srt_bootstrap_rank(context->bootstrap) : -1;
+	return context != NULL ? srt_bootstrap_rank(context->bootstrap) : -1;
 }
 
 int srt_context_world_size(const srt_context_t *context)
 {
-	return context ? srt_bootstrap_world_size(context->bootstrap) : 0;
+	return context != NULL ? srt_bootstrap_world_size(context->bootstrap) : 0;
 }
 
 int srt_context_local_rank(const srt_context_t *context)
 {
-	return context ? srt_bootstrap_local_rank(context->bootstrap) : -1;
+	return context != NULL ? srt_bootstrap_local_rank(context->bootstrap) : -1;
 }
 
 int srt_context_local_size(const srt_context_t *context)
 {
-	return context ? srt_bootstrap_local_size(context->bootstrap) : 0;
+	return context != NULL ? srt_bootstrap_local_size(context->bootstrap) : 0;
 }
 
 srt_device_t *srt_context_device(srt_context_t *context)
 {
-	return context ? context->device : NULL;
+	return context != NULL ? context->device : NULL;
 }
 
 srt_status_t srt_context_host(srt_context_t *context, srt_device_t **host)
@@ -220,7 +223,7 @@ srt_status_t srt_context_host(srt_context_t *context, srt_device_t **host)
 		return SRT_OK;
 	}
 	pthread_mutex_lock(&context->host_lock);
-	if (!context->host) {
+	if (context->host == NULL) {
 		const srt_numerics_t numerics = context->device->numerics;
 		const srt_device_request_t request =
 			make_request(context, numerics, context->threads);
@@ -235,10 +238,10 @@ srt_status_t srt_context_host(srt_context_t *context, srt_device_t **host)
 
 srt_comm_t *srt_context_world(srt_context_t *context)
 {
-	return context ? context->world : NULL;
+	return context != NULL ? context->world : NULL;
 }
 
 srt_numerics_t srt_context_numerics(const srt_context_t *context)
 {
-	return context ? context->device->numerics : SRT_NUMERICS_DEFAULT;
+	return context != NULL ? context->device->numerics : SRT_NUMERICS_DEFAULT;
 }

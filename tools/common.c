@@ -28,7 +28,7 @@ static void print_log(srt_log_level_t level, const char *message, void *arg)
 static void print_unknown(const char *name, const char *nearest, void *arg)
 {
 	(void)arg;
-	if (nearest)
+	if (nearest != NULL)
 		tool_error("warning: %s is not a variable of libshardrt; did you mean %s?", name,
 			   nearest);
 	else
@@ -42,7 +42,7 @@ static void warn_of_blocking(void)
 {
 	const char *value = getenv("CUDA_LAUNCH_BLOCKING");
 
-	if (value && strcmp(value, "1") == 0)
+	if (value != NULL && strcmp(value, "1") == 0)
 		tool_error(
 			"warning: CUDA_LAUNCH_BLOCKING=1: every kernel launch on a CUDA device waits "
 			"until the kernel has ended; jobs of several ranks are slow and may hang");

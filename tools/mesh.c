@@ -16,12 +16,12 @@
 static int parse_dim(const char *text, size_t nbytes, tool_mesh_t *mesh)
 {
 	const char *equals = memchr(text, '=', nbytes);
-	size_t nname = equals ? (size_t)(equals - text) : nbytes;
+	size_t nname = equals != NULL ? (size_t)(equals - text) : nbytes;
 	char *name = mesh->names[mesh->ndim];
 	char *end;
 	long n;
 
-	if (!equals || nname >= SRT_MESH_NAME)
+	if (equals == NULL || nname >= SRT_MESH_NAME)
 		return -1;
 	memcpy(name, text, nname);
 	name[nname] = '\0';
@@ -51,7 +51,7 @@ int tool_mesh_parse(const char *text, tool_mesh_t *mesh, char *why, size_t nwhy)
 	const char *at = text;
 
 	*mesh = (tool_mesh_t){ .nranks = 1 };
-	while (at) {
+	while (at != NULL) {
 		size_t nbytes = strcspn(at, ",");
 
 		if (mesh->ndim == SRT_MESH_MAX_DIMS || parse_dim(at, nbytes, mesh) != 0) {
@@ -90,7 +90,7 @@ int tool_mesh_check(const tool_mesh_t *mesh, srt_strategy_t strategy, char *why,
 	} else if (shard + dp != 1) {
 		needs = "zero1 to zero3 need --mesh with either shard=N or dp=N";
 	}
-	if (!needs || (mesh->ndim == 0 && strategy != SRT_STRATEGY_HYBRID))
+	if (needs == NULL || (mesh->ndim == 0 && strategy != SRT_STRATEGY_HYBRID))
 		return 0;
 	snprintf(why, nwhy, "--strategy %s", needs);
 	return -1;

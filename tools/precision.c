@@ -11,13 +11,13 @@ int64_t tool_find_word(const char *words, const char *value)
 {
 	size_t n = strlen(value);
 
-	for (int64_t i = 0; words; i++) {
+	for (int64_t i = 0; words != NULL; i++) {
 		const char *end = strchr(words, '|');
-		size_t nword = end ? (size_t)(end - words) : strlen(words);
+		size_t nword = end != NULL ? (size_t)(end - words) : strlen(words);
 
 		if (nword == n && strncmp(words, value, n) == 0)
 			return i;
-		words = end ? end + 1 : NULL;
+		words = end != NULL ? end + 1 : NULL;
 	}
 	return -1;
 }
@@ -56,14 +56,14 @@ int tool_precision(tool_dtype_t dtype, int pure, tool_reduce_t reduce, tool_prec
 int tool_offload(const char *text, srt_offload_t *offload, char *why, size_t nwhy)
 {
 	*offload = (srt_offload_t){ 0 };
-	if (!text || strcmp(text, "none") == 0)
+	if (text == NULL || strcmp(text, "none") == 0)
 		return 0;
 	if (strcmp(text, "all") == 0) {
 		offload->params = offload->grads = offload->state = 1;
 		return 0;
 	}
-	for (const char *word = text; word;
-	     word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL) {
+	for (const char *word = text; word != NULL;
+	     word = strchr(word, ',') != NULL ? strchr(word, ',') + 1 : NULL) {
 		char one[16] = "";
 
 		snprintf(one, sizeof(one), "%.*s", (int)strcspn(word, ","), word);

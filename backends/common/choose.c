@@ -44,7 +44,7 @@ srt_status_t srt_candidates_probe(const srt_candidates_t *candidates,
 	if (status != SRT_OK)
 		return status;
 	for (int i = 0; i < n; i++)
-		*ndevices += !all[i].unusable;
+		*ndevices += all[i].unusable == NULL;
 	if (n > 0 && *ndevices == 0)
 		host->fail(SRT_ERR_NOT_FOUND, "%s device \"%s\" (%s) cannot be used: %s",
 			   candidates->what, all[0].name, all[0].detail, all[0].unusable);
@@ -69,7 +69,7 @@ srt_status_t srt_candidates_describe(const srt_candidates_t *candidates,
 	if (status != SRT_OK)
 		return status;
 	for (int i = 0; i < n; i++) {
-		if (all[i].unusable || number-- != 0)
+		if (all[i].unusable != NULL || number-- != 0)
 			continue;
 		snprintf(description->name, sizeof(description->name), "%s", all[i].name);
 		description->accelerator = is_accelerator(&all[i]);
@@ -93,7 +93,8 @@ static void write_list(const srt_candidate_t *all, int n, char *text, size_t tex
 		used += (size_t)snprintf(text + used, text_nbytes - used,
 					 "%s%s \"%.60s\" (%s, %s, %.40s%s%s)", i ? ", " : "",
 					 number, c->name, c->bus, type_names[c->type], c->detail,
-					 c->unusable ? ": " : "", c->unusable ? c->unusable : "");
+					 c->unusable != NULL ? ": " : "",
+					 c->unusable != NULL ? c->unusable : "");
 	}
 }
 
@@ -114,7 +115,7 @@ static srt_candidate_type_t best_type(const srt_candidate_t *all, int n)
 	srt_candidate_type_t best = SRT_CANDIDATE_OTHER;
 
 	for (int i = 0; i < n; i++)
-		if (!all[i].unusable && all[i].type < best)
+		if (all[i].unusable == NULL && all[i].type < best)
 			best = all[i].type;
 	return best;
 }
@@ -163,7 +164,7 @@ static bool contains_text(const char *text, const char *part)
 static bool is_meant(const srt_candidate_t *c, const char *selector, srt_candidate_type_t type)
 {
 	if (type != SRT_CANDIDATE_OTHER)
-		return c->type == type && !c->unusable;
+		return c->type == type && c->unusable == NULL;
 	if (is_number(selector))
 		return c->number >= 0 && c->number == strtol(selector, NULL, 10);
 	if (is_uuid(selector))
@@ -187,7 +188,7 @@ static srt_status_t choose_candidate(const srt_candidates_t *candidates,
 				     const srt_device_request_t *request, srt_candidate_t *all,
 				     int n, srt_candidate_t *chosen)
 {
-	const char *selector = request->selector ? request->selector : "";
+	const char *selector = request->selector != NULL ? request->selector : "";
 	srt_candidate_type_t type = selector[0] ? type_of_word(selector) : best_type(all, n);
 	char text[LIST_NBYTES];
 	int m = 0;
@@ -212,7 +213,7 @@ static srt_status_t choose_candidate(const srt_candidates_t *candidates,
 				  "%s",
 				  selector, candidates->what, text);
 	*chosen = all[request->local_rank % m];
-	if (chosen->unusable)
+	if (chosen->unusable != NULL)
 		return host->fail(SRT_ERR_UNSUPPORTED,
 				  "%s device \"%s\" cannot be used (%s); there are: %s",
 				  candidates->what, chosen->name, chosen->unusable, text);

@@ -29,7 +29,7 @@ static size_t read_number(const char *path)
 	size_t result = SIZE_MAX;
 	FILE *f = fopen(path, "re");
 
-	if (!f)
+	if (f == NULL)
 		return SIZE_MAX;
 	if (fscanf(f, "%llu", &value) == 1 && value < SIZE_MAX)
 		result = (size_t)value;
@@ -49,7 +49,7 @@ static size_t read_reclaimable(const char *path)
 	size_t own = 0, total = 0;
 	FILE *f = fopen(path, "re");
 
-	if (!f)
+	if (f == NULL)
 		return 0;
 	while (fscanf(f, "%63s %llu", key, &value) == 2) {
 		if (strcmp(key, "inactive_file") == 0 || strcmp(key, "active_file") == 0)
@@ -109,9 +109,9 @@ static void apply_machine(srt_memory_limit_t *limit)
 	unsigned long long kib, total = 0;
 	FILE *f = fopen("/proc/meminfo", "re");
 
-	if (!f)
+	if (f == NULL)
 		return;
-	while (fgets(line, sizeof(line), f)) {
+	while (fgets(line, sizeof(line), f) != NULL) {
 		if (sscanf(line, "MemTotal: %llu kB", &kib) == 1)
 			total = kib;
 		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {

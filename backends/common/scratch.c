@@ -10,7 +10,7 @@ static srt_status_t add_block(srt_scratch_t *scratch, size_t nbytes)
 	srt_scratch_block_t *block = owner->host->alloc(sizeof(*block));
 	srt_status_t status;
 
-	if (!block)
+	if (block == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	*block = (srt_scratch_block_t){ .older = scratch->newest, .nbytes = nbytes };
 	status = owner->mem->alloc(owner->device, SRT_MEM_DEVICE, nbytes,
@@ -29,17 +29,17 @@ srt_status_t srt_scratch_provide(srt_scratch_t *scratch, size_t nbytes)
 {
 	const srt_scratch_block_t *newest = scratch->newest;
 
-	if (!nbytes || (newest && newest->nbytes >= nbytes))
+	if (!nbytes || (newest != NULL && newest->nbytes >= nbytes))
 		return SRT_OK;
 	/* Older blocks remain, so their number must stay small. */
-	if (newest && nbytes < newest->nbytes + newest->nbytes / 2)
+	if (newest != NULL && nbytes < newest->nbytes + newest->nbytes / 2)
 		nbytes = newest->nbytes + newest->nbytes / 2;
 	return add_block(scratch, nbytes);
 }
 
 srt_status_t srt_scratch_reserve(srt_scratch_t *scratch, size_t nbytes)
 {
-	if (!nbytes || (scratch->newest && scratch->newest->nbytes >= nbytes))
+	if (!nbytes || (scratch->newest != NULL && scratch->newest->nbytes >= nbytes))
 		return SRT_OK;
 	srt_scratch_free(scratch);
 	return add_block(scratch, nbytes);
@@ -49,7 +49,7 @@ void srt_scratch_free(srt_scratch_t *scratch)
 {
 	srt_scratch_owner_t *owner = scratch->owner;
 
-	while (scratch->newest) {
+	while (scratch->newest != NULL) {
 		srt_scratch_block_t *block = scratch->newest;
 
 		scratch->newest = block->older;

@@ -39,7 +39,7 @@ srt_status_t srt_scratch_reserve(srt_scratch_t *scratch, size_t nbytes);
 /* The newest block's memory object; NULL: none yet. */
 static inline void *srt_scratch_mem(const srt_scratch_t *scratch)
 {
-	return scratch->newest ? scratch->newest->mem : NULL;
+	return scratch->newest != NULL ? scratch->newest->mem : NULL;
 }
 /* Frees all blocks; the stream is idle. */
 void srt_scratch_free(srt_scratch_t *scratch);

@@ -29,9 +29,9 @@ void srt_selftest_destroy(srt_selftest_t *t)
 srt_status_t srt_selftest_stream_open(const srt_selftest_t *t, srt_selftest_stream_t *s)
 {
 	SRT_TRY(t->stream->create(t->device, 0, "self-test", &s->stream));
-	if (t->mark_stream)
+	if (t->mark_stream != NULL)
 		t->mark_stream(s->stream);
-	s->entered = t->stream->enter && t->stream->enter(t->device);
+	s->entered = t->stream->enter != NULL && t->stream->enter(t->device);
 	s->env = srt_fpenv_enter(); /* inputs are computed on this thread too */
 	return SRT_OK;
 }
@@ -46,7 +46,7 @@ void srt_selftest_stream_close(const srt_selftest_t *t, srt_selftest_stream_t *s
 
 static srt_status_t sync_stream(const srt_selftest_t *t, void *stream)
 {
-	return t->stream->sync ? t->stream->sync(stream, 0) : SRT_OK;
+	return t->stream->sync != NULL ? t->stream->sync(stream, 0) : SRT_OK;
 }
 
 srt_status_t srt_selftest_write(const srt_selftest_t *t, void *stream, void *mem, size_t offset,
@@ -67,7 +67,7 @@ srt_status_t srt_selftest_read(const srt_selftest_t *t, void *stream, void *byte
 	const void *host = t->mem->host(t->device, mem);
 
 	SRT_TRY(sync_stream(t, stream));
-	if (!host)
+	if (host == NULL)
 		return t->stream->read(stream, bytes, mem, 0, nbytes);
 	memcpy(bytes, host, nbytes);
 	return SRT_OK;
@@ -79,7 +79,7 @@ static srt_status_t run_on(const run_t *r, const srt_command_t *wanted, void *me
 	srt_command_t command = *wanted;
 
 	for (int i = 0; i < command.nbindings; i++)
-		if (command.bindings[i].mem)
+		if (command.bindings[i].mem != NULL)
 			command.bindings[i].mem = mem;
 	SRT_TRY(srt_selftest_write(r->t, r->stream, mem, 0, bytes, nbytes));
 	SRT_TRY(r->t->stream->submit(r->stream, &command));
@@ -129,7 +129,7 @@ static srt_status_t run_cases(const srt_selftest_t *t, srt_kernel_id_t which, sr
 	r.stream = stream.stream;
 	status = srt_kernels_selftest(which, dtype, run_launch, &r, &kernel);
 	srt_selftest_stream_close(t, &stream);
-	if (kernel)
+	if (kernel != NULL)
 		return report_failure(t, kernel);
 	if (status == SRT_ERR_OUT_OF_MEMORY && !r.failed)
 		return t->host->fail(status, "out of host memory for the self-test of kernels");

@@ -72,7 +72,7 @@ static srt_status_t compare_results(check_t *c, const char *what, srt_dtype_t dt
 
 	SRT_TRY(srt_selftest_read(c->of, c->stream, c->numbers, a->mem, nbytes));
 	SRT_TRY(srt_selftest_read(c->of, c->stream, c->others, b->mem, nbytes));
-	if (!c->differs && memcmp(c->numbers, c->others, nbytes) != 0)
+	if (c->differs == NULL && memcmp(c->numbers, c->others, nbytes) != 0)
 		c->differs = what;
 	return SRT_OK;
 }
@@ -91,7 +91,7 @@ static srt_status_t run_both(const check_t *c, srt_command_t *command, const srt
 	command->ngroups = srt_kernel_grid(kernel, command->args);
 	SRT_TRY(ops->submit(c->stream, command));
 	for (int i = 0; i < command->nbindings; i++)
-		if (others[i].mem)
+		if (others[i].mem != NULL)
 			command->bindings[i] = others[i];
 	n = srt_command_expand(command, kernels);
 	for (int i = 0; i < n; i++)
@@ -249,15 +249,15 @@ static srt_status_t run_checks(check_t *c)
 
 	c->numbers = t->host->alloc(MAX_NBYTES);
 	c->others = t->host->alloc(MAX_NBYTES);
-	if (c->numbers && c->others) {
-		status = t->prepare ? t->prepare(t->device, c->dtype) : SRT_OK;
+	if (c->numbers != NULL && c->others != NULL) {
+		status = t->prepare != NULL ? t->prepare(t->device, c->dtype) : SRT_OK;
 		if (status == SRT_OK)
 			status = check_products(c);
 		if (status == SRT_OK)
 			status = check_attention(c);
 	}
 	drop_tensors(c);
-	if (t->force)
+	if (t->force != NULL)
 		t->force(t->device, 0, 0);
 	t->host->free(c->numbers);
 	t->host->free(c->others);
@@ -270,7 +270,7 @@ static srt_status_t report_failure(const check_t *c, srt_status_t status)
 	const srt_selftest_t *t = c->of;
 	const srt_host_services_t *host = t->host;
 	const char *type = srt_kernel_dtype_name(c->dtype);
-	const char *wanted = t->variable ? host->config(t->variable) : "auto";
+	const char *wanted = t->variable != NULL ? host->config(t->variable) : "auto";
 	const bool by_name = strcmp(wanted, "auto") != 0;
 
 	if (status != SRT_OK && (t->is_sure || by_name))
@@ -280,7 +280,7 @@ static srt_status_t report_failure(const check_t *c, srt_status_t status)
 				  "%s=%s: on %s the bits of its %s in %s are not those of the "
 				  "portable kernels; leave it unset",
 				  t->variable, wanted, t->what, c->differs, type);
-	if (!t->variable && t->exact && c->dtype == SRT_F32)
+	if (t->variable == NULL && t->exact && c->dtype == SRT_F32)
 		return host->fail(SRT_ERR_DEVICE,
 				  "the tuned %s in %s gives other bits than the portable kernels "
 				  "on %s; the device is refused in exact mode: try %s, or "
@@ -306,7 +306,7 @@ static srt_status_t check_type(srt_selftest_t *t, srt_dtype_t dtype)
 	c.stream = stream.stream;
 	status = run_checks(&c);
 	srt_selftest_stream_close(t, &stream);
-	if (status != SRT_OK || c.differs)
+	if (status != SRT_OK || c.differs != NULL)
 		return report_failure(&c, status);
 	atomic_store(&t->tuned[dtype], 1);
 	return SRT_OK;

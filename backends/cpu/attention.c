@@ -48,10 +48,10 @@ static void compute_weights(const srt_cpu_gemm_t *gemm, const srt_cpu_keys_t *ke
 		stats[1] = 0.0f;
 		return;
 	}
-	for (int64_t j = 0; keys->mask && j < n; j++)
+	for (int64_t j = 0; keys->mask != NULL && j < n; j++)
 		s[j] = keys->mask[j] ? s[j] : -INFINITY;
 	gemm->softmax(s, n, stats);
-	if (keys->mask)
+	if (keys->mask != NULL)
 		srt_cpu_close_holes(keys, s, n, s);
 }
 

@@ -63,13 +63,13 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attenti
 	l.p = l.dout + down;
 	l.ds = l.p + (size_t)(rows * l.lds);
 	l.shown = l.ds + (size_t)(rows * l.lds);
-	l.total = l.shown + (at->mask ? (size_t)(gemm->mr * l.lds) : 0);
+	l.total = l.shown + (at->mask != NULL ? (size_t)(gemm->mr * l.lds) : 0);
 	for (int i = 0; i < 2 && half; i++, l.total += (size_t)(rows * hd))
 		l.wide[i] = l.total;
 	l.dq = l.total;
-	l.dk = l.dq + (half && at->dq ? (size_t)(gemm->mr * hd) : 0);
-	l.dv = l.dk + (half && at->dk ? (size_t)(at->keys * hd) : 0);
-	l.total = l.dv + (half && at->dv ? (size_t)(at->keys * hd) : 0);
+	l.dk = l.dq + (half && at->dq != NULL ? (size_t)(gemm->mr * hd) : 0);
+	l.dv = l.dk + (half && at->dk != NULL ? (size_t)(at->keys * hd) : 0);
+	l.total = l.dv + (half && at->dv != NULL ? (size_t)(at->keys * hd) : 0);
 	return l;
 }
 
@@ -103,7 +103,7 @@ static void query_gradients(const head_t *h, int64_t i, const srt_cpu_queries_t 
 		.c = dq.p, .ldc = dq.ld, .alpha = 1.0f, .ragged = now->shown_ragged
 	};
 
-	if (h->keys.mask) { /* dk and dv still need P and dS */
+	if (h->keys.mask != NULL) { /* dk and dv still need P and dS */
 		float *shown = h->scratch + h->l.shown;
 
 		for (int r = 0; r < now->rows; r++)
@@ -127,7 +127,7 @@ static void score_gradients(const head_t *h, int64_t i, int64_t n, const float *
 				       scale);
 		return;
 	}
-	for (int64_t j = 0; h->keys.mask && j < n; j++) {
+	for (int64_t j = 0; h->keys.mask != NULL && j < n; j++) {
 		if (h->keys.mask[j])
 			continue;
 		p[j] = -INFINITY;
@@ -152,7 +152,7 @@ static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
 	for (int r = 0; r < now->rows; r++)
 		score_gradients(h, i + r, srt_cpu_attention_seen(now, r),
 				dout.p + (row + r) * dout.ld, p + r * lds, ds + r * lds);
-	if (h->dq)
+	if (h->dq != NULL)
 		query_gradients(h, i, now, ds);
 }
 
@@ -180,7 +180,7 @@ static void zero_unseen(const head_t *h, const srt_cpu_result_t *to)
 {
 	const int64_t n = h->at->causal ? srt_min64(h->keys.n, h->t) : h->keys.n;
 
-	for (int64_t j = h->keys.mask ? 0 : n; to->p && j < h->at->keys; j++)
+	for (int64_t j = h->keys.mask != NULL ? 0 : n; to->p != NULL && j < h->at->keys; j++)
 		if (j >= n || !h->keys.mask[j])
 			memset(to->p + j * to->ld, 0, (size_t)h->hd * sizeof(float));
 }
@@ -238,9 +238,9 @@ static void backward_head(head_t *h)
 		for (int64_t j = 0; j < keys; j += mr) {
 			int cols = (int)srt_min64(mr, keys - j);
 
-			if (h->dk.p)
+			if (h->dk.p != NULL)
 				key_rows(h, &h->dk, j, cols, i0, i1, h->l.ds, &h->block.q_rows);
-			if (h->dv.p)
+			if (h->dv.p != NULL)
 				key_rows(h, &h->dv, j, cols, i0, i1, h->l.p, &h->block.dout_rows);
 		}
 	}

@@ -33,18 +33,18 @@ static inline size_t srt_cpu_attention_keys_scratch(const srt_cpu_attention_t *a
 {
 	const size_t nbytes = (size_t)(at->keys + 1) * sizeof(int64_t);
 
-	return at->mask ? srt_align_up(nbytes / sizeof(float), 16) : 0;
+	return at->mask != NULL ? srt_align_up(nbytes / sizeof(float), 16) : 0;
 }
 
 static inline srt_cpu_keys_t srt_cpu_attention_keys(const srt_cpu_attention_t *at, int64_t item,
 						    float *scratch)
 {
-	const unsigned char *mask = at->mask ? at->mask + item * at->keys : NULL;
-	int64_t n = at->lengths ? at->lengths[item] : at->keys;
+	const unsigned char *mask = at->mask != NULL ? at->mask + item * at->keys : NULL;
+	int64_t n = at->lengths != NULL ? at->lengths[item] : at->keys;
 	int64_t *before = (int64_t *)(void *)scratch;
 
 	n = n < 0 ? 0 : n < at->keys ? n : at->keys;
-	if (!mask)
+	if (mask == NULL)
 		return (srt_cpu_keys_t){ .n = n };
 	while (n > 0 && !mask[n - 1])
 		n--;
@@ -59,7 +59,7 @@ static inline srt_cpu_keys_t srt_cpu_attention_keys(const srt_cpu_attention_t *a
 /* Number of shown keys among the first j. */
 static inline int64_t srt_cpu_shown(const srt_cpu_keys_t *keys, int64_t j)
 {
-	return keys->before ? keys->before[j] : j;
+	return keys->before != NULL ? keys->before[j] : j;
 }
 
 /* Copies the shown scores of a row of n to adjacent positions; to may be s. Writes up to n. */
@@ -92,11 +92,11 @@ static inline srt_cpu_queries_t srt_cpu_attention_queries(const srt_cpu_gemm_t *
 	if (!at->causal || i >= n)
 		return (srt_cpu_queries_t){ (int)most, n, srt_cpu_shown(keys, n), SRT_CPU_FULL,
 					    SRT_CPU_FULL };
-	if (!mask)
+	if (mask == NULL)
 		rows = most < n - i ? most : n - i;
 	else if (i + 1 < n && !mask[i + 1])
 		shown_ragged = SRT_CPU_FULL;
-	while (mask && rows < most && i + rows < n && !mask[i + rows] == !mask[i + 1])
+	while (mask != NULL && rows < most && i + rows < n && !mask[i + rows] == !mask[i + 1])
 		rows++;
 	return (srt_cpu_queries_t){ (int)rows, i + rows, srt_cpu_shown(keys, i + rows),
 				    SRT_CPU_TAIL, shown_ragged };
@@ -145,7 +145,7 @@ static inline srt_cpu_result_t srt_cpu_result(srt_dtype_t dtype, int64_t hd, voi
 {
 	srt_cpu_result_t r = { .dtype = dtype, .p = y, .ld = ldy, .hd = hd, .y = y, .ldy = ldy };
 
-	if (y && dtype != SRT_F32) {
+	if (y != NULL && dtype != SRT_F32) {
 		r.p = scratch;
 		r.ld = hd;
 	}
@@ -156,7 +156,7 @@ static inline srt_cpu_result_t srt_cpu_result(srt_dtype_t dtype, int64_t hd, voi
 static inline void srt_cpu_store_result(const srt_cpu_gemm_t *gemm, const srt_cpu_result_t *r,
 					int64_t n)
 {
-	if (r->y && r->dtype != SRT_F32)
+	if (r->y != NULL && r->dtype != SRT_F32)
 		gemm->round(r->dtype, n, r->hd, r->y, r->ldy, r->p, r->ld);
 }
 
@@ -229,8 +229,8 @@ static inline srt_cpu_rows_t srt_cpu_place_keys(const srt_cpu_gemm_t *gemm, srt_
 						const srt_cpu_keys_t *keys, int64_t hd,
 						const void *x, int64_t ld, float *scratch)
 {
-	return keys->mask ? srt_cpu_pack_shown(gemm, dtype, keys, hd, x, ld, scratch) :
-			    srt_cpu_place_rows(gemm, dtype, keys->n, hd, x, ld, scratch);
+	return keys->mask != NULL ? srt_cpu_pack_shown(gemm, dtype, keys, hd, x, ld, scratch) :
+				    srt_cpu_place_rows(gemm, dtype, keys->n, hd, x, ld, scratch);
 }
 
 /* s (rows,cols) = (x (rows,hd) . panels of columns, by the matmul rule) * scale. */
@@ -270,7 +270,7 @@ static inline void srt_cpu_chains(const srt_cpu_gemm_t *gemm, int rows, int64_t 
 		srt_cpu_tile_io_t tile = *io;
 
 		tile.c += j;
-		tile.start = io->start ? io->start + j : NULL;
+		tile.start = io->start != NULL ? io->start + j : NULL;
 		gemm->tile(rows, (int)(hd - j < nr ? hd - j : nr), kc, a, rs, cs, p, x->ld, &tile);
 	}
 }

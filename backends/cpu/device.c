@@ -78,7 +78,7 @@ static srt_status_t run_selftest(srt_cpu_device_t *device)
 	snprintf(t->what, sizeof(t->what), "this processor with the instruction set %s",
 		 srt_cpu_isa_name(device->isa));
 	SRT_TRY(srt_selftest_all(t, SRT_F32));
-	return device->gemm ? srt_selftest_tuned(t, SRT_F32) : SRT_OK;
+	return device->gemm != NULL ? srt_selftest_tuned(t, SRT_F32) : SRT_OK;
 }
 
 static void fill_caps(const srt_cpu_device_t *device, srt_backend_caps_t *caps)
@@ -119,7 +119,7 @@ static void open_fast_products(srt_cpu_device_t *device)
 	srt_error_save(&before);
 	device->fast = srt_cpu_onednn_open();
 	srt_log(SRT_LOG_INFO, "numerics fast: products of bf16 operands by oneDNN%s%s",
-		device->fast ? "" : ": no, ", device->fast ? "" : srt_last_error());
+		device->fast != NULL ? "" : ": no, ", device->fast != NULL ? "" : srt_last_error());
 	srt_error_restore(&before);
 }
 
@@ -136,11 +136,12 @@ static srt_status_t device_setup(srt_cpu_device_t *device, const srt_device_requ
 	device->selftest.exact = request->exact != 0;
 	device->may_spin = ncores / local_size >= device->threads;
 	/* Before any thread is created: threads inherit the binding. */
-	SRT_TRY(srt_cpu_bind(request->bind ? request->bind : srt_config_string("SHARDRT_BIND"),
+	SRT_TRY(srt_cpu_bind(request->bind != NULL ? request->bind :
+						     srt_config_string("SHARDRT_BIND"),
 			     request->local_rank, local_size, device->threads,
 			     &device->saved_binding));
 	SRT_TRY(srt_cpu_pool_create(device->threads, device->may_spin, &device->pool));
-	if (!request->exact && device->gemm)
+	if (!request->exact && device->gemm != NULL)
 		open_fast_products(device);
 	return run_selftest(device);
 }
@@ -152,12 +153,13 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	srt_cpu_device_t *device;
 	srt_status_t status;
 
-	if (request->selector && request->selector[0] && strcmp(request->selector, "0") != 0)
+	if (request->selector != NULL && request->selector[0] &&
+	    strcmp(request->selector, "0") != 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"SHARDRT_DEVICE=%s: the cpu backend has one device, 0",
 				request->selector);
 	device = srt_calloc(1, sizeof(*device), "the cpu device");
-	if (!device)
+	if (device == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	device->host = host;
 	device->scratch = (srt_scratch_owner_t){

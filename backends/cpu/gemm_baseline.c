@@ -22,12 +22,12 @@ static void tile_finish(int rows, int cols, const float *sums, const srt_cpu_til
 		for (int j = 0; j < cols; j++) {
 			float v = sums[i * NR + j];
 
-			if (io->prior)
+			if (io->prior != NULL)
 				v = io->prior[i * io->ldprior + j] + v;
 			v = v * io->alpha;
-			if (io->bias)
+			if (io->bias != NULL)
 				v = v + io->bias[j];
-			if (io->old)
+			if (io->old != NULL)
 				v = io->old[i * io->ldold + j] + v;
 			io->c[i * io->ldc + j] = v;
 		}
@@ -169,7 +169,7 @@ static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t
 			steps[t] = (steps_t){ t, rows, kc - ragged + t - 1, 1 };
 		}
 	}
-	if (io->start)
+	if (io->start != NULL)
 		for (int i = 0; i < rows; i++)
 			memcpy(sums + i * NR, io->start + i * io->ldstart,
 			       (size_t)cols * sizeof(float));

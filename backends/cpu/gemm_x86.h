@@ -28,13 +28,13 @@ static __attribute__((noinline)) void tile_finish(int rows, int cols, const floa
 			mask_t mask = v_mask(cols - j < VL ? cols - j : VL);
 			vec_t v = v_load(sums + i * NR + j);
 
-			if (io->prior)
+			if (io->prior != NULL)
 				v = v_add(v_load_mask(io->prior + i * io->ldprior + j, mask), v);
 			if (io->alpha != 1.0f)
 				v = v_mul(v, v_set1(io->alpha));
-			if (io->bias)
+			if (io->bias != NULL)
 				v = v_add(v, v_load_mask(io->bias + j, mask));
-			if (io->old)
+			if (io->old != NULL)
 				v = v_add(v_load_mask(io->old + i * io->ldold + j, mask), v);
 			v_store_mask(io->c + i * io->ldc + j, mask, v);
 		}
@@ -101,8 +101,8 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, const int packs, int 
 	const float *src = io->pack_src;
 	float *dst = io->pack_dst;
 	const float *ap[(MR + 2) / 3];
-	const char *ahead = io->ahead ? io->ahead : (const char *)a;
-	const int64_t ahead_step = io->ahead ? io->ahead_step : 0;
+	const char *ahead = io->ahead != NULL ? io->ahead : (const char *)a;
+	const int64_t ahead_step = io->ahead != NULL ? io->ahead_step : 0;
 	int64_t k = 0;
 
 	UNROLL
@@ -118,7 +118,7 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, const int packs, int 
 		pack_mask[j] = v_mask(io->pack_cols < j * VL       ? 0 :
 				      io->pack_cols < (j + 1) * VL ? io->pack_cols - j * VL :
 								     VL);
-	if (io->start) {
+	if (io->start != NULL) {
 		mask_t mask = v_mask(cols - (nv - 1) * VL);
 
 		UNROLL
@@ -150,7 +150,7 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, const int packs, int 
 	if (packs)
 		for (; k < kc; k++)
 			TILE_STEP_PACK();
-	else if (io->ahead)
+	else if (io->ahead != NULL)
 		for (; k < kc; k++)
 			TILE_STEP_AHEAD();
 	for (; k < kc; k++) /* a fetch in each step would slow narrower vectors */
@@ -160,8 +160,8 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, const int packs, int 
 		for (int t = 1; t < rows; t++)
 			TILE_STEP(t, rows);
 	}
-	if (cols == nv * VL && !io->old) {
-		if (io->prior) {
+	if (cols == nv * VL && io->old == NULL) {
+		if (io->prior != NULL) {
 			UNROLL
 			for (int i = 0; i < rows; i++)
 				UNROLL
@@ -179,7 +179,7 @@ ALWAYS_INLINE void tile_body(const int rows, const int nv, const int packs, int 
 			for (int j = 0; j < nv; j++)
 				acc[i][j] = v_mul(acc[i][j], alpha);
 		}
-		if (io->bias) {
+		if (io->bias != NULL) {
 			UNROLL
 			for (int j = 0; j < nv; j++) {
 				vec_t bias = v_load(io->bias + j * VL);

@@ -183,17 +183,17 @@ static void place_c(span_t *sp, range_t r, int64_t item, float *sum, int64_t lds
 	srt_cpu_tile_io_t io = { .alpha = 1.0f, .c = is_half(mm) ? NULL : c, .ldc = mm->ldc };
 
 	sp->c_half = is_half(mm) && last ? c : NULL;
-	sum = sum ? sum + (sp->i - r.m0) * ldsum + (sp->j - r.n0) : NULL;
+	sum = sum != NULL ? sum + (sp->i - r.m0) * ldsum + (sp->j - r.n0) : NULL;
 	if (sp->k0 > 0) {
-		io.prior = sum ? sum : io.c;
-		io.ldprior = sum ? ldsum : mm->ldc;
+		io.prior = sum != NULL ? sum : io.c;
+		io.ldprior = sum != NULL ? ldsum : mm->ldc;
 	}
 	if (last) {
 		io.alpha = mm->alpha;
-		io.bias = sp->bias ? sp->bias + (sp->j - r.n0) : NULL;
+		io.bias = sp->bias != NULL ? sp->bias + (sp->j - r.n0) : NULL;
 		io.old = mm->accumulate ? io.c : NULL;
 		io.ldold = mm->ldc;
-	} else if (sum) {
+	} else if (sum != NULL) {
 		io.c = sum;
 		io.ldc = ldsum;
 	}
@@ -331,7 +331,7 @@ static void place_bias(span_t *sp, range_t r, float *wide)
 	const srt_cpu_matmul_t *mm = sp->mm;
 
 	sp->bias = srt_cpu_element(mm->bias, mm->dtype, r.n0);
-	if (sp->bias && is_half(mm)) {
+	if (sp->bias != NULL && is_half(mm)) {
 		sp->gemm->widen(mm->dtype, 1, r.n1 - r.n0, wide, 0, (const void *)sp->bias, 0);
 		sp->bias = wide;
 	}
@@ -349,7 +349,7 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 		      .b_src = srt_cpu_element(mm->b, mm->dtype, item * mm->stride_b),
 		      .a_packed = scratch + l.a,
 		      .b_packed = scratch + l.b,
-		      .tiles_pack = gemm->tile_pack && !blocks_a(mm) && !mm->trans_b,
+		      .tiles_pack = gemm->tile_pack != NULL && !blocks_a(mm) && !mm->trans_b,
 		      .b_in_place = b_in_place(gemm, mm),
 		      .one_panel = one_panel(gemm, mm) };
 	range_t r;

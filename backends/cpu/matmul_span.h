@@ -64,7 +64,7 @@ static inline srt_cpu_panel_t choose_pack(span_t *sp, int64_t j)
 
 	if (sp->b_ready * sp->gemm->nr < sp->cols && sp->b_ready <= j + 1)
 		return panel_b(sp, sp->b_ready++);
-	if (sp->next_b.src && j > 0 && sp->last_block) {
+	if (sp->next_b.src != NULL && j > 0 && sp->last_block) {
 		p = sp->next_b;
 		sp->next_b.src = NULL;
 		sp->b_first = 1;
@@ -97,7 +97,7 @@ static inline columns_t place_b(span_t *sp, int64_t j)
 static inline void run_block(const span_t *sp, int rows, int64_t kc, const float *a, columns_t b,
 			     const srt_cpu_tile_io_t *io)
 {
-	if (io->pack_src)
+	if (io->pack_src != NULL)
 		sp->gemm->tile_pack(kc, a, sp->rs, sp->cs, b.p, b.ld, io);
 	else
 		sp->gemm->tile(rows, b.n, kc, a, sp->rs, sp->cs, b.p, b.ld, io);
@@ -127,16 +127,16 @@ static inline void run_tile(const span_t *sp, int rows, const float *a, columns_
 		b.p += SRT_CPU_KB * b.ld;
 		part.prior = sums;
 		part.ldprior = nr;
-		if (part.ahead)
+		if (part.ahead != NULL)
 			part.ahead += SRT_CPU_KB * io->ahead_step;
-		if (part.pack_src) {
+		if (part.pack_src != NULL) {
 			part.pack_src += SRT_CPU_KB * io->pack_ld;
 			part.pack_dst += SRT_CPU_KB * nr;
 		}
 	}
 	part.alpha = io->alpha;
 	part.bias = io->bias;
-	if (!c_half) {
+	if (c_half == NULL) {
 		part.c = io->c;
 		part.ldc = io->ldc;
 		part.old = io->old;
@@ -146,7 +146,7 @@ static inline void run_tile(const span_t *sp, int rows, const float *a, columns_
 		part.ldold = nr;
 	}
 	run_block(sp, rows, sp->kc - k, a + k * sp->cs, b, &part);
-	if (c_half)
+	if (c_half != NULL)
 		sp->gemm->round(mm->dtype, rows, b.n, c_half, mm->ldc, sums, nr);
 }
 
@@ -157,7 +157,7 @@ static inline void choose_overlap(span_t *sp, int64_t j, int64_t left, srt_cpu_t
 
 	if (sp->tiles_pack)
 		p = choose_pack(sp, j);
-	if (p.src) {
+	if (p.src != NULL) {
 		io->pack_src = p.src;
 		io->pack_dst = p.dst;
 		io->pack_ld = p.ld;
@@ -225,16 +225,17 @@ static inline void run_tiles(span_t *sp)
 				choose_overlap(sp, j, left, &io);
 				fetch_next_panel(sp, j, i, sp->rows / mr, &io);
 			}
-			if (io.c)
+			if (io.c != NULL)
 				io.c += i * mr * io.ldc + j * nr;
-			if (io.prior)
+			if (io.prior != NULL)
 				io.prior += i * mr * io.ldprior + j * nr;
-			if (io.old)
+			if (io.old != NULL)
 				io.old += i * mr * io.ldold + j * nr;
-			if (io.bias)
+			if (io.bias != NULL)
 				io.bias += j * nr;
 			run_tile(sp, rows, sp->a + i * sp->panel, b, &io,
-				 sp->c_half ? sp->c_half + i * mr * sp->mm->ldc + j * nr : NULL);
+				 sp->c_half != NULL ? sp->c_half + i * mr * sp->mm->ldc + j * nr :
+						      NULL);
 		}
 	}
 }

@@ -34,7 +34,7 @@ static srt_status_t out_of_memory(size_t nbytes, const char *name, const char *c
 static srt_status_t alloc_small(srt_cpu_mem_t *mem, const char *name)
 {
 	mem->host = aligned_alloc(SRT_CPU_ALIGN, srt_align_up(mem->nbytes, SRT_CPU_ALIGN));
-	if (!mem->host)
+	if (mem->host == NULL)
 		return out_of_memory(mem->nbytes, name, "aligned_alloc", ENOMEM);
 	memset(mem->host, 0, mem->nbytes);
 	return SRT_OK;
@@ -75,7 +75,7 @@ static srt_status_t mem_alloc(void *dev, srt_mem_kind_t kind, size_t nbytes, con
 
 	SRT_TRY(srt_hostmem_check(device->host, nbytes, name));
 	mem = srt_calloc(1, sizeof(*mem), "a buffer's description");
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	mem->nbytes = nbytes;
 	mem->fd = -1;
@@ -111,7 +111,7 @@ void *srt_cpu_tensor(const srt_binding_t *binding)
 {
 	const srt_cpu_mem_t *mem = binding->mem;
 
-	return mem ? mem->host + binding->offset : NULL;
+	return mem != NULL ? mem->host + binding->offset : NULL;
 }
 
 void *srt_cpu_stream_scratch(srt_cpu_stream_t *stream, size_t nbytes)
@@ -145,7 +145,7 @@ static srt_status_t mem_import(void *dev, const srt_mem_handle_t *handle, void *
 	srt_hostmem_t shared;
 	srt_status_t status;
 
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	/* Collectives only read a peer's memory. */
 	status = srt_hostmem_import(device->host, handle, PROT_READ, &shared);
@@ -167,7 +167,7 @@ static srt_status_t mem_wrap(void *device, void *host, size_t nbytes, const char
 	srt_cpu_mem_t *mem = srt_calloc(1, sizeof(*mem), name);
 
 	(void)device;
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	*mem = (srt_cpu_mem_t){ .host = host, .nbytes = nbytes, .fd = -1, .wrapped = true };
 	*out = mem;

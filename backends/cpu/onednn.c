@@ -73,13 +73,13 @@ static int load_library(srt_cpu_onednn_t *dnn)
 	void *address;
 
 	dnn->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-	for (size_t i = 0; dnn->library && i < SRT_ARRAY_LEN(functions); i++) {
+	for (size_t i = 0; dnn->library != NULL && i < SRT_ARRAY_LEN(functions); i++) {
 		address = dlsym(dnn->library, functions[i].name);
-		if (!address)
+		if (address == NULL)
 			return 0;
 		memcpy(functions[i].slot, &address, sizeof(address));
 	}
-	if (dnn->library) {
+	if (dnn->library != NULL) {
 		address = dlsym(dnn->library, "omp_set_num_threads");
 		memcpy(&dnn->omp_set_num_threads, &address, sizeof(address));
 	}
@@ -96,7 +96,7 @@ static int create_engine(srt_cpu_onednn_t *dnn)
 		 dnn->post_ops_append_sum(sum, 1.0f) == dnnl_success &&
 		 dnn->primitive_attr_set_post_ops(dnn->adds, sum) == dnnl_success;
 
-	if (sum)
+	if (sum != NULL)
 		dnn->post_ops_destroy(sum);
 	return ok;
 }
@@ -111,7 +111,7 @@ srt_cpu_onednn_t *srt_cpu_onednn_open(void)
 		return NULL;
 	}
 	dnn = calloc(1, sizeof(*dnn));
-	if (dnn && load_library(dnn) && create_engine(dnn))
+	if (dnn != NULL && load_library(dnn) && create_engine(dnn))
 		return dnn;
 	srt_fail(SRT_ERR_UNSUPPORTED, LIBRARY " cannot be used; install oneDNN (Debian: libdnnl2)");
 	srt_cpu_onednn_close(dnn);
@@ -120,13 +120,13 @@ srt_cpu_onednn_t *srt_cpu_onednn_open(void)
 
 void srt_cpu_onednn_close(srt_cpu_onednn_t *dnn)
 {
-	if (!dnn)
+	if (dnn == NULL)
 		return;
-	if (dnn->plain)
+	if (dnn->plain != NULL)
 		dnn->primitive_attr_destroy(dnn->plain);
-	if (dnn->adds)
+	if (dnn->adds != NULL)
 		dnn->primitive_attr_destroy(dnn->adds);
-	if (dnn->engine)
+	if (dnn->engine != NULL)
 		dnn->engine_destroy(dnn->engine);
 	free(dnn); /* the library stays loaded: its OpenMP threads may still exist */
 }
@@ -165,8 +165,8 @@ static operand_t make_operand(const void *src, int64_t rows, int64_t cols, int64
 			    .rows = rows,
 			    .cols = cols,
 			    .ld = ld,
-			    .bf16 = scratch ? scratch : src,
-			    .pitch = scratch ? cols : ld };
+			    .bf16 = scratch != NULL ? scratch : src,
+			    .pitch = scratch != NULL ? cols : ld };
 }
 
 static size_t operand_nbytes(int64_t rows, int64_t cols)
@@ -254,8 +254,8 @@ static dnnl_status_t make_primitive(const product_t *p, int64_t rows, call_t *ca
 				mm->trans_b ? ldb : 1));
 	TRY_DNN(describe_matrix(dnn, &call->c, type, rows, mm->n, mm->ldc, 1));
 	TRY_DNN(describe_matrix(dnn, &call->bias, type, 1, mm->n, mm->n, 1));
-	TRY_DNN(dnn->matmul_desc_init(&desc, &call->a, &call->b, mm->bias ? &call->bias : NULL,
-				      &call->c));
+	TRY_DNN(dnn->matmul_desc_init(&desc, &call->a, &call->b,
+				      mm->bias != NULL ? &call->bias : NULL, &call->c));
 	TRY_DNN(dnn->primitive_desc_create(&call->desc, &desc,
 					   mm->accumulate ? dnn->adds : dnn->plain, dnn->engine,
 					   NULL));
@@ -277,7 +277,7 @@ static dnnl_status_t execute_part(const product_t *p, int64_t row, call_t *call)
 		{ DNNL_ARG_DST, &call->c, srt_cpu_element(mm->c, mm->dtype, row * mm->ldc) },
 		{ DNNL_ARG_BIAS, &call->bias, mm->bias },
 	};
-	int nargs = mm->bias ? 4 : 3;
+	int nargs = mm->bias != NULL ? 4 : 3;
 
 	for (int i = 0; i < nargs; i++) {
 		TRY_DNN(dnn->memory_create(&call->memory[i], tensors[i].desc, dnn->engine,
@@ -292,13 +292,13 @@ static dnnl_status_t execute_part(const product_t *p, int64_t row, call_t *call)
 static void end_call(const srt_cpu_onednn_t *dnn, call_t *call)
 {
 	for (int i = 0; i < 4; i++)
-		if (call->memory[i])
+		if (call->memory[i] != NULL)
 			dnn->memory_destroy(call->memory[i]);
-	if (call->stream)
+	if (call->stream != NULL)
 		dnn->stream_destroy(call->stream);
-	if (call->primitive)
+	if (call->primitive != NULL)
 		dnn->primitive_destroy(call->primitive);
-	if (call->desc)
+	if (call->desc != NULL)
 		dnn->primitive_desc_destroy(call->desc);
 }
 
@@ -308,7 +308,7 @@ static void multiply_part(void *arg, int64_t first, int64_t end, int thread)
 	const int64_t units = (p->mm->m + PART_ROWS - 1) / PART_ROWS;
 
 	(void)thread;
-	if (p->dnn->omp_set_num_threads)
+	if (p->dnn->omp_set_num_threads != NULL)
 		p->dnn->omp_set_num_threads(1); /* the pool provides the threads */
 	for (int64_t part = first; part < end; part++) {
 		int64_t row = units * part / p->nparts * PART_ROWS;
@@ -395,7 +395,7 @@ srt_status_t srt_cpu_onednn_probe(void)
 {
 	srt_cpu_onednn_t *dnn = srt_cpu_onednn_open();
 
-	if (!dnn)
+	if (dnn == NULL)
 		return SRT_ERR_UNSUPPORTED;
 	srt_cpu_onednn_close(dnn);
 	return SRT_OK;

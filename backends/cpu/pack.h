@@ -26,7 +26,7 @@ static inline int64_t srt_cpu_element_nbytes(srt_dtype_t dtype)
 /* Element i of a tensor; NULL for NULL. */
 static inline void *srt_cpu_element(const void *p, srt_dtype_t dtype, int64_t i)
 {
-	return p ? (unsigned char *)(uintptr_t)p + i * srt_cpu_element_nbytes(dtype) : NULL;
+	return p != NULL ? (unsigned char *)(uintptr_t)p + i * srt_cpu_element_nbytes(dtype) : NULL;
 }
 
 /* y (rows,cols) = x (rows,cols), of dtype, as floats. */

@@ -147,7 +147,7 @@ srt_status_t srt_cpu_pool_create(int threads, bool may_spin, srt_cpu_pool_t **ou
 	srt_cpu_pool_t *pool = srt_calloc(1, sizeof(*pool), "the thread pool");
 	srt_status_t status;
 
-	if (!pool)
+	if (pool == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	pool->threads = threads;
 	pool->spins = may_spin ? SPINS : 0;
@@ -156,7 +156,7 @@ srt_status_t srt_cpu_pool_create(int threads, bool may_spin, srt_cpu_pool_t **ou
 	pthread_cond_init(&pool->work_cond, NULL);
 	pthread_cond_init(&pool->done_cond, NULL);
 	pool->helpers = srt_calloc((size_t)threads, sizeof(*pool->helpers), "the thread pool");
-	if (!pool->helpers) {
+	if (pool->helpers == NULL) {
 		srt_cpu_pool_destroy(pool);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
@@ -171,7 +171,7 @@ srt_status_t srt_cpu_pool_create(int threads, bool may_spin, srt_cpu_pool_t **ou
 
 void srt_cpu_pool_destroy(srt_cpu_pool_t *pool)
 {
-	if (!pool)
+	if (pool == NULL)
 		return;
 	pthread_mutex_lock(&pool->lock);
 	pool->ending = true;

@@ -30,7 +30,7 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 
 	(void)priority;
 	(void)name;
-	if (!stream)
+	if (stream == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	stream->device = device;
 	stream->scratch.owner = &device->scratch;

@@ -22,12 +22,12 @@ void srt_cpu_model_name(char *name, size_t name_nbytes)
 	FILE *f = fopen("/proc/cpuinfo", "re");
 
 	snprintf(name, name_nbytes, "unknown processor");
-	if (!f)
+	if (f == NULL)
 		return;
-	while (fgets(line, sizeof(line), f)) {
+	while (fgets(line, sizeof(line), f) != NULL) {
 		const char *value = strchr(line, ':');
 
-		if (!value || strncmp(line, "model name", 10) != 0)
+		if (value == NULL || strncmp(line, "model name", 10) != 0)
 			continue;
 		value += strspn(value, ": \t");
 		snprintf(name, name_nbytes, "%.*s", (int)strcspn(value, "\n"), value);
@@ -51,7 +51,7 @@ static hwloc_cpuset_t rank_cores(hwloc_topology_t topology, int ncores, int loca
 	int first = (int)((int64_t)ncores * local_rank / local_size);
 	int end = (int)((int64_t)ncores * (local_rank + 1) / local_size);
 
-	for (int i = first; set && i < end; i++) {
+	for (int i = first; set != NULL && i < end; i++) {
 		hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)i);
 
 		hwloc_bitmap_or(set, set, core->cpuset);
@@ -80,7 +80,7 @@ static bool bind_in_topology(binding_t *b, int local_rank, int local_size, int t
 		return false;
 	}
 	mine = rank_cores(b->topology, ncores, local_rank, local_size);
-	bound = mine && hwloc_set_cpubind(b->topology, mine, HWLOC_CPUBIND_THREAD) == 0;
+	bound = mine != NULL && hwloc_set_cpubind(b->topology, mine, HWLOC_CPUBIND_THREAD) == 0;
 	if (!bound)
 		*why = "the system refused to bind";
 	hwloc_bitmap_free(mine);
@@ -92,10 +92,10 @@ static void *try_bind(int local_rank, int local_size, int threads, const char **
 	binding_t *b = srt_calloc(1, sizeof(*b), "the binding");
 
 	*why = "out of memory";
-	if (!b)
+	if (b == NULL)
 		return NULL;
 	b->before = hwloc_bitmap_alloc();
-	if (!b->before)
+	if (b->before == NULL)
 		goto free_binding;
 	*why = "hwloc cannot read the topology";
 	if (hwloc_topology_init(&b->topology))
@@ -118,7 +118,7 @@ void srt_cpu_unbind(void *saved)
 {
 	binding_t *b = saved;
 
-	if (!b)
+	if (b == NULL)
 		return;
 	hwloc_set_cpubind(b->topology, b->before, HWLOC_CPUBIND_THREAD);
 	hwloc_topology_destroy(b->topology);
@@ -154,7 +154,7 @@ srt_status_t srt_cpu_bind(const char *mode, int local_rank, int local_size, int 
 	if (strcmp(mode, "no") == 0 || (local_size <= 1 && strcmp(mode, "auto") == 0))
 		return SRT_OK;
 	*saved = try_bind(local_rank, local_size, threads, &why);
-	if (*saved) {
+	if (*saved != NULL) {
 		srt_log(SRT_LOG_DEBUG, "local rank %d of %d is bound to its own cores", local_rank,
 			local_size);
 		return SRT_OK;

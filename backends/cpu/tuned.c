@@ -21,7 +21,7 @@ bool srt_cpu_has_tuned(srt_cpu_stream_t *stream, srt_dtype_t dtype)
 {
 	srt_cpu_device_t *device = stream->device;
 
-	if (!device->gemm || dtype >= SRT_KERNEL_NDTYPES)
+	if (device->gemm == NULL || dtype >= SRT_KERNEL_NDTYPES)
 		return false;
 	return stream->is_selftest || srt_selftest_has_tuned(&device->selftest, dtype);
 }
@@ -94,16 +94,16 @@ srt_status_t srt_cpu_run_matmul(srt_cpu_stream_t *stream, const srt_command_t *c
 	mm.a = srt_cpu_tensor(&command->bindings[1]);
 	mm.b = srt_cpu_tensor(&command->bindings[2]);
 	mm.bias = srt_cpu_tensor(&command->bindings[3]);
-	if (device->fast && !command->exact && srt_cpu_onednn_takes(&mm)) {
+	if (device->fast != NULL && !command->exact && srt_cpu_onednn_takes(&mm)) {
 		nbytes = srt_cpu_onednn_scratch(&mm);
 		scratch = nbytes ? srt_cpu_stream_scratch(stream, nbytes) : NULL;
-		if (nbytes && !scratch)
+		if (nbytes && scratch == NULL)
 			return SRT_ERR_OUT_OF_MEMORY;
 		return srt_cpu_onednn_matmul(device->fast, device->pool, &mm, scratch);
 	}
 	job = matmul_job(device, &mm);
 	job.scratch = srt_cpu_stream_scratch(stream, job_nbytes(&job));
-	if (!job.scratch)
+	if (job.scratch == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	srt_cpu_pool_run(device->pool, matmul_part, &job, job.nparts, 1);
 	return SRT_OK;
@@ -119,7 +119,7 @@ static size_t matmul_memory(const srt_cpu_device_t *device, const srt_command_t 
 	const srt_cpu_matmul_t mm = matmul_shape(command);
 	matmul_job_t job;
 
-	if (device->fast && !command->exact && srt_cpu_onednn_takes(&mm))
+	if (device->fast != NULL && !command->exact && srt_cpu_onednn_takes(&mm))
 		return srt_cpu_onednn_scratch(&mm);
 	job = matmul_job(device, &mm);
 	return job_nbytes(&job);
@@ -129,7 +129,7 @@ size_t srt_cpu_scratch(void *dev, const srt_command_t *command)
 {
 	const srt_cpu_device_t *device = dev;
 
-	if (!device->gemm)
+	if (device->gemm == NULL)
 		return 0;
 	return command->kind == SRT_COMMAND_MATMUL ? matmul_memory(device, command) :
 						     srt_cpu_attention_memory(device, command);

@@ -108,7 +108,7 @@ size_t srt_cpu_attention_memory(const srt_cpu_device_t *device, const srt_comman
 	attention_job_t job = attention_job(device, command);
 	size_t each;
 
-	job.at.mask = command->bindings[backward ? 11 : 6].mem ? &some : NULL;
+	job.at.mask = command->bindings[backward ? 11 : 6].mem != NULL ? &some : NULL;
 	job.at.dq = job.at.dk = job.at.dv = &gradient;
 	each = backward ? srt_cpu_attention_backward_scratch(job.gemm, &job.at) :
 			  srt_cpu_attention_scratch(job.gemm, &job.at);
@@ -131,7 +131,7 @@ srt_status_t srt_cpu_run_attention(srt_cpu_stream_t *stream, const srt_command_t
 				      make_backward_job(device, command);
 
 	job.scratch = srt_cpu_stream_scratch(stream, job.scratch_nbytes * (size_t)job.nparts);
-	if (!job.scratch)
+	if (job.scratch == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	srt_cpu_pool_run(device->pool, attention_part, &job, job.nparts, 1);
 	return SRT_OK;

@@ -42,13 +42,13 @@ static void device_close(void *dev)
 {
 	srt_cuda_device_t *device = dev;
 
-	if (device->context) {
+	if (device->context != NULL) {
 		srt_cuda_scope_t scope = srt_cuda_enter(device);
 
 		srt_cuda_fast_close(device->fast);
 		srt_cuda_kernels_free(device);
 		srt_cuda_tuned_free(device);
-		if (device->stream)
+		if (device->stream != NULL)
 			device->drv->cuStreamDestroy(device->stream);
 		srt_cuda_leave(scope);
 		if (!device->is_native)
@@ -131,7 +131,7 @@ static srt_status_t use_native(srt_cuda_device_t *device, CUcontext context,
 		if ((CUdevice)(intptr_t)all[i].id == id)
 			*chosen = all[i];
 	host->free(all);
-	if (chosen->unusable)
+	if (chosen->unusable != NULL)
 		return host->fail(SRT_ERR_UNSUPPORTED, "CUDA device \"%s\" cannot be used: %s",
 				  chosen->name, chosen->unusable);
 	device->context = context;
@@ -149,9 +149,10 @@ static srt_status_t device_setup(srt_cuda_device_t *device, const srt_device_req
 
 	status = srt_cuda_driver(host, &device->drv);
 	if (status == SRT_OK)
-		status = request->native ? use_native(device, request->native->context, &chosen) :
-					   srt_candidates_choose(&srt_cuda_candidates, host,
-								 request, &chosen);
+		status =
+			request->native != NULL ?
+				use_native(device, request->native->context, &chosen) :
+				srt_candidates_choose(&srt_cuda_candidates, host, request, &chosen);
 	if (status != SRT_OK)
 		return status;
 	device->id = (CUdevice)(intptr_t)chosen.id;
@@ -202,7 +203,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	srt_status_t status;
 	srt_fpenv_t env;
 
-	if (!device)
+	if (device == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	memset(device, 0, sizeof(*device));
 	device->host = host;

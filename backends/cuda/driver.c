@@ -89,14 +89,17 @@ const char *srt_cuda_code_name(const srt_cuda_driver_t *drv, CUresult code)
 {
 	const char *name = NULL;
 
-	return drv->cuGetErrorName(code, &name) == CUDA_SUCCESS && name ? name : "an unknown code";
+	return drv->cuGetErrorName(code, &name) == CUDA_SUCCESS && name != NULL ? name :
+										  "an unknown code";
 }
 
 const char *srt_cuda_code_text(const srt_cuda_driver_t *drv, CUresult code)
 {
 	const char *text = NULL;
 
-	return drv->cuGetErrorString(code, &text) == CUDA_SUCCESS && text ? text : "no text for it";
+	return drv->cuGetErrorString(code, &text) == CUDA_SUCCESS && text != NULL ?
+		       text :
+		       "no text for it";
 }
 
 srt_status_t srt_cuda_fail(const srt_host_services_t *host, const srt_cuda_driver_t *drv,

@@ -53,7 +53,7 @@ srt_cuda_fast_t *srt_cuda_fast_open(srt_cuda_device_t *device)
 	const srt_host_services_t *host = device->host;
 	srt_cuda_fast_t *fast = host->alloc(sizeof(*fast));
 
-	if (!fast)
+	if (fast == NULL)
 		return NULL;
 	memset(fast, 0, sizeof(*fast));
 	fast->device = device;
@@ -72,7 +72,7 @@ srt_cuda_fast_t *srt_cuda_fast_open(srt_cuda_device_t *device)
 
 void srt_cuda_fast_close(srt_cuda_fast_t *fast)
 {
-	if (!fast)
+	if (fast == NULL)
 		return;
 	srt_cuda_descriptors_free(fast->lt, &fast->descriptors);
 	fast->lt->cublasLtDestroy(fast->handle);
@@ -218,7 +218,7 @@ size_t srt_cuda_fast_scratch(srt_cuda_device_t *device, const srt_command_t *com
 	srt_command_t parts[2];
 	size_t most;
 
-	if (!device->fast)
+	if (device->fast == NULL)
 		return 0;
 	most = part_scratch(device, command);
 	if (!split_product(device->fast, command, parts))
@@ -238,9 +238,9 @@ static cublasStatus_t descriptors_of(srt_cuda_stream_t *stream, const srt_cuda_d
 	srt_cuda_descriptors_t *d = stream->descriptors;
 	cublasStatus_t code;
 
-	if (!d) {
+	if (d == NULL) {
 		d = host->alloc(sizeof(*d));
-		if (!d)
+		if (d == NULL)
 			return CUBLAS_STATUS_ALLOC_FAILED;
 		code = srt_cuda_descriptors_make(stream->device->fast->lt, d);
 		if (code != CUBLAS_STATUS_SUCCESS) {
@@ -255,7 +255,7 @@ static cublasStatus_t descriptors_of(srt_cuda_stream_t *stream, const srt_cuda_d
 
 void srt_cuda_fast_stream_free(srt_cuda_stream_t *stream)
 {
-	if (!stream->descriptors)
+	if (stream->descriptors == NULL)
 		return;
 	srt_cuda_descriptors_free(stream->device->fast->lt, stream->descriptors);
 	stream->device->host->free(stream->descriptors);
@@ -319,7 +319,7 @@ static srt_status_t prepare_product(srt_cuda_stream_t *stream, const srt_command
 				    srt_cuda_fast_call_t *call)
 {
 	for (int i = 0; i < 4; i++)
-		call->at[i] = command->bindings[i].mem ?
+		call->at[i] = command->bindings[i].mem != NULL ?
 				      srt_cuda_address(stream, &command->bindings[i]) +
 					      command->bindings[i].offset :
 				      0;
@@ -342,7 +342,7 @@ srt_status_t srt_cuda_fast_matmul(srt_cuda_stream_t *stream, const srt_command_t
 	srt_cuda_fast_call_t calls[2];
 	srt_command_t parts[2];
 
-	if (!stream->device->fast || command->exact)
+	if (stream->device->fast == NULL || command->exact)
 		return SRT_ERR_UNSUPPORTED;
 	if (split_product(stream->device->fast, command, parts) &&
 	    prepare_product(stream, &parts[0], &calls[0]) == SRT_OK &&

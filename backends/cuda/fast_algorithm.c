@@ -48,12 +48,12 @@ void srt_cuda_descriptors_free(const srt_cublaslt_t *lt, srt_cuda_descriptors_t 
 {
 	const cublasLtMatrixLayout_t layouts[] = { d->a, d->b, d->c };
 
-	if (d->preference)
+	if (d->preference != NULL)
 		lt->cublasLtMatmulPreferenceDestroy(d->preference);
 	for (int i = 0; i < 3; i++)
-		if (layouts[i])
+		if (layouts[i] != NULL)
 			lt->cublasLtMatrixLayoutDestroy(layouts[i]);
-	if (d->product)
+	if (d->product != NULL)
 		lt->cublasLtMatmulDescDestroy(d->product);
 	memset(d, 0, sizeof(*d));
 }
@@ -259,7 +259,7 @@ srt_status_t srt_cuda_fast_choose(srt_cuda_fast_t *fast, const srt_cuda_product_
 
 	pthread_mutex_lock(&fast->lock);
 	entry = find_entry(fast, set, p);
-	if (!entry) {
+	if (entry == NULL) {
 		srt_cuda_scope_t scope = srt_cuda_enter(fast->device);
 
 		code = request_algorithm(fast, &made, &waves);

@@ -22,7 +22,7 @@ static bool is_aligned(const srt_cuda_stream_t *stream, const srt_binding_t *bin
 {
 	const CUdeviceptr start = srt_cuda_address(stream, binding) + binding->offset;
 
-	return !binding->mem || (start % ALIGN == 0 && ld % (ALIGN / 2) == 0);
+	return binding->mem == NULL || (start % ALIGN == 0 && ld % (ALIGN / 2) == 0);
 }
 
 static bool can(const srt_cuda_stream_t *stream, const srt_command_t *command)
@@ -38,8 +38,8 @@ static bool can(const srt_cuda_stream_t *stream, const srt_command_t *command)
 	const bool is_forward = command->kind == SRT_COMMAND_ATTENTION;
 	const int64_t *lds = is_forward ? forward : backward;
 
-	if (!stream->device->fast || stream->device->major < 8 || !stream->device->tuning.wanted ||
-	    command->exact || stream->is_selftest ||
+	if (stream->device->fast == NULL || stream->device->major < 8 ||
+	    !stream->device->tuning.wanted || command->exact || stream->is_selftest ||
 	    (command->dtype != SRT_F16 && command->dtype != SRT_BF16) ||
 	    (a->head_dim != 64 && a->head_dim != 128) || !(a->scale > 0.0f))
 		return false;
@@ -48,7 +48,7 @@ static bool can(const srt_cuda_stream_t *stream, const srt_command_t *command)
 	    count_blocks(a, a->keys) > INT_MAX)
 		return false;
 	/* Lengths and mask. */
-	if (at[command->nbindings - 2].mem || at[command->nbindings - 1].mem)
+	if (at[command->nbindings - 2].mem != NULL || at[command->nbindings - 1].mem != NULL)
 		return false;
 	for (int i = 0; i < (is_forward ? 5 : 8); i++)
 		if (lds[i] && !is_aligned(stream, &at[i], lds[i]))
@@ -79,5 +79,7 @@ srt_status_t srt_cuda_fast_attention(srt_cuda_stream_t *stream, const srt_comman
 	if (command->kind == SRT_COMMAND_ATTENTION)
 		return launch(stream, command, SRT_CUDA_ATTENTION_64);
 	SRT_TRY(launch(stream, command, SRT_CUDA_ATTENTION_Q_64));
-	return at[1].mem || at[2].mem ? launch(stream, command, SRT_CUDA_ATTENTION_KV_64) : SRT_OK;
+	return at[1].mem != NULL || at[2].mem != NULL ?
+		       launch(stream, command, SRT_CUDA_ATTENTION_KV_64) :
+		       SRT_OK;
 }

@@ -122,7 +122,7 @@ srt_status_t srt_cuda_entry(srt_cuda_device_t *device, srt_kernel_id_t kernel, s
 	srt_status_t status = SRT_OK;
 
 	pthread_mutex_lock(&device->lock);
-	if (!device->modules[dtype])
+	if (device->modules[dtype] == NULL)
 		status = load_dtype(device, dtype);
 	if (status == SRT_OK)
 		*entry = device->entries[dtype][kernel];
@@ -133,6 +133,6 @@ srt_status_t srt_cuda_entry(srt_cuda_device_t *device, srt_kernel_id_t kernel, s
 void srt_cuda_kernels_free(srt_cuda_device_t *device)
 {
 	for (int i = 0; i < SRT_CUDA_NDTYPES; i++)
-		if (device->modules[i])
+		if (device->modules[i] != NULL)
 			device->drv->cuModuleUnload(device->modules[i]);
 }

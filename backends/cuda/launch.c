@@ -18,7 +18,7 @@ CUdeviceptr srt_cuda_address(const srt_cuda_stream_t *stream, const srt_binding_
 	const bool is_scratch = binding->mem == srt_gpu_scratch;
 	const srt_cuda_mem_t *mem = is_scratch ? srt_scratch_mem(&stream->scratch) : binding->mem;
 
-	return mem ? mem->address : 0;
+	return mem != NULL ? mem->address : 0;
 }
 
 const srt_gpu_kernel_info_t *srt_cuda_tuned_info(int kernel)
@@ -47,7 +47,7 @@ srt_status_t srt_cuda_launch(srt_cuda_stream_t *stream, const srt_command_t *com
 	const srt_cuda_device_t *device = stream->device;
 	const srt_gpu_kernel_info_t *tuned =
 		command->kind == SRT_COMMAND_TUNED ? srt_cuda_tuned_info(command->kernel) : NULL;
-	const char *name = tuned ? tuned->name : srt_kernel_info(command->kernel)->name;
+	const char *name = tuned != NULL ? tuned->name : srt_kernel_info(command->kernel)->name;
 	CUdeviceptr addresses[SRT_COMMAND_MAX_BINDINGS];
 	unsigned long long offsets[SRT_COMMAND_MAX_BINDINGS];
 	void *params[MAX_PARAMS];
@@ -60,7 +60,7 @@ srt_status_t srt_cuda_launch(srt_cuda_stream_t *stream, const srt_command_t *com
 			->fail(SRT_ERR_UNSUPPORTED,
 			       "kernel \"%s\": %lld groups are more than a CUDA launch can have",
 			       name, (long long)command->ngroups);
-	if (tuned)
+	if (tuned != NULL)
 		entry = (srt_cuda_entry_t){
 			device->tuning.functions[command->dtype][command->kernel],
 			tuned->nitems ? (unsigned)tuned->nitems : SRT_K_LANES,

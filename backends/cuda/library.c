@@ -19,7 +19,7 @@ static const char *find_functions(const srt_cuda_library_t *library, void *handl
 	for (size_t i = 0; i < library->nfunctions; i++) {
 		void *address = dlsym(handle, library->functions[i].name);
 
-		if (!address)
+		if (address == NULL)
 			return library->functions[i].name;
 		/* ISO C has no cast from an object to a function pointer; POSIX allows it. */
 		memcpy((char *)library->table + library->functions[i].offset, &address,
@@ -35,12 +35,12 @@ static srt_status_t open_library(srt_cuda_library_t *library, const srt_host_ser
 	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	srt_status_t status;
 
-	if (!handle)
+	if (handle == NULL)
 		return host->fail(SRT_ERR_NOT_FOUND,
 				  "there is no %s: %s; install %s, or name its library in %s",
 				  library->what, dlerror(), library->package, library->variable);
 	missing = find_functions(library, handle);
-	if (missing)
+	if (missing != NULL)
 		status = host->fail(SRT_ERR_UNSUPPORTED,
 				    "%s is too old or no %s: it has no function %s; install a "
 				    "newer version of %s",
@@ -59,7 +59,7 @@ srt_status_t srt_cuda_library_load(srt_cuda_library_t *library, const srt_host_s
 	srt_status_t status = SRT_OK;
 
 	pthread_mutex_lock(&library->lock);
-	if (!library->handle)
+	if (library->handle == NULL)
 		status = open_library(library, host);
 	pthread_mutex_unlock(&library->lock);
 	return status;

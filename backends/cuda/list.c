@@ -20,7 +20,7 @@ static bool target_covers(const char *target, size_t len, int major, int minor)
 	int have = major * 10 + minor, required;
 	char *end;
 
-	if (!number)
+	if (number == NULL)
 		return false;
 	required = (int)strtol(number + 1, &end, 10);
 	if (end < target + len && *end == 'a')
@@ -126,7 +126,7 @@ static srt_status_t list_devices(const srt_host_services_t *host, srt_candidate_
 		return SRT_OK;
 	}
 	*all = host->alloc((size_t)ndevices * sizeof(**all));
-	if (!*all)
+	if (*all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int i = 0; i < ndevices; i++) {
 		code = describe_device(drv, i, &(*all)[i]);

@@ -85,7 +85,7 @@ static srt_cuda_mem_t *mem_new(const srt_cuda_device_t *device, size_t nbytes)
 {
 	srt_cuda_mem_t *mem = device->host->alloc(sizeof(*mem));
 
-	if (mem)
+	if (mem != NULL)
 		*mem = (srt_cuda_mem_t){ .nbytes = nbytes };
 	return mem;
 }
@@ -98,7 +98,7 @@ static srt_status_t mem_alloc(void *dev, srt_mem_kind_t kind, size_t nbytes, con
 	srt_status_t status;
 	srt_cuda_scope_t scope;
 
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	scope = srt_cuda_enter(device);
 	switch (kind) {
@@ -129,11 +129,11 @@ static void mem_free(void *dev, void *memory)
 	srt_cuda_mem_t *mem = memory;
 	srt_cuda_scope_t scope = srt_cuda_enter(device);
 
-	if (!mem->wrapped && mem->host)
+	if (!mem->wrapped && mem->host != NULL)
 		drv->cuMemFreeHost(mem->host);
 	else if (!mem->wrapped)
 		drv->cuMemFree(mem->address);
-	else if (mem->host && mem->address)
+	else if (mem->host != NULL && mem->address)
 		drv->cuMemHostUnregister(mem->host);
 	srt_cuda_leave(scope);
 	device->host->free(mem);
@@ -176,7 +176,7 @@ static srt_status_t mem_wrap(void *dev, void *host, size_t nbytes, const char *n
 	srt_cuda_mem_t *mem = mem_new(device, nbytes);
 	srt_cuda_scope_t scope;
 
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	mem->host = host;
 	mem->wrapped = true;
@@ -211,7 +211,7 @@ static srt_status_t mem_wrap_native(void *dev, void *handle, size_t nbytes, cons
 					  "the address %p of \"%s\" is not a multiple of %d",
 					  handle, name, ADDRESS_ALIGN);
 	mem = mem_new(device, nbytes);
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	mem->address = (CUdeviceptr)(uintptr_t)handle;
 	mem->wrapped = true;

@@ -66,14 +66,14 @@ struct nccl_comm {
 static srt_status_t record_failure(const nccl_comm_t *c, const srt_nccl_library_t *nccl,
 				   const char *what, ncclResult_t code, failure_t *failure)
 {
-	const char *more = nccl->ncclGetLastError(c ? c->impl : NULL);
+	const char *more = nccl->ncclGetLastError(c != NULL ? c->impl : NULL);
 	const char *text = nccl->ncclGetErrorString(code);
 	int n;
 
 	failure->status = SRT_ERR_DEVICE;
 	n = snprintf(failure->message, sizeof(failure->message), "NCCL: %s: %s (%d)", what,
-		     text ? text : "no text", (int)code);
-	if (more && more[0] && n > 0 && (size_t)n < sizeof(failure->message))
+		     text != NULL ? text : "no text", (int)code);
+	if (more != NULL && more[0] && n > 0 && (size_t)n < sizeof(failure->message))
 		snprintf(failure->message + n, sizeof(failure->message) - (size_t)n, ": %.200s",
 			 more);
 	return failure->status;
@@ -145,7 +145,7 @@ static group_t *alloc_group(nccl_comm_t *c, size_t capacity)
 	const srt_host_services_t *host = c->device->host;
 	group_t *group = host->alloc(sizeof(*group) + capacity * sizeof(call_t));
 
-	if (group)
+	if (group != NULL)
 		*group = (group_t){ .comm = c, .capacity = capacity };
 	return group;
 }
@@ -161,7 +161,7 @@ static void abort_comm(void *comm)
 	impl = c->impl;
 	c->impl = NULL;
 	pthread_mutex_unlock(&c->lock);
-	if (!impl)
+	if (impl == NULL)
 		return;
 	scope = srt_cuda_enter(c->device);
 	c->nccl->ncclCommAbort(impl);
@@ -177,7 +177,7 @@ static srt_status_t init_comm(void *dev, const srt_comm_id_t *id, int rank, int 
 	ncclUniqueId unique;
 	ncclResult_t code;
 
-	if (!c)
+	if (c == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	*c = (nccl_comm_t){ .device = device };
 	if (srt_nccl_library(device->host, &c->nccl) != SRT_OK) {
@@ -190,7 +190,7 @@ static srt_status_t init_comm(void *dev, const srt_comm_id_t *id, int rank, int 
 	scope = srt_cuda_enter(device);
 	code = c->nccl->ncclCommInitRankConfig(&c->impl, size, unique, rank, &config);
 	srt_cuda_leave(scope);
-	if (is_error(code) || !c->impl) {
+	if (is_error(code) || c->impl == NULL) {
 		record_failure(c, c->nccl, "joining (SHARDRT_COLLECTIVES=shm does not use NCCL)",
 			       code, &c->failure);
 		report_failure(device->host, &c->failure);
@@ -211,7 +211,7 @@ static srt_status_t poll_comm(void *comm, int *pending)
 
 	*pending = 0;
 	pthread_mutex_lock(&c->lock);
-	if (c->impl && c->failure.status == SRT_OK) {
+	if (c->impl != NULL && c->failure.status == SRT_OK) {
 		code = c->nccl->ncclCommGetAsyncError(c->impl, &state);
 		if (is_error(code) || is_error(state))
 			record_failure(c, c->nccl, c->joined ? "asynchronous error" : "joining",
@@ -251,7 +251,7 @@ static bool wait_idle(nccl_comm_t *c, time_t seconds)
 		pause_after(&since);
 		pthread_mutex_lock(&c->lock);
 		state = ncclSuccess;
-		if (c->impl)
+		if (c->impl != NULL)
 			code = c->nccl->ncclCommGetAsyncError(c->impl, &state);
 		pthread_mutex_unlock(&c->lock);
 		clock_gettime(CLOCK_MONOTONIC, &now);
@@ -275,7 +275,7 @@ static void destroy_comm(void *comm)
 {
 	nccl_comm_t *c = comm;
 
-	if (c->impl)
+	if (c->impl != NULL)
 		finalize_comm(c);
 	abort_comm(c);
 	pthread_mutex_destroy(&c->lock);
@@ -335,7 +335,7 @@ static void await_abort(nccl_comm_t *c)
 	while (!aborted) {
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 		pthread_mutex_lock(&c->lock);
-		aborted = !c->impl;
+		aborted = c->impl == NULL;
 		pthread_mutex_unlock(&c->lock);
 	}
 }
@@ -348,7 +348,7 @@ static srt_status_t run_group(void *s, void *g)
 	ncclResult_t code = ncclSuccess;
 
 	pthread_mutex_lock(&c->lock);
-	if (c->impl && c->failure.status == SRT_OK && stream) {
+	if (c->impl != NULL && c->failure.status == SRT_OK && stream != NULL) {
 		code = make_calls(group, stream->queue);
 		if (is_error(code))
 			record_failure(c, c->nccl, "submitting a group", code, &c->failure);
@@ -367,9 +367,9 @@ static srt_status_t begin_group(void *comm)
 {
 	nccl_comm_t *c = comm;
 
-	if (!c->group)
+	if (c->group == NULL)
 		c->group = alloc_group(c, FIRST_CAPACITY);
-	if (!c->group)
+	if (c->group == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	c->group->ncalls = 0;
 	return SRT_OK;
@@ -392,7 +392,7 @@ static srt_status_t append_call(nccl_comm_t *c, call_t call)
 
 	if (group->ncalls == group->capacity) {
 		group = alloc_group(c, 2 * group->capacity);
-		if (!group)
+		if (group == NULL)
 			return SRT_ERR_OUT_OF_MEMORY;
 		group->ncalls = c->group->ncalls;
 		memcpy(group->calls, c->group->calls, group->ncalls * sizeof(call_t));

@@ -180,7 +180,7 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 	srt_cuda_scope_t scope;
 	srt_status_t status;
 
-	if (!stream)
+	if (stream == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	memset(stream, 0, sizeof(*stream));
 	stream->device = device;

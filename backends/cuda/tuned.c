@@ -90,7 +90,7 @@ srt_status_t srt_cuda_tuned_setup(srt_cuda_device_t *device)
 void srt_cuda_tuned_free(srt_cuda_device_t *device)
 {
 	for (int i = 0; i < SRT_CUDA_NDTYPES; i++)
-		if (device->tuning.modules[i])
+		if (device->tuning.modules[i] != NULL)
 			device->drv->cuModuleUnload(device->tuning.modules[i]);
 }
 

@@ -71,10 +71,10 @@ static srt_status_t run_copy(srt_cuda_stream_t *stream, const srt_command_t *com
 
 	if (command->copy.nrows > 1)
 		return run_copy_rows(stream, command);
-	if (pageable_address(to))
+	if (pageable_address(to) != NULL)
 		code = drv->cuMemcpyDtoHAsync(pageable_address(to), address_of(from), nbytes,
 					      stream->queue);
-	else if (pageable_address(from))
+	else if (pageable_address(from) != NULL)
 		code = drv->cuMemcpyHtoDAsync(address_of(to), pageable_address(from), nbytes,
 					      stream->queue);
 	else

@@ -218,11 +218,11 @@ static void add_backward(const part_t *part, const srt_binding_t *at)
 	add_scores(part, part->ds, at[3], part->d, at[7], s->ldv, 1.0f);
 	add_rows(part, SRT_GPU_GRADIENTS,
 		 (srt_binding_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11] }, 7);
-	if (at[0].mem)
+	if (at[0].mem != NULL)
 		add_by_key(part, at[0], s->lddq, part->ds, at[6], s->ldk);
-	if (at[1].mem)
+	if (at[1].mem != NULL)
 		add_by_query(part, at[1], s->lddk, part->ds, at[5], s->ldq, part->dk);
-	if (at[2].mem)
+	if (at[2].mem != NULL)
 		add_by_query(part, at[2], s->lddv, part->p, at[3], part->d, part->dv);
 }
 

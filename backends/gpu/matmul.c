@@ -46,7 +46,8 @@ static int64_t ceil_div(int64_t n, int64_t by)
 srt_binding_t srt_gpu_at(const srt_binding_t *binding, int64_t nbytes)
 {
 	return (srt_binding_t){ .mem = binding->mem,
-				.offset = binding->mem ? binding->offset + (size_t)nbytes : 0 };
+				.offset = binding->mem != NULL ? binding->offset + (size_t)nbytes :
+								 0 };
 }
 
 srt_command_t *srt_gpu_add(srt_gpu_plan_t *plan, int kernel, const srt_binding_t *bindings,
@@ -177,7 +178,7 @@ static choice_t choose_tile(const srt_gpu_t *gpu, const srt_gpu_matmul_t *args, 
 static int32_t is_vector(const srt_gpu_t *gpu, const srt_binding_t *binding, int64_t nbytes,
 			 int64_t ld, int64_t stride, int64_t inner)
 {
-	return binding->mem && gpu->low_bits(binding) % (4 * nbytes) == 0 && ld % 4 == 0 &&
+	return binding->mem != NULL && gpu->low_bits(binding) % (4 * nbytes) == 0 && ld % 4 == 0 &&
 	       stride % 4 == 0 && inner % 4 == 0;
 }
 
@@ -321,11 +322,11 @@ void srt_gpu_plan(srt_gpu_plan_t *plan, const srt_gpu_t *gpu, const srt_command_
 	srt_gpu_matmul_t args;
 	choice_t c;
 
-	plan->is_portable = !gpu;
+	plan->is_portable = gpu == NULL;
 	plan->command = command;
 	plan->scratch_nbytes = 0;
 	plan->next = plan->next_query = 0;
-	if (!gpu)
+	if (gpu == NULL)
 		return;
 	plan->gpu = *gpu;
 	if (command->kind != SRT_COMMAND_MATMUL) {

@@ -80,7 +80,7 @@ static unsigned char *read_entry(const srt_host_services_t *host, FILE *f, const
 	}
 	*nbytes = (size_t)header.binary_nbytes;
 	bytes = host->alloc(key_nbytes + *nbytes);
-	if (!bytes)
+	if (bytes == NULL)
 		return NULL;
 	if (fread(bytes, key_nbytes + *nbytes, 1, f) != 1)
 		goto bad;
@@ -112,13 +112,13 @@ unsigned char *srt_ocl_cache_load(const srt_host_services_t *host, const char *k
 	if (fd < 0)
 		return NULL;
 	f = fdopen(fd, "rb");
-	if (!f) {
+	if (f == NULL) {
 		close(fd);
 		return NULL;
 	}
 	binary = read_entry(host, f, key, nbytes, &why);
 	fclose(f);
-	if (!binary)
+	if (binary == NULL)
 		host->log(SRT_LOG_DEBUG, "cache: %s is %s: compiling anew", path, why);
 	return binary;
 }
@@ -151,7 +151,7 @@ void srt_ocl_cache_store(const srt_host_services_t *host, const char *key,
 	if (fd < 0)
 		goto failed;
 	f = fdopen(fd, "wb");
-	if (!f) {
+	if (f == NULL) {
 		close(fd);
 		goto remove;
 	}

@@ -131,9 +131,9 @@ static void device_close(void *dev)
 	srt_ocl_device_t *device = dev;
 
 	srt_ocl_programs_free(device);
-	if (device->queue)
+	if (device->queue != NULL)
 		clReleaseCommandQueue(device->queue);
-	if (device->context)
+	if (device->context != NULL)
 		clReleaseContext(device->context);
 	if (device->holds_id)
 		clReleaseDevice(device->id);
@@ -258,8 +258,9 @@ static srt_status_t open_chosen(srt_ocl_device_t *device, const srt_device_reque
 static srt_status_t device_setup(srt_ocl_device_t *device, const srt_device_request_t *request)
 {
 	const srt_host_services_t *host = device->host;
-	srt_status_t status = request->native ? srt_ocl_use_native(device, request->native) :
-						open_chosen(device, request);
+	srt_status_t status = request->native != NULL ?
+				      srt_ocl_use_native(device, request->native) :
+				      open_chosen(device, request);
 	cl_int code;
 
 	if (status != SRT_OK)
@@ -291,7 +292,7 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	srt_status_t status;
 	srt_fpenv_t env;
 
-	if (!device)
+	if (device == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	memset(device, 0, sizeof(*device));
 	device->host = host;

@@ -32,7 +32,7 @@ static srt_status_t find_portable(srt_ocl_stream_t *stream, const srt_command_t 
 	char name[64], options[32] = "";
 
 	*kernel = stream->kernels[slot];
-	if (*kernel)
+	if (*kernel != NULL)
 		return SRT_OK;
 	snprintf(name, sizeof(name), "k_%s_%s", srt_kernel_info(command->kernel)->name, dtype);
 	if (command->dtype != SRT_F32)
@@ -50,7 +50,7 @@ static srt_status_t find_tuned(srt_ocl_stream_t *stream, const srt_command_t *co
 	char name[64], options[64];
 
 	*kernel = stream->kernels[slot];
-	if (*kernel)
+	if (*kernel != NULL)
 		return SRT_OK;
 	if (command->kernel >= SRT_OCL_MATMUL_PACK)
 		return srt_ocl_stream_kernel(stream, slot, info->source, tuning->options,
@@ -72,7 +72,8 @@ static cl_int set_arguments(const srt_ocl_stream_t *stream, cl_kernel kernel,
 			is_scratch ? srt_scratch_mem(&stream->scratch) : command->bindings[i].mem;
 		cl_ulong offset = command->bindings[i].offset;
 
-		code = clSetKernelArg(kernel, n++, sizeof(cl_mem), mem ? &mem->buffer : NULL);
+		code = clSetKernelArg(kernel, n++, sizeof(cl_mem),
+				      mem != NULL ? &mem->buffer : NULL);
 		if (code == CL_SUCCESS)
 			code = clSetKernelArg(kernel, n++, sizeof(offset), &offset);
 	}
@@ -99,13 +100,13 @@ srt_status_t srt_ocl_launch(srt_ocl_stream_t *stream, const srt_command_t *comma
 	cl_kernel kernel;
 	cl_int code;
 
-	if (tuned && tuned->nitems)
+	if (tuned != NULL && tuned->nitems)
 		local = (size_t)tuned->nitems;
 	global = (size_t)command->ngroups * local;
-	if (!tuned && !stream->is_selftest)
+	if (tuned == NULL && !stream->is_selftest)
 		SRT_TRY(srt_selftest_kernel(&device->selftest, command->kernel, command->dtype));
-	SRT_TRY(tuned ? find_tuned(stream, command, tuned, &kernel) :
-			find_portable(stream, command, &kernel));
+	SRT_TRY(tuned != NULL ? find_tuned(stream, command, tuned, &kernel) :
+				find_portable(stream, command, &kernel));
 	code = set_arguments(stream, kernel, command);
 	if (code == CL_SUCCESS)
 		code = clEnqueueNDRangeKernel(stream->queue, kernel, 1, NULL, &global, &local, 0,
@@ -115,6 +116,6 @@ srt_status_t srt_ocl_launch(srt_ocl_stream_t *stream, const srt_command_t *comma
 	return srt_ocl_fail(device->host, code,
 			    "stream \"%s\": launching kernel \"%s\" with %zu work-groups failed",
 			    stream->name,
-			    tuned ? tuned->name : srt_kernel_info(command->kernel)->name,
+			    tuned != NULL ? tuned->name : srt_kernel_info(command->kernel)->name,
 			    (size_t)command->ngroups);
 }

@@ -103,7 +103,7 @@ static srt_status_t list_devices(const srt_host_services_t *host, srt_candidate_
 	}
 	nplatforms = nplatforms < MAX_PLATFORMS ? nplatforms : MAX_PLATFORMS;
 	*all = host->alloc(nplatforms * MAX_DEVICES * sizeof(**all));
-	if (!*all)
+	if (*all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (cl_uint p = 0; p < nplatforms; p++) {
 		ndevices = 0;
@@ -115,7 +115,7 @@ static srt_status_t list_devices(const srt_host_services_t *host, srt_candidate_
 			describe_device(&(*all)[(*n)++], platforms[p], (int)p, ids[d], (int)d);
 	}
 	for (int i = 0; i < *n; i++) /* as shardrt-info lists them */
-		(*all)[i].number = (*all)[i].unusable ? -1 : nusable++;
+		(*all)[i].number = (*all)[i].unusable != NULL ? -1 : nusable++;
 	if (*n == 0) {
 		host->free(*all);
 		*all = NULL;

@@ -20,7 +20,7 @@ static srt_ocl_mem_t *mem_new(const srt_ocl_device_t *device, size_t nbytes)
 {
 	srt_ocl_mem_t *mem = device->host->alloc(sizeof(*mem));
 
-	if (mem)
+	if (mem != NULL)
 		*mem = (srt_ocl_mem_t){ .nbytes = nbytes, .fd = -1 };
 	return mem;
 }
@@ -75,7 +75,7 @@ static srt_status_t alloc_pinned(srt_ocl_device_t *device, srt_ocl_mem_t *mem, c
 
 	if (device->unified_memory) {
 		mem->host = device->host->alloc(mem->nbytes);
-		if (!mem->host)
+		if (mem->host == NULL)
 			return SRT_ERR_OUT_OF_MEMORY;
 		memset(mem->host, 0, mem->nbytes);
 		return SRT_OK;
@@ -118,7 +118,7 @@ static srt_status_t mem_alloc(void *dev, srt_mem_kind_t kind, size_t nbytes, con
 	if (status != SRT_OK)
 		return status;
 	mem = mem_new(device, nbytes);
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	switch (kind) {
 	case SRT_MEM_DEVICE:
@@ -144,11 +144,11 @@ static void mem_free(void *dev, void *memory)
 	srt_ocl_device_t *device = dev;
 	srt_ocl_mem_t *mem = memory;
 
-	if (mem->buffer)
+	if (mem->buffer != NULL)
 		clReleaseMemObject(mem->buffer);
 	if (mem->mapped)
 		srt_hostmem_free(&(srt_hostmem_t){ mem->host, mem->mapped, mem->fd });
-	else if (mem->pinned)
+	else if (mem->pinned != NULL)
 		free_pinned(device, mem);
 	else if (!mem->borrowed)
 		device->host->free(mem->host);
@@ -161,7 +161,7 @@ static void *mem_host(void *device, void *memory)
 	const srt_ocl_mem_t *mem = memory;
 
 	(void)device;
-	return mem->buffer ? NULL : mem->host;
+	return mem->buffer != NULL ? NULL : mem->host;
 }
 
 static srt_status_t mem_wrap(void *dev, void *host, size_t nbytes, const char *name, void **out)
@@ -169,7 +169,7 @@ static srt_status_t mem_wrap(void *dev, void *host, size_t nbytes, const char *n
 	srt_ocl_mem_t *mem = mem_new(dev, nbytes);
 
 	(void)name;
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	mem->host = host;
 	mem->borrowed = true;

@@ -30,13 +30,13 @@ srt_status_t srt_ocl_use_native(srt_ocl_device_t *device, const srt_native_devic
 	cl_device_id id = native->device;
 	const char *unusable;
 
-	if (!id || !has_device(context, id))
+	if (id == NULL || !has_device(context, id))
 		return host
 			->fail(SRT_ERR_INVALID_ARGUMENT,
 			       "the option native of srt_context_create(): the OpenCL context has "
 			       "no such device");
 	unusable = srt_ocl_why_unusable(id);
-	if (unusable)
+	if (unusable != NULL)
 		return host->fail(SRT_ERR_UNSUPPORTED,
 				  "the option native of srt_context_create(): the OpenCL device "
 				  "cannot be used: %s",
@@ -62,7 +62,7 @@ srt_status_t srt_ocl_mem_native(void *dev, void *memory, void **handle)
 	const srt_ocl_device_t *device = dev;
 	const srt_ocl_mem_t *mem = memory;
 
-	if (!mem->buffer)
+	if (mem->buffer == NULL)
 		return device->host->fail(SRT_ERR_UNSUPPORTED,
 					  "it is host memory without a cl_mem; srt_buffer_host() "
 					  "returns its address");
@@ -99,12 +99,12 @@ srt_status_t srt_ocl_wrap_native(void *dev, void *handle, size_t nbytes, const c
 	const char *why = why_not(device, handle, nbytes);
 	srt_ocl_mem_t *mem;
 
-	if (why)
+	if (why != NULL)
 		return device->host->fail(SRT_ERR_INVALID_ARGUMENT,
 					  "the cl_mem cannot become buffer \"%s\" of %zu bytes: %s",
 					  name, nbytes, why);
 	mem = device->host->alloc(sizeof(*mem));
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	clRetainMemObject(handle);
 	*mem = (srt_ocl_mem_t){ .buffer = handle, .nbytes = nbytes, .fd = -1 };

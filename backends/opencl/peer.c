@@ -76,7 +76,7 @@ srt_status_t srt_ocl_peer_import(void *dev, const srt_mem_handle_t *handle, void
 	srt_hostmem_t shared;
 	srt_status_t status;
 
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	*mem = (srt_ocl_mem_t){ .nbytes = (size_t)handle->nbytes, .imported = true };
 	/* A driver may write to the memory of a buffer. */

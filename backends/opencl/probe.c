@@ -181,11 +181,11 @@ static void free_memory(probe_t *p)
 	srt_ocl_mem_t *all[] = { p->scratch, p->own, p->imported };
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		if (all[i])
+		if (all[i] != NULL)
 			mem->free(p->device, all[i]);
-	if (p->own_peer.addr)
+	if (p->own_peer.addr != NULL)
 		srt_hostmem_free(&p->own_peer);
-	if (p->theirs.addr)
+	if (p->theirs.addr != NULL)
 		srt_hostmem_free(&p->theirs);
 }
 
@@ -202,7 +202,7 @@ srt_status_t srt_ocl_peer_probe(srt_ocl_device_t *device)
 	if (!device->unified_memory)
 		return SRT_OK;
 	p = host->alloc(sizeof(*p));
-	if (!p)
+	if (p == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	memset(p, 0, sizeof(*p));
 	p->device = device;

@@ -52,7 +52,7 @@ static cl_program load_cached(srt_ocl_device_t *device, const char *key, const c
 	size_t nbytes;
 
 	loaded = srt_ocl_cache_load(host, key, &nbytes);
-	if (!loaded)
+	if (loaded == NULL)
 		return NULL;
 	binary = loaded;
 	program = clCreateProgramWithBinary(device->context, 1, &device->id, &nbytes, &binary,
@@ -79,7 +79,7 @@ static void store_cached(srt_ocl_device_t *device, const char *key, cl_program p
 	if (code != CL_SUCCESS || !nbytes)
 		return;
 	binary = device->host->alloc(nbytes);
-	if (!binary)
+	if (binary == NULL)
 		return;
 	code = clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof(binary), &binary, NULL);
 	if (code == CL_SUCCESS)
@@ -97,7 +97,7 @@ static srt_status_t report_build_failure(srt_ocl_device_t *device, const srt_ocl
 	clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &nbytes);
 	if (nbytes)
 		log = host->alloc(nbytes + 1);
-	if (log) {
+	if (log != NULL) {
 		log[0] = '\0';
 		clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, nbytes, log, NULL);
 		log[nbytes] = '\0';
@@ -106,7 +106,7 @@ static srt_status_t report_build_failure(srt_ocl_device_t *device, const srt_ocl
 		   "the compiler of device \"%s\" refuses the kernels of \"%s\": %s (%d); its log: "
 		   "%.*s%s",
 		   device->name, source->name, srt_ocl_code_name(code), code, LOG_NBYTES,
-		   log ? log : "", nbytes > LOG_NBYTES ? " ..." : "");
+		   log != NULL ? log : "", nbytes > LOG_NBYTES ? " ..." : "");
 	host->free(log);
 	return SRT_ERR_DEVICE;
 }
@@ -183,9 +183,9 @@ static const srt_ocl_source_t *find_source(const char *name)
 {
 	const srt_ocl_source_t *s = srt_ocl_sources;
 
-	while (s->name && strcmp(s->name, name) != 0)
+	while (s->name != NULL && strcmp(s->name, name) != 0)
 		s++;
-	return s->name ? s : NULL;
+	return s->name != NULL ? s : NULL;
 }
 
 /* Under the device's lock. */
@@ -199,7 +199,7 @@ static srt_status_t find_or_build(srt_ocl_device_t *device, const char *name, co
 	for (; slot < device->programs + device->nprograms; slot++)
 		if (slot->source == source && strcmp(slot->options, options) == 0)
 			goto found;
-	if (!source || device->nprograms == SRT_OCL_MAX_PROGRAMS ||
+	if (source == NULL || device->nprograms == SRT_OCL_MAX_PROGRAMS ||
 	    strlen(options) >= sizeof(slot->options))
 		return device->host->fail(SRT_ERR_UNSUPPORTED,
 					  "the opencl backend has no program \"%s\" with \"%s\"",
@@ -233,7 +233,7 @@ srt_status_t srt_ocl_stream_kernel(srt_ocl_stream_t *stream, int slot, const cha
 	cl_int code;
 
 	*kernel = stream->kernels[slot];
-	if (*kernel)
+	if (*kernel != NULL)
 		return SRT_OK;
 	status = srt_ocl_program(device, source, options, &program);
 	if (status != SRT_OK)

@@ -47,7 +47,7 @@ static srt_status_t event_create(void *dev, void **out)
 	srt_ocl_device_t *device = dev;
 	event_t *event = device->host->alloc(sizeof(*event));
 
-	if (!event)
+	if (event == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	event->marker = NULL;
 	*out = event;
@@ -59,7 +59,7 @@ static void event_destroy(void *dev, void *e)
 	srt_ocl_device_t *device = dev;
 	event_t *event = e;
 
-	if (event->marker)
+	if (event->marker != NULL)
 		clReleaseEvent(event->marker);
 	device->host->free(event);
 }
@@ -74,7 +74,7 @@ static srt_status_t event_record(void *s, void *e)
 	/* Other queues and the host wait for it. */
 	if (code == CL_SUCCESS)
 		code = clFlush(stream->queue);
-	if (event->marker)
+	if (event->marker != NULL)
 		clReleaseEvent(event->marker);
 	event->marker = marker;
 	if (code == CL_SUCCESS)
@@ -163,7 +163,7 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 	cl_int code;
 
 	(void)priority; /* not in OpenCL 1.2 */
-	if (!stream)
+	if (stream == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	memset(stream, 0, sizeof(*stream));
 	stream->device = device;
@@ -184,7 +184,7 @@ static void stream_destroy(void *s)
 
 	clFinish(stream->queue);
 	for (int i = 0; i < SRT_OCL_MAX_KERNELS; i++)
-		if (stream->kernels[i])
+		if (stream->kernels[i] != NULL)
 			clReleaseKernel(stream->kernels[i]);
 	srt_scratch_free(&stream->scratch);
 	clReleaseCommandQueue(stream->queue);

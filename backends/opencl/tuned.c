@@ -99,7 +99,7 @@ static unsigned low_bits(const srt_binding_t *binding)
 	const srt_ocl_mem_t *mem = binding->mem;
 	size_t address = binding->offset;
 
-	if (binding->mem != srt_gpu_scratch && mem->host)
+	if (binding->mem != srt_gpu_scratch && mem->host != NULL)
 		address += (size_t)(uintptr_t)mem->host;
 	return address & 15;
 }
@@ -148,7 +148,7 @@ srt_status_t srt_ocl_plan(srt_ocl_stream_t *stream, const srt_command_t *command
 
 	/* The vector form does not support a mask, which is the last binding of attention. */
 	if (form == SRT_OCL_VECTOR && command->kind != SRT_COMMAND_MATMUL &&
-	    command->bindings[command->nbindings - 1].mem)
+	    command->bindings[command->nbindings - 1].mem != NULL)
 		form = SRT_OCL_PORTABLE;
 	if (form == SRT_OCL_TILED && !stream->is_selftest &&
 	    !srt_selftest_has_tuned(&device->selftest, (srt_dtype_t)command->dtype))

@@ -40,10 +40,10 @@ static srt_status_t run_copy(srt_ocl_stream_t *stream, const srt_command_t *comm
 
 	if (command->copy.nrows > 1)
 		return run_copy_rows(stream, command);
-	if (!src->buffer)
+	if (src->buffer == NULL)
 		code = clEnqueueWriteBuffer(stream->queue, dst->buffer, CL_FALSE, to, nbytes,
 					    src->host + from, 0, NULL, NULL);
-	else if (!dst->buffer)
+	else if (dst->buffer == NULL)
 		code = clEnqueueReadBuffer(stream->queue, src->buffer, CL_FALSE, from, nbytes,
 					   dst->host + to, 0, NULL, NULL);
 	else

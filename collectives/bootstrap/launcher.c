@@ -171,7 +171,7 @@ static srt_status_t find_torchrun(srt_place_t *place)
 				size);
 	/* Not MASTER_PORT, where torchrun or the program may listen. */
 	snprintf(place->address, sizeof(place->address),
-		 strchr(master, ':') ? "tcp:[%s]:%d" : "tcp:%s:%d", master,
+		 strchr(master, ':') != NULL ? "tcp:[%s]:%d" : "tcp:%s:%d", master,
 		 (int)srt_config_int("SHARDRT_PORT"));
 	return SRT_OK;
 }

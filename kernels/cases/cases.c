@@ -149,7 +149,7 @@ void srt_kernel_run_init(srt_kernel_run_t *run, const srt_kernel_case_t *c, srt_
 	c->make(dims, run->args, run->places);
 	run->ngroups = srt_kernel_grid(c->kernel, run->args);
 	for (int i = 0; i < run->nplaces; i++) {
-		bool is_tensor = !strchr("Bd", run->places[i].type);
+		bool is_tensor = strchr("Bd", run->places[i].type) == NULL;
 		size_t width = srt_kernel_place_width(&run->places[i], dtype);
 
 		run->offset[i] = used + GUARD + (is_tensor && shifted ? width : 0);

@@ -41,7 +41,7 @@ static srt_status_t run_size(const srt_kernel_case_t *c, srt_dtype_t dtype,
 
 	srt_kernel_run_init(&r, c, dtype, dims, input != SRT_INPUT_MILD);
 	bytes = malloc(r.nbytes);
-	if (!bytes)
+	if (bytes == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	srt_kernel_run_fill(&r, input, false, bytes);
 	status = run_launch(&r, run, context, bytes);

@@ -118,7 +118,7 @@ static srt_status_t scan(const srt_text_t *t, uint64_t *hash, int *largest)
 	unsigned char *block = malloc(HASH_BLOCK_NBYTES);
 	srt_status_t status = SRT_OK;
 
-	if (!block)
+	if (block == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the %s %s",
 				      kind_of(t->item), t->path);
 	*hash = UINT64_C(14695981039346656037);
@@ -188,11 +188,11 @@ static srt_status_t load_file(const char *path, int item, srt_text_t **text)
 	srt_text_t *t = calloc(1, sizeof(*t));
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
-	if (t) {
+	if (t != NULL) {
 		*t = (srt_text_t){ .fd = -1, .item = item, .vocab = INT32_MAX };
 		t->path = strdup(path);
 	}
-	if (t && t->path)
+	if (t != NULL && t->path != NULL)
 		status = open_file(t);
 	else
 		srt_model_fail(status, "no host memory for the %s %s", kind_of(item), path);
@@ -215,7 +215,7 @@ srt_status_t srt_text_load_tokens(const char *path, srt_text_t **text)
 
 void srt_text_destroy(srt_text_t *text)
 {
-	if (!text)
+	if (text == NULL)
 		return;
 	if (text->fd >= 0)
 		close(text->fd);
@@ -334,7 +334,7 @@ srt_status_t srt_text_check_tokens(const srt_text_t *text, int part, int nparts)
 	if (text->item == 1 || text->vocab > UINT16_MAX) /* checked, or none is outside */
 		return SRT_OK;
 	bytes = malloc(PIECE_NBYTES);
-	if (!bytes)
+	if (bytes == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the tokens %s",
 				      text->path);
 	for (size_t at = start; at < end && status == SRT_OK;) {

@@ -203,7 +203,7 @@ srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t
 
 static srt_view_t view_third(srt_view_t packed, int64_t width, size_t which)
 {
-	if (packed.buffer)
+	if (packed.buffer != NULL)
 		packed.offset += which * (size_t)width * (srt_dtype_bits(packed.dtype) / 8);
 	return packed;
 }
@@ -213,7 +213,7 @@ void srt_attention_set_packed(srt_attention_t *shape, srt_attention_views_t *vie
 {
 	int64_t width, ld;
 
-	if (!shape || !views)
+	if (shape == NULL || views == NULL)
 		return;
 	width = srt_op_size(shape->heads, shape->head_dim);
 	ld = srt_op_size(width, 3); /* -1, too large, is what the calls refuse */

@@ -17,7 +17,7 @@ static srt_status_t check_shape(const char *name, const srt_coo_t *coo)
 {
 	int64_t nkeys = 1;
 
-	if (!coo)
+	if (coo == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: coo is NULL", name);
 	if (coo->ndim < 1 || coo->ndim > SRT_COO_MAX_DIMS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: ndim is %d, must be 1 to %d", name,

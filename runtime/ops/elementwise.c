@@ -76,7 +76,7 @@ static srt_status_t launch_from(const char *name, const srt_kernel_id_t by_type[
 	} else if (x.dtype == SRT_BF16) {
 		kernel = by_type[2];
 		tensors[1].dtype = SRT_OP_DTYPE_BF16;
-	} else if (x.buffer && x.dtype != SRT_F32) {
+	} else if (x.buffer != NULL && x.dtype != SRT_F32) {
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: x is %s, must be f32, f16 or bf16",
 				name, srt_dtype_name(x.dtype));
 	}

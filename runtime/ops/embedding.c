@@ -12,7 +12,7 @@ static srt_status_t read_embedding(const char *name, const srt_embedding_t *give
 	*kernel = (srt_k_embedding_t){
 		.rows = a->rows, .n = a->n, .vocab = a->vocab, .context = a->context
 	};
-	if (!a->part)
+	if (a->part == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_op_check_part(name, a->part));
 	a->vocab = a->part->vocab;
@@ -47,7 +47,7 @@ srt_status_t srt_op_embedding(const srt_embedding_t *args, srt_stream_t *stream)
 		{ "ids", a.ids, srt_op_size(kernel.rows, 1), SRT_OP_DTYPE_I32 },
 	};
 
-	if (a.position.buffer)
+	if (a.position.buffer != NULL)
 		SRT_TRY(check_context(name, a.context));
 	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_EMBEDDING, false, &kernel },
 			     tensors);

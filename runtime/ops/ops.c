@@ -61,7 +61,7 @@ static srt_dtype_t wanted_dtype(const srt_op_tensor_t *t, srt_dtype_t common)
 static srt_dtype_t common_dtype(const srt_op_tensor_t *tensors, int ntensors)
 {
 	for (int i = 0; i < ntensors; i++)
-		if (tensors[i].dtype == SRT_OP_DTYPE_SAME && tensors[i].view.buffer)
+		if (tensors[i].dtype == SRT_OP_DTYPE_SAME && tensors[i].view.buffer != NULL)
 			return tensors[i].view.dtype;
 	return SRT_F32; /* for kernels whose tensors all have fixed dtypes */
 }
@@ -76,7 +76,7 @@ static srt_status_t check_tensor(const srt_op_call_t *call, const srt_op_tensor_
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: the size of %s is negative or too large", call->name, t->name);
 	/* An absent tensor without elements is an empty shard. */
-	if (!t->view.buffer && (optional || t->nelem == 0))
+	if (t->view.buffer == NULL && (optional || t->nelem == 0))
 		return SRT_OK;
 	status = srt_view_check(&t->view, (size_t)t->nelem, t->name);
 	if (status != SRT_OK)
@@ -102,7 +102,7 @@ static size_t nbytes_of(const srt_op_tensor_t *t, int64_t nelem)
 static bool overlaps(const srt_op_call_t *call, const srt_op_tensor_t *a, const srt_op_tensor_t *b,
 		     bool b_is_written)
 {
-	if (!a->view.buffer || a->view.buffer != b->view.buffer || !a->nelem || !b->nelem)
+	if (a->view.buffer == NULL || a->view.buffer != b->view.buffer || !a->nelem || !b->nelem)
 		return false;
 	if (call->in_place && !b_is_written && a->view.offset == b->view.offset &&
 	    a->nelem == b->nelem)
@@ -136,7 +136,8 @@ static srt_status_t check_overlap(const srt_op_call_t *call, const char *access,
 
 			if (i == j || !overlaps(call, &tensors[i], &tensors[j], written))
 				continue;
-			if (rows && rows_alternate(&tensors[i], &rows[i], &tensors[j], &rows[j]))
+			if (rows != NULL &&
+			    rows_alternate(&tensors[i], &rows[i], &tensors[j], &rows[j]))
 				continue;
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					"%s: %s overlaps %s in buffer \"%s\"", call->name,
@@ -151,7 +152,7 @@ srt_status_t srt_op_check_rows(const srt_op_call_t *call, const char *access,
 			       const srt_op_tensor_t *tensors, const srt_op_rows_t *rows,
 			       srt_dtype_t *dtype)
 {
-	if (!call->stream)
+	if (call->stream == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: stream is NULL", call->name);
 	*dtype = common_dtype(tensors, (int)strlen(access));
 	for (int i = 0; access[i]; i++)
@@ -212,7 +213,7 @@ void srt_op_scratch(srt_device_t *device, srt_command_t *command, size_t *nbytes
 	size_t wanted = 0;
 
 	command->exact = device->numerics == SRT_NUMERICS_EXACT;
-	if (ops->scratch)
+	if (ops->scratch != NULL)
 		wanted = ops->scratch(device->impl, command);
 	*nbytes = wanted > *nbytes ? wanted : *nbytes;
 }

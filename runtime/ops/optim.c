@@ -46,7 +46,7 @@ srt_status_t srt_op_step_advance(const srt_step_advance_t *a, srt_stream_t *stre
 	};
 
 	SRT_NOT_NULL(stream);
-	if (a->nparams > 0 && !a->params.buffer)
+	if (a->nparams > 0 && a->params.buffer == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_step_advance: params is absent, but nparams is %lld",
 				(long long)a->nparams);
@@ -115,7 +115,7 @@ srt_status_t srt_op_sgd(const srt_optim_args_t *args, const srt_sgd_t *sgd, srt_
 		{ "copy", args->copy, nelem, 0 },
 	};
 
-	if (sgd->momentum != 0 && !args->m.buffer && nelem)
+	if (sgd->momentum != 0 && args->m.buffer == NULL && nelem)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_sgd: momentum is %g, but its buffer m is absent",
 				(double)sgd->momentum);
@@ -158,7 +158,7 @@ srt_status_t srt_op_adam(const srt_optim_args_t *args, const srt_adam_t *adam, s
 		{ "copy", args->copy, nelem, 0 },
 	};
 
-	if (adam->amsgrad && !args->vmax.buffer && nelem)
+	if (adam->amsgrad && args->vmax.buffer == NULL && nelem)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_adam: amsgrad is set, but its buffer vmax is absent");
 	if (args->nsegments == 0)

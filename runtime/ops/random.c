@@ -11,7 +11,7 @@ static srt_status_t check_elements(const char *op, const char *name, int64_t fir
 {
 	int64_t end;
 
-	if (!name)
+	if (name == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is NULL", op);
 	if (first < 0 || __builtin_add_overflow(first, nelem, &end))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

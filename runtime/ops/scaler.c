@@ -15,7 +15,7 @@ srt_status_t srt_op_unscale(srt_view_t g, srt_view_t found_inf, srt_view_t state
 	};
 
 	SRT_NOT_NULL(stream);
-	if (!state.buffer && !found_inf.buffer)
+	if (state.buffer == NULL && found_inf.buffer == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_unscale: state and found_inf are both absent");
 	return srt_op_launch(&(srt_op_call_t){ "srt_op_unscale", stream, SRT_K_UNSCALE, false,
@@ -54,7 +54,7 @@ srt_status_t srt_op_scaler_update(srt_view_t state, srt_scaler_rule_t rule, doub
 srt_status_t srt_op_scale_loss(srt_view_t y, srt_view_t x, srt_view_t state, float scale,
 			       int64_t nelem, srt_stream_t *stream)
 {
-	const bool widens = x.buffer && y.dtype == SRT_F32 && x.dtype != SRT_F32;
+	const bool widens = x.buffer != NULL && y.dtype == SRT_F32 && x.dtype != SRT_F32;
 	const srt_k_scale_loss_t args = { .nelem = nelem, .scale = scale, .is_f32 = widens };
 	const srt_op_tensor_t tensors[] = {
 		{ "y", y, srt_op_size(nelem, 1), widens ? SRT_OP_DTYPE_F32 : SRT_OP_DTYPE_SAME },

@@ -29,7 +29,7 @@ static int by_stride(const void *a, const void *b)
 
 static srt_status_t check_shape(const srt_strided_t *s)
 {
-	if (!s)
+	if (s == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: shape is NULL", op_name);
 	if (s->ndim < 0 || s->ndim > SRT_STRIDED_MAX_DIMS)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: %d dimensions, at most %d are",

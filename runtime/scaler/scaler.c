@@ -41,7 +41,7 @@ static srt_status_t complete_options(srt_context_t *context, srt_scaler_options_
 	if (options->rule != SRT_SCALER_PLAIN && options->rule != SRT_SCALER_SHARDED)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: there is no rule %d", call,
 				(int)options->rule);
-	if (!options->comm)
+	if (options->comm == NULL)
 		options->comm = srt_context_world(context);
 	if (!(options->init_scale > 0) || options->init_scale - options->init_scale != 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -113,7 +113,7 @@ srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_
 	SRT_TRY(srt_struct_read(&complete, sizeof(complete), options, "srt_scaler_options_t"));
 	SRT_TRY(complete_options(context, &complete));
 	scaler = srt_comm_calloc(complete.comm, 1, sizeof(*scaler), "a gradient scaler");
-	if (!scaler)
+	if (scaler == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	scaler->options = complete;
 	scaler->world = srt_comm_size(complete.comm);
@@ -136,7 +136,8 @@ srt_status_t srt_scaler_create(srt_context_t *context, const srt_scaler_options_
 
 void srt_scaler_destroy(srt_scaler_t *scaler)
 {
-	if (!scaler || (scaler->buffer && srt_device_is_inherited(scaler->buffer->device)))
+	if (scaler == NULL ||
+	    (scaler->buffer != NULL && srt_device_is_inherited(scaler->buffer->device)))
 		return;
 	srt_coll_destroy(scaler->gather);
 	srt_event_destroy(scaler->done);

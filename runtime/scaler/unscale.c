@@ -39,7 +39,7 @@ static srt_status_t check_in_use(const srt_scaler_t *scaler, const char *call)
 
 static srt_status_t check_ready(const char *call, const srt_scaler_user_t *user)
 {
-	if (user)
+	if (user != NULL)
 		return srt_fail(SRT_ERR_STATE,
 				user->stepped ?
 					"%s() after srt_scaler_step(): call srt_scaler_update() "
@@ -52,7 +52,7 @@ static srt_status_t check_ready(const char *call, const srt_scaler_user_t *user)
 
 static srt_status_t check_not_stepped(const char *call, const srt_scaler_user_t *user)
 {
-	if (user && user->stepped)
+	if (user != NULL && user->stepped)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() was called before since the last srt_scaler_update()", call);
 	return SRT_OK;
@@ -65,7 +65,7 @@ static srt_status_t reserve_user(srt_scaler_t *scaler)
 	srt_scaler_user_t *users =
 		srt_grow(scaler->users, scaler->nusers + 1, &scaler->room, sizeof(*users), what);
 
-	if (!users)
+	if (users == NULL)
 		return srt_comm_fail_alone(scaler->options.comm, what, SRT_ERR_OUT_OF_MEMORY,
 					   srt_last_error());
 	scaler->users = users;
@@ -160,7 +160,7 @@ srt_status_t srt_scaler_step(srt_scaler_t *scaler, srt_engine_t *engine, srt_str
 		return srt_engine_step(engine, stream);
 	SRT_TRY(check_in_use(scaler, call));
 	SRT_TRY(check_not_stepped(call, find_user(scaler, engine, 0)));
-	if (!find_user(scaler, engine, 0))
+	if (find_user(scaler, engine, 0) == NULL)
 		SRT_TRY(unscale_engine(scaler, engine, call, stream));
 	SRT_TRY(srt_engine_step(engine, stream));
 	find_user(scaler, engine, 0)->stepped = true;
@@ -197,7 +197,7 @@ static srt_status_t read_grad(const srt_scaler_grad_t *grads, size_t i, srt_scal
 	*grad = (srt_scaler_grad_t)SRT_SCALER_GRAD_INIT;
 	*sparse = (srt_scaler_sparse_t)SRT_SCALER_SPARSE_INIT;
 	SRT_TRY(srt_struct_read(grad, sizeof(*grad), srt_struct_at(grads, i), "srt_scaler_grad_t"));
-	if (!grad->sparse)
+	if (grad->sparse == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_struct_read(sparse, sizeof(*sparse), grad->sparse, "srt_scaler_sparse_t"));
 	grad->sparse = sparse;
@@ -224,7 +224,7 @@ static srt_status_t unscale_grad(const srt_scaler_t *scaler, const srt_scaler_gr
 	srt_view_t values = grad->grad;
 	int64_t nelem = grad->nelem;
 
-	if (grad->sparse) {
+	if (grad->sparse != NULL) {
 		SRT_TRY(coalesce(scaler, grad, stream, &values));
 		nelem = grad->sparse->coo.nnz * grad->sparse->coo.block;
 	}
@@ -234,9 +234,10 @@ static srt_status_t unscale_grad(const srt_scaler_t *scaler, const srt_scaler_gr
 static srt_status_t check_grads(const srt_scaler_t *scaler, const char *call, srt_view_t found_inf,
 				const srt_scaler_grad_t *grads, size_t ngrads)
 {
-	if (!found_inf.buffer || found_inf.dtype != SRT_F32)
+	if (found_inf.buffer == NULL || found_inf.dtype != SRT_F32)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: found_inf is %s, must be f32", call,
-				found_inf.buffer ? srt_dtype_name(found_inf.dtype) : "absent");
+				found_inf.buffer != NULL ? srt_dtype_name(found_inf.dtype) :
+							   "absent");
 	for (size_t i = 0; i < ngrads; i++) {
 		srt_scaler_sparse_t sparse;
 		srt_scaler_grad_t grad;
@@ -246,7 +247,7 @@ static srt_status_t check_grads(const srt_scaler_t *scaler, const char *call, sr
 		if (!refuses(scaler, grad.grad.dtype))
 			continue;
 		snprintf(number, sizeof(number), "%zu", i);
-		return fail_f16(call, grad.name ? grad.name : number);
+		return fail_f16(call, grad.name != NULL ? grad.name : number);
 	}
 	return SRT_OK;
 }
@@ -274,17 +275,17 @@ srt_status_t srt_scaler_unscale_grads(srt_scaler_t *scaler, srt_view_t found_inf
 	SRT_TRY(check_grads(scaler, call, found_inf, grads, ngrads));
 	SRT_TRY(reserve_user(scaler));
 	SRT_TRY(srt_scaler_begin(scaler, stream));
-	if (scaler->gather) /* Edge: peers' reading of the last finding -> the new one. */
+	if (scaler->gather != NULL) /* Edge: peers' reading of the last finding -> the new one. */
 		SRT_TRY(srt_coll_wait_readers(scaler->gather, stream));
 	SRT_TRY(srt_buffer_zero(local.buffer, local.offset, sizeof(float), stream));
 	for (size_t i = 0; i < ngrads; i++) {
 		SRT_TRY(read_grad(grads, i, &grad, &sparse));
 		SRT_TRY(unscale_grad(scaler, &grad, stream));
 	}
-	if (scaler->gather)
+	if (scaler->gather != NULL)
 		SRT_TRY(srt_coll_start(scaler->gather, NULL, stream));
-	SRT_TRY(srt_op_absmax(found_inf, scaler->gather ? scaler->all_found : local, scaler->world,
-			      0, stream));
+	SRT_TRY(srt_op_absmax(found_inf, scaler->gather != NULL ? scaler->all_found : local,
+			      scaler->world, 0, stream));
 	return add_user(scaler, found_inf.buffer, found_inf.offset, found_inf, stream);
 }
 
@@ -299,7 +300,7 @@ srt_status_t srt_scaler_step_grads(srt_scaler_t *scaler, srt_view_t found_inf)
 		return SRT_OK;
 	SRT_TRY(check_in_use(scaler, call));
 	SRT_TRY(check_not_stepped(call, user));
-	if (!user)
+	if (user == NULL)
 		return srt_fail(SRT_ERR_STATE,
 				"%s() before srt_scaler_unscale_grads(): the gradients are scaled",
 				call);

@@ -69,7 +69,7 @@ static void test_raised_rights(void)
 	char copy[128], command[640];
 	int status;
 
-	if (emulator && *emulator) {
+	if (emulator != NULL && *emulator) {
 		printf("an emulated program cannot start another one: raised rights are not tried\n");
 		return;
 	}

@@ -23,7 +23,8 @@ static void test_table(void)
 		if (i)
 			CHECK_MSG(strcmp(srt_config_entry(i - 1)->name, e->name) < 0, "%s",
 				  e->name);
-		CHECK(e->default_value && e->unit && e->range && e->help);
+		CHECK(e->default_value != NULL && e->unit != NULL && e->range != NULL &&
+		      e->help != NULL);
 		CHECK_MSG(strlen(e->help) > 10 && e->help[strlen(e->help) - 1] == '.', "%s",
 			  e->name);
 		CHECK_OK(srt_config_value(e->name, &value, &is_set));
@@ -152,7 +153,7 @@ static void note_unknown(const char *name, const char *nearest, void *arg)
 	struct unknown *u = arg;
 
 	u->n++;
-	snprintf(u->text, sizeof u->text, "%s~%s", name, nearest ? nearest : "");
+	snprintf(u->text, sizeof u->text, "%s~%s", name, nearest != NULL ? nearest : "");
 }
 
 static void try_unknown(const char *name, const char *expected)

@@ -21,13 +21,13 @@ static void write_file(const char *name, const char *text)
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/%s", root, name);
-	for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+	for (char *slash = strchr(path, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
 		mkdir(path, 0700);
 		*slash = '/';
 	}
 	f = fopen(path, "w");
-	CHECK_OR_DIE(f && fputs(text, f) >= 0 && fclose(f) == 0);
+	CHECK_OR_DIE(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0);
 }
 
 static void test_affinity(void)

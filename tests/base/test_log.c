@@ -75,7 +75,7 @@ static void test_standard_error(const char *value, int most)
 	CHECK_OR_DIE(pid >= 0);
 	if (pid == 0) {
 		dup2(ends[1], STDERR_FILENO);
-		if (value)
+		if (value != NULL)
 			setenv("SHARDRT_LOG", value, 1);
 		else
 			unsetenv("SHARDRT_LOG");

@@ -123,7 +123,7 @@ static float linear(data_t data, int size, size_t i)
 static float expected(const job_t *job, data_t data, size_t i, const srt_coll_epilogue_t *e,
 		      float before)
 {
-	volatile float x = tree(data, 0, job->size, i, e ? e->predivisor : 1.0f);
+	volatile float x = tree(data, 0, job->size, i, e != NULL ? e->predivisor : 1.0f);
 
 	if (e != NULL)
 		x = x / e->divisor;
@@ -392,7 +392,7 @@ static void test_wrapped(job_t *job)
 	own = job_buffer(job, l.shard_nelem[job->rank], "own", &host);
 	full = aligned_alloc(64, srt_align_up(l.full_nelem * sizeof(float), 64));
 	shard = aligned_alloc(64, srt_align_up(l.shard_nelem[job->rank] * sizeof(float), 64));
-	CHECK_OR_DIE(full && shard);
+	CHECK_OR_DIE(full != NULL && shard != NULL);
 	for (size_t i = 0; i < l.shard_nelem[job->rank]; i++)
 		host[i] = shard[i] = value(EXACT_SUMS, job->rank, i);
 	job_put(job, own, host);

@@ -223,7 +223,8 @@ static void await_waits(const job_t *job, int first)
 		do {
 			sleep_briefly();
 			srt_wait_read(job->world, r, text);
-		} while (strstr(text, "of \"block 7\"") == NULL || strstr(text, "creating"));
+		} while (strstr(text, "of \"block 7\"") == NULL ||
+			 strstr(text, "creating") != NULL);
 	}
 }
 

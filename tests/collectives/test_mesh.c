@@ -361,8 +361,9 @@ static int nwarnings;
 static void count_warning(srt_log_level_t level, const char *message, void *arg)
 {
 	(void)arg;
-	nwarnings += level == SRT_LOG_WARN &&
-		     strstr(message, "before 2 of its collectives, engines, meshes and scalers");
+	nwarnings +=
+		level == SRT_LOG_WARN &&
+		strstr(message, "before 2 of its collectives, engines, meshes and scalers") != NULL;
 }
 
 /* The mesh's communicator is destroyed first: the mesh can only be destroyed. */

@@ -48,7 +48,7 @@ static void make_sides(job_t *job, const table_t *t, size_t elem_nbytes, sides_t
 	s->full = malloc(s->full_nbytes);
 	s->shard = malloc(s->shard_nbytes);
 	s->want = malloc(s->shard_nbytes);
-	CHECK_OR_DIE(s->full && s->shard && s->want);
+	CHECK_OR_DIE(s->full != NULL && s->shard != NULL && s->want != NULL);
 }
 
 static void free_sides(sides_t *s)

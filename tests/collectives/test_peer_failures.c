@@ -86,7 +86,7 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
  * well does not name it. */
 static void await_rank(const srt_coll_t *coll, int rank)
 {
-	srt_shm_flag_t *flags = coll->nccl ? coll->comm->nccl->progress : coll->flags;
+	srt_shm_flag_t *flags = coll->nccl != NULL ? coll->comm->nccl->progress : coll->flags;
 	uint32_t id;
 
 	/* With ucx a rank that waits for long tells the late ranks. */
@@ -160,7 +160,8 @@ static void run_timeout(job_t *job, srt_coll_t *gather)
 	if (job->rank < job->size - 1) {
 		expect(job, gather, SRT_ERR_TIMEOUT, words, 5);
 		srt_log_set(NULL, SRT_LOG_WARN, NULL);
-		CHECK_MSG(job->rank != judge || strstr(long_wait, unit), "no warning of %s", unit);
+		CHECK_MSG(job->rank != judge || strstr(long_wait, unit) != NULL, "no warning of %s",
+			  unit);
 		CHECK(job->rank != judge || srt_now_s() - start >= short_s);
 		CHECK_ERROR_HAS("did not reach it");
 		return;

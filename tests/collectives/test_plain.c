@@ -29,7 +29,7 @@ static void open_data(const job_t *job, srt_dtype_t dtype, size_t nelem, data_t 
 	d->in = malloc(d->nbytes + 1);
 	d->out = malloc(d->nbytes + 1);
 	d->expected = malloc(d->nbytes + 1);
-	CHECK_OR_DIE(d->in && d->out && d->expected);
+	CHECK_OR_DIE(d->in != NULL && d->out != NULL && d->expected != NULL);
 	for (size_t i = 0; i < nelem; i++) {
 		const uint64_t noise = job_noise((uint64_t)job->rank, i);
 		const float value = 1.0f + (float)(noise >> 40) * 0x1p-24f;

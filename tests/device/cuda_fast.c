@@ -54,7 +54,7 @@ void fast_close(void)
 		srt_buffer_destroy(buffers[i]);
 	srt_stream_destroy(fast_stream);
 	srt_context_destroy(fast_context);
-	if (!lt)
+	if (lt == NULL)
 		return;
 	CHECK_INT(lt->live(), 0);
 	CHECK_STR(lt->complaint(), "");
@@ -170,7 +170,7 @@ void product_check(const product_t *p, long computed)
 {
 	static float c[MOST];
 	const srt_matmul_t mm = product_views(p);
-	const long before = lt ? lt->computed() : 0;
+	const long before = lt != NULL ? lt->computed() : 0;
 	double error;
 
 	product_upload(p);
@@ -180,6 +180,6 @@ void product_check(const product_t *p, long computed)
 	CHECK_MSG(error <= 1.0, "%lld x %lld x %lld, type %d: error %g of the bound",
 		  (long long)mm.m, (long long)mm.n, (long long)mm.k, (int)p->dtype, error);
 	CHECK(product_gaps_stay(p, c));
-	if (lt)
+	if (lt != NULL)
 		CHECK_INT(lt->computed() - before, computed);
 }

@@ -57,7 +57,7 @@ static add_t *copy_add(const void *arg)
 {
 	add_t *copy = malloc(sizeof(*copy));
 
-	if (!copy)
+	if (copy == NULL)
 		abort();
 	memcpy(copy, arg, sizeof(*copy));
 	return copy;
@@ -65,7 +65,7 @@ static add_t *copy_add(const void *arg)
 
 static srt_status_t enqueue_host(void *queue, const void *arg)
 {
-	if (queue)
+	if (queue != NULL)
 		return srt_error_set(SRT_ERR_IO, "the host has a queue");
 	add_on_host(copy_add(arg));
 	return SRT_OK;
@@ -166,7 +166,7 @@ native_work_t *native_work_create(srt_device_t *device, size_t nelem)
 void native_work_destroy(native_work_t *work)
 {
 #ifdef HAVE_OPENCL
-	if (work->kernel)
+	if (work->kernel != NULL)
 		clReleaseKernel(work->kernel);
 #endif
 	srt_buffer_destroy(work->pinned);
@@ -193,12 +193,12 @@ void native_work_add(native_work_t *work, srt_stream_t *stream, srt_buffer_t *x,
 	add_t add = { .work = work, .nelem = nelem, .value = value };
 
 	add.x = srt_view(x, offset, SRT_F32);
-	if (work->pinned) {
+	if (work->pinned != NULL) {
 		add.x = srt_view(work->pinned, 0, SRT_F32);
 		CHECK_OK(srt_buffer_copy(work->pinned, 0, x, offset, nbytes, stream));
 	}
 	CHECK_OK(srt_stream_enqueue(stream, find_function(work), &add, sizeof(add), NULL));
 	memset(&add, 0xff, sizeof(add)); /* the call copied it */
-	if (work->pinned)
+	if (work->pinned != NULL)
 		CHECK_OK(srt_buffer_copy(x, offset, work->pinned, 0, nbytes, stream));
 }

@@ -40,7 +40,7 @@ static void test_buffers(srt_device_t *device, srt_stream_t *stream)
 			for (size_t j = 0; j < sizes[i]; j++)
 				wrong += bytes[j] != (unsigned char)(j * 7 + 1);
 			CHECK_INT(wrong, 0);
-			CHECK(kinds[k] != SRT_MEM_PINNED || srt_buffer_host(b));
+			CHECK(kinds[k] != SRT_MEM_PINNED || srt_buffer_host(b) != NULL);
 			srt_buffer_destroy(b);
 			free(bytes);
 			CHECK_INT(srt_device_allocated(device), 0);
@@ -54,7 +54,7 @@ static void test_limits(srt_device_t *device)
 
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 0, "empty", &b));
 	CHECK_INT(srt_buffer_nbytes(b), 0);
-	CHECK(!srt_buffer_host(b));
+	CHECK(srt_buffer_host(b) == NULL);
 	srt_buffer_destroy(b);
 	srt_buffer_destroy(NULL);
 	CHECK_INT(srt_device_allocated(device), 0);
@@ -67,7 +67,7 @@ static void test_limits(srt_device_t *device)
 	CHECK_STATUS(srt_buffer_create(NULL, SRT_MEM_DEVICE, 8, "x", &b), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_buffer_create(device, SRT_MEM_DEVICE, 8, NULL, NULL),
 		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK(!b);
+	CHECK(b == NULL);
 	CHECK_INT(srt_device_allocated(device), 0);
 }
 

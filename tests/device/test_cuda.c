@@ -76,7 +76,7 @@ static void check_taken(const char *selector, int local_rank, CUdevice id)
 	srt_device_t *device = NULL;
 
 	CHECK_OK(test_open_device("cuda", selector, local_rank, &device));
-	CHECK(device && impl(device)->id == id);
+	CHECK(device != NULL && impl(device)->id == id);
 	srt_device_close(device);
 }
 
@@ -266,7 +266,7 @@ static void test_uploads(srt_device_t *device)
 	unsigned char *bytes = malloc(large), *back = malloc(large);
 	int wrong = 0;
 
-	CHECK_OR_DIE(bytes && back);
+	CHECK_OR_DIE(bytes != NULL && back != NULL);
 	f->reset();
 	for (int i = 0; i < 200; i++) {
 		memset(bytes, i, 1000);
@@ -394,7 +394,7 @@ static bool frees(const char *call)
 					     "Unregister", "Release", "CtxPush" };
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(words); i++)
-		if (strstr(call, words[i]))
+		if (strstr(call, words[i]) != NULL)
 			return true;
 	return false;
 }
@@ -419,7 +419,7 @@ static void test_each_call_fails(void)
 		if (!failed[0])
 			break;
 		check_count++;
-		if (status == SRT_ERR_DEVICE ? !strstr(srt_last_error(), "CUDA_ERROR_") :
+		if (status == SRT_ERR_DEVICE ? strstr(srt_last_error(), "CUDA_ERROR_") == NULL :
 					       status != SRT_OK)
 			CHECK_REPORT("call %ld, %s, fails: %s, \"%s\"", k, failed,
 				     srt_status_string(status), srt_last_error());

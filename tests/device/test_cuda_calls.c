@@ -101,8 +101,8 @@ static bool fails(const char *what, long k)
 	if (status == SRT_OK) /* did without */
 		CHECK_MSG(is_right(out), "%s, %ld: wrong results and no failure", what, k);
 	else
-		CHECK_MSG(strstr(srt_last_error(), "CUDA_ERROR_") && came, "%s, %ld: %s: %s", what,
-			  k, srt_status_string(status), srt_last_error());
+		CHECK_MSG(strstr(srt_last_error(), "CUDA_ERROR_") != NULL && came,
+			  "%s, %ld: %s: %s", what, k, srt_status_string(status), srt_last_error());
 	/* The module keeps the driver once it has it. */
 	return came;
 }
@@ -248,7 +248,7 @@ int main(void)
 {
 	float out[N];
 
-	is_long = getenv("SRT_TEST_LONG") && getenv("SRT_TEST_LONG")[0];
+	is_long = getenv("SRT_TEST_LONG") != NULL && getenv("SRT_TEST_LONG")[0];
 	setenv("SHARDRT_CUDA_DRIVER", FAKE_CUDA_PATH, 1);
 	fake_cuda_load();
 	f->set("delay_us", 0);

@@ -296,8 +296,9 @@ static long count_fast(void)
 {
 	long n = 0;
 
-	for (long i = 0; f->call(i); i++)
-		n += f->call(i)->kernel && strstr(f->call(i)->kernel, "k_fast_attention_");
+	for (long i = 0; f->call(i) != NULL; i++)
+		n += f->call(i)->kernel != NULL &&
+		     strstr(f->call(i)->kernel, "k_fast_attention_") != NULL;
 	return n;
 }
 
@@ -316,12 +317,12 @@ static void run(test_case_t c, long launches)
 						 &nbytes));
 	CHECK_OK(srt_stream_reserve(stream, nbytes));
 	CHECK_OK(srt_stream_sync(stream));
-	if (f)
+	if (f != NULL)
 		f->reset();
 	CHECK_OK(srt_op_attention(&c.shape, &s.views, stream));
 	CHECK_OK(srt_op_attention_backward(&c.shape, &s.views, stream));
 	CHECK_OK(srt_stream_sync(stream));
-	if (f) {
+	if (f != NULL) {
 		CHECK_INT(count_fast(), launches);
 		CHECK_INT(f->count("cuMemAlloc"), 0);
 	}
@@ -484,7 +485,7 @@ int main(void)
 		run(c, 3);
 	}
 	test_left();
-	if (f) {
+	if (f != NULL) {
 		test_unseen_statistics();
 		test_failures();
 	} else {
@@ -493,7 +494,7 @@ int main(void)
 	}
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);
-	if (f)
+	if (f != NULL)
 		CHECK_STR(f->complaint(), "");
 	return check_done();
 }

@@ -77,7 +77,7 @@ static void test_tf32(void)
 	product_upload(&p);
 	CHECK_OK(srt_op_matmul(&mm, fast_stream));
 	product_download(&p, c);
-	if (lt) /* whose devices round whatever is allowed */
+	if (lt != NULL) /* whose devices round whatever is allowed */
 		CHECK(product_error(&p, c, 0, 1) > 1.0);
 	CHECK(product_error(&p, c, 0x1p-11, 1) <= 1.0);
 }
@@ -86,7 +86,7 @@ int main(void)
 {
 	fast_start(!on_device());
 	fast_open(SRT_NUMERICS_FAST);
-	if (on_device() && strstr(fast_logged, "the exact kernels are used"))
+	if (on_device() && strstr(fast_logged, "the exact kernels are used") != NULL)
 		CHECK_SKIP("no numerics fast on this device: %s", fast_logged);
 	CHECK_INT(srt_context_numerics(fast_context), SRT_NUMERICS_FAST);
 	test_products();

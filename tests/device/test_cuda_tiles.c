@@ -12,8 +12,8 @@ static long count_launches(const char *kernel)
 {
 	long n = 0;
 
-	for (long i = 0; f->call(i); i++)
-		n += f->call(i)->kernel && !strcmp(f->call(i)->kernel, kernel);
+	for (long i = 0; f->call(i) != NULL; i++)
+		n += f->call(i)->kernel != NULL && !strcmp(f->call(i)->kernel, kernel);
 	return n;
 }
 

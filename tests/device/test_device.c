@@ -173,7 +173,7 @@ static void test_buffer_limits(srt_device_t *device)
 	CHECK_ERROR_HAS(words);
 	snprintf(words, sizeof(words), "(%zu bytes)", limit.limit);
 	CHECK_ERROR_HAS(words);
-	CHECK(!b);
+	CHECK(b == NULL);
 	CHECK_INT(srt_device_allocated(device), 0);
 }
 
@@ -194,7 +194,7 @@ static void test_peer_memory(srt_device_t *device)
 	CHECK_INT(srt_device_allocated(device), 10000); /* theirs is not counted */
 	p = srt_buffer_host(mine);
 	q = srt_buffer_host(theirs);
-	CHECK_OR_DIE(p && q && p != q);
+	CHECK_OR_DIE(p != NULL && q != NULL && p != q);
 	p[17] = 42.0f;
 	CHECK(q[17] == 42.0f);
 	CHECK_STATUS(srt_buffer_export(theirs, &handle), SRT_ERR_INVALID_ARGUMENT);
@@ -232,7 +232,7 @@ static void test_bad_handles(srt_device_t *device)
 	handle.fd = unsealed;
 	CHECK_STATUS(srt_buffer_import(device, &handle, "m", &b), SRT_ERR_INVALID_ARGUMENT);
 	close(unsealed);
-	CHECK(!b);
+	CHECK(b == NULL);
 	CHECK(fcntl(fd, F_GETFD) >= 0); /* not taken over on failure */
 	close(fd);
 	handle = (srt_mem_handle_t){ .fd = -1 };

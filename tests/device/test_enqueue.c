@@ -108,7 +108,7 @@ static srt_status_t count_call(void *queue, const void *arg)
 
 	(void)queue;
 	atomic_fetch_add(call->ncalls, 1);
-	return call->sentence ? srt_error_set(call->status, call->sentence) : call->status;
+	return call->sentence != NULL ? srt_error_set(call->status, call->sentence) : call->status;
 }
 
 /* A blocked stream does not block the call, and the function waits for its turn. */
@@ -377,7 +377,7 @@ static srt_status_t use_buffer(void *queue, const void *arg)
 	const late_call_t *call = arg;
 
 	(void)queue;
-	if (srt_buffer_host(call->x))
+	if (srt_buffer_host(call->x) != NULL)
 		memset(srt_buffer_host(call->x), 1, 64);
 	atomic_fetch_add(call->ncalls, 1);
 	return SRT_OK;

@@ -245,7 +245,7 @@ static void test_never_recorded(srt_device_t *from, srt_device_t *to)
 	srt_event_t *event = new_event(from);
 
 	CHECK_OK(srt_stream_wait_event(stream, event));
-	CHECK(stream->mode == SRT_STREAM_WORKER || !stream->ring);
+	CHECK(stream->mode == SRT_STREAM_WORKER || stream->ring == NULL);
 	CHECK_OK(srt_stream_sync(stream));
 	CHECK_STATUS(srt_event_record(event, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("different devices");

@@ -24,13 +24,13 @@ static void place(const char *where, const char *name, const char *file)
 	char path[256], target[4200];
 
 	snprintf(path, sizeof(path), "%s/%s/shardrt_backend_%s.so", folder, where, name);
-	if (file) {
+	if (file != NULL) {
 		snprintf(target, sizeof(target), "%s/%s", modules, file);
 		CHECK_OR_DIE(access(target, R_OK) == 0 && symlink(target, path) == 0);
 	} else {
 		FILE *f = fopen(path, "w");
 
-		CHECK_OR_DIE(f && fputs("not a module\n", f) >= 0 && fclose(f) == 0);
+		CHECK_OR_DIE(f != NULL && fputs("not a module\n", f) >= 0 && fclose(f) == 0);
 	}
 }
 
@@ -84,7 +84,7 @@ static void test_missing(void)
 	CHECK_STATUS(srt_backend_lookup("cuda", &backend), SRT_ERR_UNSUPPORTED);
 	CHECK_ERROR_HAS("\"cuda\" is not installed, or not part of this build");
 	CHECK_ERROR_HAS("no file shardrt_backend_cuda.so");
-	CHECK(!backend);
+	CHECK(backend == NULL);
 }
 
 static void broken(const char *name, const char *words)
@@ -97,7 +97,7 @@ static void broken(const char *name, const char *words)
 		CHECK_ERROR_HAS(words);
 		CHECK_ERROR_HAS(name);
 	}
-	CHECK(!backend);
+	CHECK(backend == NULL);
 }
 
 static void test_broken(void)
@@ -136,7 +136,9 @@ int __wrap_glob(const char *pattern, int flags, int (*report)(const char *, int)
 	(void)flags;
 	(void)report;
 	*found = (glob_t){ .gl_pathc = 0 };
-	return accelerator_file && fnmatch(pattern, accelerator_file, 0) == 0 ? 0 : GLOB_NOMATCH;
+	return accelerator_file != NULL && fnmatch(pattern, accelerator_file, 0) == 0 ?
+		       0 :
+		       GLOB_NOMATCH;
 }
 
 static void test_no_device(void)
@@ -167,7 +169,7 @@ static void test_auto_alone(void)
 	unlink("b/shardrt_backend_opencl.so");
 	chosen("cpu");
 	CHECK_OK(open_device("auto"));
-	CHECK(!strstr(logged.text, "opencl"));
+	CHECK(strstr(logged.text, "opencl") == NULL);
 }
 
 static void test_auto_broken(void)
@@ -281,7 +283,7 @@ static void test_threads(void)
 	for (int i = 0; i < 8; i++)
 		pthread_join(threads[i], NULL);
 	for (int i = 0; i < 8; i++)
-		CHECK(found[i] && found[i] == found[0]);
+		CHECK(found[i] != NULL && found[i] == found[0]);
 	CHECK_INT(logged.nentered, 1);
 }
 

@@ -200,7 +200,7 @@ static void *program_memory(const srt_native_device_t *native, void *memory)
 	if (is_on("opencl")) {
 		cl_int code = CL_SUCCESS;
 
-		if (memory)
+		if (memory != NULL)
 			code = clReleaseMemObject(memory);
 		else
 			memory = clCreateBuffer(native->context, CL_MEM_READ_WRITE, NBYTES, NULL,
@@ -257,12 +257,10 @@ static void test_refused_mem(srt_device_t *device, const srt_native_device_t *na
 }
 #endif
 
-/* A step of one parameter from gradients in `source`, a buffer of the library or the program's. The
- * value goes to `result`, through `source`. */
+/* A step of one parameter from gradients in `source`; the value goes to `result`, through it. */
 static void train(srt_context_t *context, srt_buffer_t *source, float *result)
 {
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0.5f);
-	const int64_t shape[] = { N };
 	srt_stream_t *stream = test_stream(srt_context_device(context), "s");
 	srt_engine_t *engine;
 	srt_unit_t *unit;
@@ -273,7 +271,7 @@ static void train(srt_context_t *context, srt_buffer_t *source, float *result)
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
 	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "model", NULL, &unit));
-	CHECK_OK_OR_DIE(srt_param_create(unit, "w", SRT_F32, 1, shape, NULL, &param));
+	CHECK_OK_OR_DIE(srt_param_create(unit, "w", SRT_F32, 1, &(int64_t){ N }, NULL, &param));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
 	CHECK_OK(srt_param_init_normal(param, 1, 0.0f, 1.0f, stream));
 	random.y = mine, random.seed = 2, random.name = "grad", random.nelem = N;

@@ -28,7 +28,7 @@ cl_int clGetDeviceInfo(cl_device_id id, cl_device_info what, size_t size, void *
 	if (what != hidden || what == 0)
 		return real(id, what, size, value, n);
 	memset(value, 0, size);
-	if (n)
+	if (n != NULL)
 		*n = size;
 	return CL_SUCCESS;
 }
@@ -66,7 +66,7 @@ static void test_lacking(void)
 		hidden = cases[i].what;
 		CHECK_STATUS(test_open_device("opencl", "0:0", 0, &device), cases[i].status);
 		CHECK_ERROR_HAS(cases[i].words);
-		CHECK(!device);
+		CHECK(device == NULL);
 	}
 	/* A driver without partitions has no such function. */
 	nparts = 0;
@@ -87,7 +87,7 @@ static void expect_refused(const char *selector, srt_status_t status, const char
 	CHECK_ERROR_HAS(words);
 	CHECK_ERROR_HAS("(0:0, ");
 	CHECK_ERROR_HAS(selector);
-	CHECK(!device);
+	CHECK(device == NULL);
 }
 
 static void expect_taken(const char *selector, const char *name)
@@ -160,7 +160,8 @@ static void test_environment(void)
 {
 	CHECK_STR(getenv("POCL_MAX_PTHREAD_COUNT"), "2");
 	CHECK_STR(getenv("POCL_SIGFPE_HANDLER"), "1"); /* the user's own stays */
-	CHECK(getenv("POCL_CACHE_DIR") && strstr(getenv("POCL_CACHE_DIR"), "/pocl/"));
+	CHECK(getenv("POCL_CACHE_DIR") != NULL &&
+	      strstr(getenv("POCL_CACHE_DIR"), "/pocl/") != NULL);
 }
 
 /* ---- errors ----------------------------------------------------------------------------- */
@@ -195,7 +196,7 @@ static void test_out_of_memory(srt_device_t *device)
 	CHECK_ERROR_HAS("the stack");
 	CHECK_ERROR_HAS("allows 1000 bytes in one buffer");
 	impl(device)->max_alloc = most;
-	CHECK(!b);
+	CHECK(b == NULL);
 	CHECK_INT(srt_device_allocated(device), 0);
 }
 
@@ -224,8 +225,8 @@ static void spoil_gelu(srt_ocl_device_t *device)
 	while (strcmp(p->source->name, "elementwise") != 0)
 		CHECK_OR_DIE(--p >= device->programs);
 	spoiled = srt_strdup(p->source->text);
-	number = spoiled ? strstr(spoiled, "(2, gelu_tanh,") : NULL;
-	number = number ? strstr(number, "1.0f") : NULL;
+	number = spoiled != NULL ? strstr(spoiled, "(2, gelu_tanh,") : NULL;
+	number = number != NULL ? strstr(number, "1.0f") : NULL;
 	CHECK_OR_DIE(number != NULL);
 	number[2] = '6';
 	text = spoiled;
@@ -313,7 +314,7 @@ static void test_cache(void)
 	size_t nbytes;
 	FILE *f;
 
-	CHECK(!srt_ocl_cache_load(host, "test key", &nbytes));
+	CHECK(srt_ocl_cache_load(host, "test key", &nbytes) == NULL);
 	srt_ocl_cache_store(host, "test key", binary, sizeof(binary));
 	got = srt_ocl_cache_load(host, "test key", &nbytes);
 	CHECK_OR_DIE(got != NULL);
@@ -324,20 +325,20 @@ static void test_cache(void)
 	CHECK(host->cache_folder("opencl", path, sizeof(path)));
 	file = srt_asprintf("%s/%016llx.bin", path,
 			    (unsigned long long)srt_ocl_hash("test key", strlen("test key")));
-	CHECK_OR_DIE(file && (f = fopen(file, "r+b")) != NULL);
+	CHECK_OR_DIE(file != NULL && (f = fopen(file, "r+b")) != NULL);
 	/* A flipped byte of the binary, then of the key, then a file cut off. */
 	CHECK(!fseek(f, -3, SEEK_END) && fputc('x', f) == 'x' && !fflush(f));
-	CHECK(!srt_ocl_cache_load(host, "test key", &nbytes));
+	CHECK(srt_ocl_cache_load(host, "test key", &nbytes) == NULL);
 	CHECK(!fseek(f, -3, SEEK_END) && fputc('8', f) == '8' && !fflush(f));
 	got = srt_ocl_cache_load(host, "test key", &nbytes);
 	CHECK(got != NULL);
 	host->free(got);
 	CHECK(!fseek(f, -12, SEEK_END) && fputc('Y', f) == 'Y' && !fflush(f));
-	CHECK(!srt_ocl_cache_load(host, "test key", &nbytes));
+	CHECK(srt_ocl_cache_load(host, "test key", &nbytes) == NULL);
 	CHECK(!fseek(f, -12, SEEK_END) && fputc('y', f) == 'y' && !fflush(f));
 	for (long size = 0; size < 40; size += 13) {
 		CHECK(!ftruncate(fileno(f), size));
-		CHECK(!srt_ocl_cache_load(host, "test key", &nbytes));
+		CHECK(srt_ocl_cache_load(host, "test key", &nbytes) == NULL);
 	}
 	fclose(f);
 	srt_ocl_cache_store(host, "test key", binary, sizeof(binary)); /* replaced */
@@ -345,12 +346,12 @@ static void test_cache(void)
 	CHECK(got != NULL);
 	host->free(got);
 	/* One that others may write to, and a link. */
-	CHECK(!chmod(file, 0620) && !srt_ocl_cache_load(host, "test key", &nbytes));
-	CHECK(!chmod(file, 0602) && !srt_ocl_cache_load(host, "test key", &nbytes));
+	CHECK(!chmod(file, 0620) && srt_ocl_cache_load(host, "test key", &nbytes) == NULL);
+	CHECK(!chmod(file, 0602) && srt_ocl_cache_load(host, "test key", &nbytes) == NULL);
 	CHECK(!chmod(file, 0600));
 	moved = srt_asprintf("%s.moved", file);
-	CHECK_OR_DIE(moved && !rename(file, moved) && !symlink(moved, file));
-	CHECK(!srt_ocl_cache_load(host, "test key", &nbytes));
+	CHECK_OR_DIE(moved != NULL && !rename(file, moved) && !symlink(moved, file));
+	CHECK(srt_ocl_cache_load(host, "test key", &nbytes) == NULL);
 	CHECK(!unlink(file) && !unlink(moved));
 	free(moved);
 	free(file);

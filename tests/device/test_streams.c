@@ -234,7 +234,7 @@ static void test_dropped_failure(srt_device_t *device)
 	CHECK_OK(srt_stream_host_fn(s, fail_fn, (void *)"boiler"));
 	srt_stream_destroy(s);
 	CHECK_INT(nlogged, 1);
-	CHECK(strstr(logged, "\"dropped\"") && strstr(logged, "the boiler burst"));
+	CHECK(strstr(logged, "\"dropped\"") != NULL && strstr(logged, "the boiler burst") != NULL);
 
 	s = test_stream(device, "seen");
 	next = test_stream(device, "next");

@@ -16,7 +16,8 @@ static void compare(const unsigned char *bytes, const char *what, int threads, c
 {
 	const char *which = all_cases_differ(&all, bytes, reference);
 
-	CHECK_MSG(!which, "%s, %d threads, %s streams: %s differs", what, threads, streams, which);
+	CHECK_MSG(which == NULL, "%s, %d threads, %s streams: %s differs", what, threads, streams,
+		  which);
 }
 
 static void run(const char *what, int threads, const char *streams)

@@ -77,7 +77,8 @@ static const char *event_name(const srt_event_t *event)
 			return "reduced";
 		if (event == unit->unshard.uploaded)
 			return "uploaded";
-		if (unit->slot[SRT_SLOT_PARAMS] && event == unit->slot[SRT_SLOT_PARAMS]->released)
+		if (unit->slot[SRT_SLOT_PARAMS] != NULL &&
+		    event == unit->slot[SRT_SLOT_PARAMS]->released)
 			return "released";
 	}
 	return "an event of the program";
@@ -223,7 +224,7 @@ static void delay_host(srt_stream_t *stream, const srt_command_t *command)
 
 srt_status_t edges_wait(srt_stream_t *stream, srt_event_t *event)
 {
-	if (run.engine)
+	if (run.engine != NULL)
 		order_after(find_stream(stream), &run.recorded[find_event(event)]);
 	return __real_srt_stream_wait_event(stream, event);
 }
@@ -232,7 +233,7 @@ srt_status_t __wrap_srt_stream_wait_event(srt_stream_t *stream, srt_event_t *eve
 {
 	const uint64_t recorder = atomic_load(&event->stream);
 
-	if (!run.engine || recorder == 0 || /* orders nothing */
+	if (run.engine == NULL || recorder == 0 || /* orders nothing */
 	    (recorder == stream->number && event->device == stream->device))
 		return __real_srt_stream_wait_event(stream, event);
 	if (run.skipped < 0)
@@ -246,7 +247,7 @@ srt_status_t __wrap_srt_stream_wait_event(srt_stream_t *stream, srt_event_t *eve
 
 srt_status_t __wrap_srt_event_record(srt_event_t *event, srt_stream_t *stream)
 {
-	if (run.engine)
+	if (run.engine != NULL)
 		run.recorded[find_event(event)] = *tick(find_stream(stream));
 	return __real_srt_event_record(event, stream);
 }
@@ -255,7 +256,7 @@ srt_status_t __wrap_srt_queue_put(srt_stream_t *stream, const srt_command_t *com
 {
 	srt_status_t status;
 
-	if (run.engine && command->kind < SRT_COMMAND_EVENT_RECORD) {
+	if (run.engine != NULL && command->kind < SRT_COMMAND_EVENT_RECORD) {
 		const int s = find_stream(stream);
 
 		delay_host(stream, command);
@@ -275,7 +276,7 @@ srt_status_t __wrap_srt_queue_put(srt_stream_t *stream, const srt_command_t *com
 
 srt_status_t __wrap_srt_stream_sync(srt_stream_t *stream)
 {
-	if (run.engine)
+	if (run.engine != NULL)
 		join(&run.host, tick(find_stream(stream)));
 	return __real_srt_stream_sync(stream);
 }

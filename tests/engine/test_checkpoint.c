@@ -62,7 +62,7 @@ static srt_engine_t *make_engine(srt_strategy_t strategy, int64_t rows, const ch
 			CHECK_OK_OR_DIE(srt_param_tie(units[0], p, "head.weight"));
 	}
 	how.frozen = 0;
-	if (extra)
+	if (extra != NULL)
 		CHECK_OK_OR_DIE(
 			srt_param_create(units[0], extra, SRT_F32, 1, (int64_t[]){ 3 }, &how, &p));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
@@ -73,7 +73,7 @@ static void fill(srt_engine_t *engine, uint64_t seed)
 {
 	srt_param_t *p;
 
-	for (size_t i = 0; (p = srt_engine_param_at(engine, i)); i++)
+	for (size_t i = 0; (p = srt_engine_param_at(engine, i)) != NULL; i++)
 		CHECK_OK_OR_DIE(srt_param_init_normal(p, seed, 0.0f, 1.0f, stream));
 }
 
@@ -106,11 +106,11 @@ static void check_values(srt_engine_t *engine, uint64_t seed)
 	srt_param_t *p, *q;
 
 	fill(other, seed);
-	for (size_t i = 0; (q = srt_engine_param_at(other, i)); i++) {
+	for (size_t i = 0; (q = srt_engine_param_at(other, i)) != NULL; i++) {
 		size_t n = (size_t)srt_param_nelem(q);
 		float *got = calloc(n + 1, sizeof(*got)), *want = calloc(n + 1, sizeof(*want));
 
-		CHECK_OR_DIE(got && want);
+		CHECK_OR_DIE(got != NULL && want != NULL);
 		p = srt_engine_param_find(engine, srt_param_name(q));
 		CHECK_OR_DIE(p != NULL);
 		CHECK_OK_OR_DIE(srt_param_get(p, SRT_PARAM_VALUE, got, stream));

@@ -64,7 +64,7 @@ static void refused(const srt_context_options_t *options, srt_status_t status, c
 
 	CHECK_STATUS(srt_context_create(options, &context), status);
 	CHECK_ERROR_HAS(words);
-	CHECK(!context);
+	CHECK(context == NULL);
 }
 
 static void refused_env(const char *name, const char *value, srt_status_t status, const char *words)
@@ -127,7 +127,7 @@ static void test_failing_device(void)
 		}
 		CHECK_STATUS(status, SRT_ERR_DEVICE);
 		CHECK_ERROR_HAS("fails on purpose");
-		CHECK(!context);
+		CHECK(context == NULL);
 	}
 }
 

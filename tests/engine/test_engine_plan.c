@@ -33,7 +33,7 @@ static int add_counted(struct dl_phdr_info *info, size_t nbytes, void *arg)
 
 	(void)nbytes;
 	(void)arg;
-	if (name[0] != '\0' && !strstr(name, "shardrt") && !strstr(name, "/libc.so"))
+	if (name[0] != '\0' && strstr(name, "shardrt") == NULL && strstr(name, "/libc.so") == NULL)
 		return 0;
 	for (int i = 0; i < info->dlpi_phnum && ncounted < SRT_ARRAY_LEN(counted); i++) {
 		const ElfW(Phdr) *segment = &info->dlpi_phdr[i];

@@ -76,7 +76,7 @@ static void restore(engine_case_t *c, size_t ngroups, const saved_t *saved)
 			if (what == SRT_PARAM_VALUE)
 				CHECK_OK(srt_param_set(c->param[i], SRT_PARAM_VALUE, from,
 						       c->stream));
-			else if (test_local(c->param[i], (srt_param_what_t)what).buffer)
+			else if (test_local(c->param[i], (srt_param_what_t)what).buffer != NULL)
 				CHECK_OK(srt_param_set(c->param[i], (srt_param_what_t)what, from,
 						       c->stream));
 		}

@@ -263,7 +263,7 @@ static void plan_failure(char **argv, int rank)
 int main(int argc, char **argv)
 {
 	const char *variable = getenv("SHARDRT_RANK");
-	const int rank = variable ? atoi(variable) : 0;
+	const int rank = variable != NULL ? atoi(variable) : 0;
 	program_t program = { 0 };
 	srt_status_t status;
 

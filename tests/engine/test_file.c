@@ -134,7 +134,7 @@ static int warnings;
 static void count_warning(srt_log_level_t level, const char *message, void *arg)
 {
 	(void)arg;
-	if (level <= SRT_LOG_WARN && strstr(message, "is not used by the model"))
+	if (level <= SRT_LOG_WARN && strstr(message, "is not used by the model") != NULL)
 		warnings++;
 }
 

@@ -61,7 +61,6 @@ static void run(int step, float factor, srt_view_t scale)
 	srt_normal_t sample = SRT_NORMAL_INIT;
 	srt_loss_t mse = SRT_LOSS_INIT;
 	int accumulate;
-
 	check(srt_unit_types(unit[0], &types));
 	mse.rows = 1, mse.n = N, mse.scale = scale, mse.loss = srt_view(memory, 0, SRT_F32);
 	mse.target = sample.y = srt_view(memory, 64, types.compute);

@@ -73,7 +73,7 @@ static void see_unit(training_t *t, srt_unit_t *unit, const char *name)
 		srt_view_t values;
 
 		if (!strncmp(srt_param_name(param), name, length) && rest[0] == '.' &&
-		    !strchr(rest + 1, '.')) {
+		    strchr(rest + 1, '.') == NULL) {
 			CHECK_OK(srt_param_data(param, &values));
 			CHECK_OK(srt_op_accumulate(srt_view(t->seen, at * sizeof(float), SRT_F32),
 						   values, srt_param_nelem(param), t->c.stream));

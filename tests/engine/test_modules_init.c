@@ -10,8 +10,6 @@
 static srt_context_t *context;
 static srt_stream_t *stream;
 
-/* ---- what is ignored ----------------------------------------------------------------------- */
-
 static void test_ignored(void)
 {
 	srt_engine_t *engine = modules_create_engine(context, NULL), *own;
@@ -208,11 +206,11 @@ static void add_block(srt_module_t *list, const char *name, int is_frozen, int i
 /* An own kind's reset, which sets from the host, and its buffer on the device. */
 static srt_status_t reset_scale(srt_module_t *module, uint64_t seed, srt_stream_t *on, void *arg)
 {
-	const float scale[] = { 0.25f };
 	srt_normal_t noise = SRT_NORMAL_INIT;
 
 	(void)arg;
-	SRT_TRY(srt_param_set(srt_module_param(module, "scale"), SRT_PARAM_VALUE, scale, on));
+	SRT_TRY(srt_param_set(srt_module_param(module, "scale"), SRT_PARAM_VALUE, &(float){ 0.25f },
+			      on));
 	noise.y = test_buffer_view(srt_module_buffer(module, "noise"));
 	noise.seed = seed, noise.name = "noise", noise.nelem = 3;
 	return srt_op_normal(&noise, on);

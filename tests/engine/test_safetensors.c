@@ -204,7 +204,7 @@ static void test_link(void)
 	snprintf(link, sizeof(link), "%s.link", path);
 	write_sample();
 	CHECK_OR_DIE(chmod(path, 0640) == 0);
-	CHECK_OR_DIE(symlink(name ? name + 1 : path, link) == 0);
+	CHECK_OR_DIE(symlink(name != NULL ? name + 1 : path, link) == 0);
 	CHECK_OK_OR_DIE(srt_safetensors_writer_create(link, entries, 0, NULL, 0, &w));
 	CHECK_OK(srt_safetensors_writer_commit(w));
 	srt_safetensors_writer_destroy(w);
@@ -408,7 +408,7 @@ static void test_mutations(void)
 		put_file(mutant, n);
 		status = srt_safetensors_open(path, &f);
 		CHECK_OR_DIE((status == SRT_OK) == (f != NULL));
-		for (size_t i = 0; f && i < srt_safetensors_count(f); i++) {
+		for (size_t i = 0; f != NULL && i < srt_safetensors_count(f); i++) {
 			const srt_safetensors_tensor_t *t = srt_safetensors_tensor(f, i);
 
 			CHECK_OR_DIE(t->nbytes <= sizeof(data));
@@ -423,7 +423,7 @@ static void test_mutations(void)
 /* For test_checkpoint_python.sh: prints the status of opening each file. */
 static void open_files(char **paths)
 {
-	for (; *paths; paths++) {
+	for (; *paths != NULL; paths++) {
 		srt_safetensors_t *f = NULL;
 		srt_status_t status = srt_safetensors_open(*paths, &f);
 

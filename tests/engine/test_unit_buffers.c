@@ -77,7 +77,8 @@ static void test_declaring(void)
 	CHECK_INT(case_allocated(context) - allocated, case_planned(&plan));
 	CHECK(test_buffer_view(none).dtype == SRT_F16);
 	CHECK(test_buffer_view(b.mean).dtype == SRT_F32);
-	CHECK(srt_engine_buffer_at(c.engine, 3) == none && !srt_engine_buffer_at(c.engine, 4));
+	CHECK(srt_engine_buffer_at(c.engine, 3) == none &&
+	      srt_engine_buffer_at(c.engine, 4) == NULL);
 	CHECK_INT(srt_engine_buffer_count(c.engine), 4);
 	CHECK(srt_engine_buffer_find(c.engine, "half.mean") == none);
 	CHECK(srt_engine_buffer_find(c.engine, "b0.bias") == NULL); /* a parameter */

@@ -154,7 +154,7 @@ static srt_status_t fake_event_create(void *device, void **event)
 	(void)device;
 	FAIL_IN_TURN("event create");
 	*event = malloc(1);
-	return *event ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	return *event != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
 static void fake_event_destroy(void *device, void *event)
@@ -255,5 +255,5 @@ const char *fake_backend_failed_slot(void)
 {
 	const char *slot = atomic_load(&failed_slot);
 
-	return slot ? slot : "";
+	return slot != NULL ? slot : "";
 }

@@ -12,7 +12,7 @@ static void *open_library(const char *path)
 {
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
-	if (!library)
+	if (library == NULL)
 		fprintf(stderr, "%s\n", dlerror());
 	CHECK_OR_DIE(library != NULL);
 	return library;
@@ -22,7 +22,7 @@ static void *find_symbol(void *library, const char *name)
 {
 	void *p = dlsym(library, name);
 
-	if (!p)
+	if (p == NULL)
 		fprintf(stderr, "no %s in the fake\n", name);
 	CHECK_OR_DIE(p != NULL);
 	return p;
@@ -60,6 +60,6 @@ bool on_device(void)
 {
 	const char *value = getenv("SRT_TEST_CUDA");
 
-	CHECK_OR_DIE(!value || !value[0] || !strcmp(value, "device"));
-	return value && value[0];
+	CHECK_OR_DIE(value == NULL || !value[0] || !strcmp(value, "device"));
+	return value != NULL && value[0];
 }

@@ -23,7 +23,7 @@ static bool is(const char *kind)
 {
 	const char *mine = getenv("TEST_MODULE");
 
-	return mine && strcmp(mine, kind) == 0;
+	return mine != NULL && strcmp(mine, kind) == 0;
 }
 
 static srt_status_t probe(const srt_host_services_t *host, int *ndevices)
@@ -90,7 +90,7 @@ const srt_backend_t *srt_backend_module(const srt_host_services_t *host, uint32_
 	*table = (srt_backend_t){
 		.abi = is("old") ? abi - 1 : SRT_BACKEND_ABI,
 		.kernels = is("stale") ? "1-1" : srt_kernels_digest,
-		.name = name ? name : "opencl",
+		.name = name != NULL ? name : "opencl",
 		.aliases = "xpu",
 		.device = &device_ops,
 		.mem = &mem_ops,

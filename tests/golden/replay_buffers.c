@@ -21,7 +21,7 @@ static srt_status_t find_dtype(const replay_t *r, const json_t *spec, srt_dtype_
 	const char *text = golden_text(spec, "dtype");
 
 	*dtype = SRT_I64;
-	if (text && !strcmp(text, srt_dtype_name(SRT_I64)))
+	if (text != NULL && !strcmp(text, srt_dtype_name(SRT_I64)))
 		return SRT_OK;
 	if (!golden_dtype(text, dtype))
 		return srt_fail(SRT_ERR_FORMAT, "a buffer is neither of floats nor i64");
@@ -36,7 +36,7 @@ static srt_status_t write_floats(replay_t *r, srt_view_t view, const float *x, s
 	void *stored = srt_calloc(n + 1, sizeof(float), "values");
 	srt_status_t status;
 
-	if (!stored)
+	if (stored == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		half_put(view.dtype, stored, i, x[i]);
@@ -51,7 +51,7 @@ static srt_status_t read_floats(replay_t *r, srt_view_t view, float *x, size_t n
 	void *stored = srt_calloc(n + 1, sizeof(float), "values");
 	srt_status_t status;
 
-	if (!stored)
+	if (stored == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_buffer_copy_to_host(stored, view.buffer, view.offset,
 					 n * srt_dtype_bits(view.dtype) / 8, r->stream);
@@ -66,7 +66,7 @@ static srt_status_t read_integers(const srt_safetensors_t *file, const char *key
 {
 	const srt_safetensors_tensor_t *t = srt_safetensors_find(file, key);
 
-	if (!t || t->dtype != SRT_I64 || t->nelem != n)
+	if (t == NULL || t->dtype != SRT_I64 || t->nelem != n)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' is not there as i64 with %zu elements", key,
 				n);
 	return srt_safetensors_read(file, t, 0, t->nbytes, x);
@@ -78,7 +78,7 @@ static srt_status_t set_initial(replay_t *r, const replay_buffer_t *b)
 	srt_status_t status;
 	float *x;
 
-	if (b->integers)
+	if (b->integers != NULL)
 		return read_integers(r->golden->init, b->name, b->nelem, b->integers);
 	SRT_TRY(golden_floats(r->golden->init, b->name, b->nelem, &x));
 	status = write_floats(r, b->view, x, b->nelem);
@@ -92,7 +92,7 @@ static srt_status_t describe(replay_t *r, const json_t *spec, replay_buffer_t *b
 	size_t i;
 
 	b->name = golden_text(spec, "name");
-	if (!b->name)
+	if (b->name == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "a buffer has no name");
 	b->nelem = 1;
 	json_array_foreach(json_object_get(spec, "shape"), i, size)
@@ -102,7 +102,7 @@ static srt_status_t describe(replay_t *r, const json_t *spec, replay_buffer_t *b
 	SRT_TRY(find_dtype(r, spec, &b->dtype));
 	if (b->dtype == SRT_I64) {
 		b->integers = srt_calloc(b->nelem + 1, sizeof(*b->integers), b->name);
-		return b->integers ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+		return b->integers != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 	}
 	b->view = srt_view(NULL, *nbytes, b->dtype);
 	*nbytes += (b->nelem * sizeof(float) + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
@@ -123,7 +123,7 @@ static srt_status_t create_broadcast(replay_t *r, size_t nbytes)
 				 .owners = owners };
 	srt_status_t status;
 
-	if (!owners)
+	if (owners == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	owners[0] = (srt_coll_owner_t){ .segments = &all, .nsegments = 1 };
 	status = srt_coll_create(r->comm, &desc, &r->broadcast);
@@ -139,7 +139,7 @@ srt_status_t replay_buffers_create(replay_t *r)
 
 	r->nbuffers = json_array_size(specs);
 	r->buffers = srt_calloc(r->nbuffers + 1, sizeof(*r->buffers), "buffers");
-	if (!r->buffers)
+	if (r->buffers == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	json_array_foreach(specs, i, spec)
 	{
@@ -150,7 +150,7 @@ srt_status_t replay_buffers_create(replay_t *r)
 					  srt_comm_mem_kind(r->comm), nbytes, "buffers",
 					  &r->buffer_memory));
 	for (i = 0; i < r->nbuffers; i++) {
-		if (!r->buffers[i].integers)
+		if (r->buffers[i].integers == NULL)
 			r->buffers[i].view.buffer = r->buffer_memory;
 		SRT_TRY(set_initial(r, &r->buffers[i]));
 	}
@@ -163,7 +163,7 @@ srt_status_t replay_buffers_create(replay_t *r)
 void replay_buffers_destroy(replay_t *r)
 {
 	srt_coll_destroy(r->broadcast);
-	for (size_t i = 0; r->buffers && i < r->nbuffers; i++)
+	for (size_t i = 0; r->buffers != NULL && i < r->nbuffers; i++)
 		free(r->buffers[i].integers);
 	free(r->buffers);
 	srt_buffer_destroy(r->buffer_memory);
@@ -200,14 +200,14 @@ srt_status_t replay_buffers_fill(replay_t *r)
 		srt_status_t status = SRT_OK;
 		float *x;
 
-		if (!b->constant)
+		if (b->constant == NULL)
 			continue;
 		x = srt_calloc(b->nelem + 1, sizeof(*x), b->name);
-		if (!x)
+		if (x == NULL)
 			return SRT_ERR_OUT_OF_MEMORY;
-		for (size_t k = 0; k < b->nelem && b->integers; k++)
+		for (size_t k = 0; k < b->nelem && b->integers != NULL; k++)
 			x[k] = (float)b->integers[k];
-		if (!b->integers)
+		if (b->integers == NULL)
 			status = read_floats(r, b->view, x, b->nelem);
 		if (status == SRT_OK)
 			status = write_floats(r, srt_tensor_view(b->constant), x, b->nelem);
@@ -221,7 +221,7 @@ srt_status_t replay_buffers_fill(replay_t *r)
 
 srt_status_t replay_buffers_broadcast(replay_t *r)
 {
-	if (!r->broadcast || !r->is_reduced)
+	if (r->broadcast == NULL || !r->is_reduced)
 		return SRT_OK;
 	SRT_TRY(srt_coll_start(r->broadcast, NULL, r->stream));
 	return srt_coll_wait_readers(r->broadcast, r->stream);
@@ -234,7 +234,7 @@ void replay_buffers_count(replay_t *r)
 		const replay_buffer_t *b = &r->buffers[i];
 		const char *last = strrchr(b->name, '.');
 
-		if (b->integers && last && !strcmp(last, ".num_batches_tracked") &&
+		if (b->integers != NULL && last != NULL && !strcmp(last, ".num_batches_tracked") &&
 		    !strcmp(r->model->name, "bn_mlp"))
 			b->integers[0]++;
 	}
@@ -249,13 +249,13 @@ srt_status_t replay_buffer_compare(replay_t *r, const char *key, const char *nam
 	char ranked[160];
 	int64_t *integers;
 
-	if (!b)
+	if (b == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' names no buffer", key);
 	snprintf(ranked, sizeof(ranked), "%s@rank%d", key, srt_context_rank(r->context));
-	if (b->integers) {
+	if (b->integers != NULL) {
 		integers = srt_calloc(b->nelem + 1, sizeof(*integers), key);
-		status = integers ? read_integers(file, key, b->nelem, integers) :
-				    SRT_ERR_OUT_OF_MEMORY;
+		status = integers != NULL ? read_integers(file, key, b->nelem, integers) :
+					    SRT_ERR_OUT_OF_MEMORY;
 		if (status == SRT_OK)
 			verdict_exact(r->verdict,
 				      !memcmp(integers, b->integers, b->nelem * sizeof(*integers)),
@@ -265,7 +265,7 @@ srt_status_t replay_buffer_compare(replay_t *r, const char *key, const char *nam
 		return status;
 	}
 	got = srt_calloc(b->nelem + 1, sizeof(*got), key);
-	status = got ? golden_floats(file, key, b->nelem, &want) : SRT_ERR_OUT_OF_MEMORY;
+	status = got != NULL ? golden_floats(file, key, b->nelem, &want) : SRT_ERR_OUT_OF_MEMORY;
 	if (status == SRT_OK)
 		status = read_floats(r, b->view, got, b->nelem);
 	if (status == SRT_OK)

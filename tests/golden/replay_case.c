@@ -27,7 +27,7 @@ bool golden_is_set(const json_t *object, const char *key)
 {
 	const json_t *value = json_object_get(object, key);
 
-	return value && !json_is_null(value) && !json_is_false(value);
+	return value != NULL && !json_is_null(value) && !json_is_false(value);
 }
 
 bool golden_has(const json_t *array, const char *text)
@@ -39,7 +39,7 @@ bool golden_has(const json_t *array, const char *text)
 	{
 		const char *s = json_string_value(item);
 
-		if (s && !strcmp(s, text))
+		if (s != NULL && !strcmp(s, text))
 			return true;
 	}
 	return false;
@@ -62,7 +62,7 @@ bool golden_is_one_of(const char *words, const char *word)
 {
 	size_t n = strlen(word);
 
-	for (const char *at = words; n > 0 && (at = strstr(at, word)); at += n)
+	for (const char *at = words; n > 0 && (at = strstr(at, word)) != NULL; at += n)
 		if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0'))
 			return true;
 	return false;
@@ -79,7 +79,7 @@ bool golden_dtype(const char *text, srt_dtype_t *dtype)
 {
 	static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
 
-	for (size_t i = 0; i < SRT_ARRAY_LEN(dtypes) && text; i++) {
+	for (size_t i = 0; i < SRT_ARRAY_LEN(dtypes) && text != NULL; i++) {
 		if (strcmp(text, srt_dtype_name(dtypes[i])))
 			continue;
 		*dtype = dtypes[i];
@@ -97,7 +97,7 @@ const json_t *golden_param(const golden_t *g, const char *name)
 	{
 		const char *n = golden_text(p, "name");
 
-		if (n && !strcmp(n, name))
+		if (n != NULL && !strcmp(n, name))
 			return p;
 	}
 	return NULL;
@@ -107,24 +107,24 @@ double golden_scalar(const json_t *scalar)
 {
 	const char *hex = golden_text(scalar, "hex");
 
-	return hex ? strtod(hex, NULL) : (double)NAN;
+	return hex != NULL ? strtod(hex, NULL) : (double)NAN;
 }
 
 srt_status_t golden_floats(const srt_safetensors_t *file, const char *name, size_t nelem,
 			   float **values)
 {
-	const srt_safetensors_tensor_t *t = file ? srt_safetensors_find(file, name) : NULL;
+	const srt_safetensors_tensor_t *t = file != NULL ? srt_safetensors_find(file, name) : NULL;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	void *stored;
 
 	*values = NULL;
-	if (!t || t->nelem != nelem ||
+	if (t == NULL || t->nelem != nelem ||
 	    (t->dtype != SRT_F32 && t->dtype != SRT_F16 && t->dtype != SRT_BF16))
 		return srt_fail(SRT_ERR_FORMAT, "'%s' is not there as floats with %zu elements",
 				name, nelem);
 	*values = srt_calloc(nelem + 1, sizeof(**values), name);
 	stored = srt_calloc(nelem + 1, sizeof(**values), name);
-	if (*values && stored)
+	if (*values != NULL && stored != NULL)
 		status = srt_safetensors_read(file, t, 0, t->nbytes, stored);
 	for (size_t i = 0; i < nelem && status == SRT_OK; i++)
 		(*values)[i] = half_get(t->dtype, stored, i);
@@ -142,10 +142,10 @@ static srt_status_t open_file(const golden_t *g, const char *name, srt_safetenso
 	srt_status_t status;
 	char *path;
 
-	if (!name)
+	if (name == NULL)
 		return SRT_OK;
 	path = srt_asprintf("%s/%s", g->dir, name);
-	if (!path)
+	if (path == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_safetensors_open(path, file);
 	free(path);
@@ -165,7 +165,7 @@ static srt_status_t open_train(golden_t *g, int rank)
 	g->nsteps = (int)golden_number(g->json, "num_steps", -1);
 	if (g->world_size < 1 || g->dp_size < 1 || g->accum < 1 || g->nsteps < 0 ||
 	    json_array_size(json_object_get(g->json, "steps")) != (size_t)g->nsteps ||
-	    json_array_size(inputs) != (size_t)g->dp_size || !golden_text(files, "init"))
+	    json_array_size(inputs) != (size_t)g->dp_size || golden_text(files, "init") == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "%s/case.json lacks sizes, steps or files", g->dir);
 	SRT_TRY(open_file(g, golden_text(files, "init"), &g->init));
 	data = golden_data_index(g, rank);
@@ -178,7 +178,8 @@ static srt_status_t open_train(golden_t *g, int rank)
 
 static bool *new_marks(const srt_safetensors_t *file)
 {
-	return srt_calloc((file ? srt_safetensors_count(file) : 0) + 1, sizeof(bool), "marks");
+	return srt_calloc((file != NULL ? srt_safetensors_count(file) : 0) + 1, sizeof(bool),
+			  "marks");
 }
 
 srt_status_t golden_open(const char *dir, int rank, golden_t *g)
@@ -190,19 +191,19 @@ srt_status_t golden_open(const char *dir, int rank, golden_t *g)
 
 	*g = (golden_t){ .dir = dir };
 	path = srt_asprintf("%s/case.json", dir);
-	if (!path)
+	if (path == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	g->json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
 	free(path);
-	if (!g->json)
+	if (g->json == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "%s/case.json: %s (line %d)", dir, error.text,
 				error.line);
 	g->name = golden_text(g->json, "name");
 	g->kind = golden_text(g->json, "kind");
 	g->scenario = golden_text(g->json, "scenario");
 	g->reference = golden_text(g->json, "reference");
-	if (!g->name || !g->kind || !g->scenario || !g->reference ||
-	    strcmp(golden_text(g->json, "format") ? golden_text(g->json, "format") : "",
+	if (g->name == NULL || g->kind == NULL || g->scenario == NULL || g->reference == NULL ||
+	    strcmp(golden_text(g->json, "format") != NULL ? golden_text(g->json, "format") : "",
 		   "shardrt-golden/1"))
 		return srt_fail(SRT_ERR_FORMAT, "%s/case.json is not of format shardrt-golden/1",
 				dir);
@@ -218,7 +219,7 @@ srt_status_t golden_open(const char *dir, int rank, golden_t *g)
 	}
 	g->seen = new_marks(g->expect);
 	g->seen_rank = new_marks(g->expect_rank);
-	return g->seen && g->seen_rank ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	return g->seen != NULL && g->seen_rank != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
 void golden_close(golden_t *g)

@@ -18,12 +18,12 @@ static void *read_bits(golden_t *g, const char *key, srt_dtype_t dtype, size_t *
 	void *bits;
 
 	/* I16 is no dtype of ours: two bytes an element in any case */
-	if (!t || t->nbytes != t->nelem * (srt_dtype_bits(dtype) / 8)) {
+	if (t == NULL || t->nbytes != t->nelem * (srt_dtype_bits(dtype) / 8)) {
 		srt_fail(SRT_ERR_FORMAT, "'%s' is not there as %s", key, srt_dtype_name(dtype));
 		return NULL;
 	}
 	bits = srt_calloc(t->nbytes + 1, 1, key);
-	if (bits && srt_safetensors_read(g->expect, t, 0, t->nbytes, bits) != SRT_OK) {
+	if (bits != NULL && srt_safetensors_read(g->expect, t, 0, t->nbytes, bits) != SRT_OK) {
 		free(bits);
 		return NULL;
 	}
@@ -54,7 +54,7 @@ static srt_status_t run_cast(srt_stream_t *stream, verdict_t *v, const char *key
 	       to_nbytes = n * (srt_dtype_bits(to) / 8);
 	void *got = srt_calloc(to_nbytes, 1, key);
 	srt_buffer_t *x = NULL, *y = NULL;
-	srt_status_t status = got ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status = got != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 
 	if (status == SRT_OK)
 		status = srt_buffer_create(device, SRT_MEM_DEVICE, from_nbytes, "cast from", &x);
@@ -96,9 +96,9 @@ srt_status_t replay_casts(golden_t *g, srt_context_t *context, verdict_t *v)
 	void *floats = read_bits(g, "f32_bits", SRT_F32, &nfloats);
 	uint16_t *all = srt_calloc(0x10000, sizeof(*all), "all 16-bit values");
 	srt_stream_t *stream = NULL;
-	srt_status_t status = floats && all ? SRT_OK : SRT_ERR_FORMAT;
+	srt_status_t status = floats != NULL && all != NULL ? SRT_OK : SRT_ERR_FORMAT;
 
-	for (uint32_t i = 0; i < 0x10000 && all; i++)
+	for (uint32_t i = 0; i < 0x10000 && all != NULL; i++)
 		all[i] = (uint16_t)i;
 	if (status == SRT_OK)
 		status = srt_stream_create(srt_context_device(context), 0, "casts", &stream);
@@ -106,7 +106,7 @@ srt_status_t replay_casts(golden_t *g, srt_context_t *context, verdict_t *v)
 		bool wide = arrays[i].from == SRT_F32;
 		void *want = read_bits(g, arrays[i].key, arrays[i].to, &n);
 
-		if (!want || n != (wide ? nfloats : 0x10000))
+		if (want == NULL || n != (wide ? nfloats : 0x10000))
 			status = srt_fail(SRT_ERR_FORMAT, "'%s' is not as it should be",
 					  arrays[i].key);
 		else

@@ -69,7 +69,7 @@ static bool find_layer(const replay_t *r, size_t i, char *name, size_t nname, ch
 	}
 	for (size_t c = 0; c < SRT_ARRAY_LEN(chains); c++) {
 		if (strcmp(r->model->name, chains[c].model) || i >= CHAIN_MAX_LAYERS ||
-		    !chains[c].layers[i].name)
+		    chains[c].layers[i].name == NULL)
 			continue;
 		*layer = chains[c].layers[i];
 		return true;
@@ -90,7 +90,7 @@ static srt_tensor_t *record_batchnorm(replay_t *r, srt_tensor_t *x, const char *
 	mean = replay_buffer_find(r, name);
 	snprintf(name, sizeof(name), "%s.running_var", module);
 	var = replay_buffer_find(r, name);
-	if (!weight || !mean || !var)
+	if (weight == NULL || mean == NULL || var == NULL)
 		return NULL;
 	in.running_mean = mean->view;
 	in.running_var = var->view;
@@ -105,13 +105,13 @@ srt_status_t replay_record_chain(replay_t *r)
 
 	SRT_TRY(replay_input(r, "x", &y));
 	replay_begin(r);
-	for (size_t i = 0; find_layer(r, i, name, sizeof(name), &layer) && y; i++) {
+	for (size_t i = 0; find_layer(r, i, name, sizeof(name), &layer) && y != NULL; i++) {
 		y = layer.is_batchnorm ? record_batchnorm(r, y, layer.name) :
 					 replay_linear(r, y, layer.name);
-		if (layer.activation)
+		if (layer.activation != NULL)
 			y = layer.activation(r->tape, y);
 	}
-	if (!y)
+	if (y == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "the case lacks parameters or buffers of '%s': %s",
 				layer.name, srt_last_error());
 	return replay_end(r, y);

@@ -60,7 +60,7 @@ static srt_status_t values_get(net_t *net, values_t *v)
 {
 	srt_param_t *p;
 
-	for (size_t i = 0; (p = net_param(net, i)); i++)
+	for (size_t i = 0; (p = net_param(net, i)) != NULL; i++)
 		SRT_TRY(net_get(net, p, SRT_PARAM_VALUE, &v->x[i]));
 	return SRT_OK;
 }
@@ -84,7 +84,7 @@ srt_status_t combine_step(net_job_t *job, const net_recipe_t *recipe, net_fact_t
 		SRT_TRY(net_finish(&net));
 		SRT_TRY(net_step(&net));
 		SRT_TRY(values_get(&net, &after[k]));
-		for (size_t i = 0; k == 1 && (p = net_param(&net, i)); i++) {
+		for (size_t i = 0; k == 1 && (p = net_param(&net, i)) != NULL; i++) {
 			const size_t nbytes = (size_t)srt_param_nelem(p) * sizeof(float);
 			const bool has_changed = memcmp(before.x[i], after[1].x[i], nbytes) != 0;
 
@@ -167,7 +167,7 @@ static srt_status_t clip_net(net_job_t *job, const net_recipe_t *recipe, double 
 	SRT_TRY(net_pass(&net, 0, 1));
 	SRT_TRY(net_finish(&net));
 	SRT_TRY(clip_engine(&net, net.engine, norm));
-	if (net.ignored)
+	if (net.ignored != NULL)
 		SRT_TRY(clip_engine(&net, net.ignored, &of_ignored));
 	SRT_TRY(net_step(&net));
 	net_destroy(&net);
@@ -212,10 +212,10 @@ static srt_status_t describe_found(net_t *net, net_fact_t *ours)
 	for (int r = 0; r < job->world; r++) {
 		used += (size_t)snprintf(ours->fact + used, ours->nfact - used, "%s%.1f",
 					 r ? ", " : "", all[r]);
-		CHECK_ROW(all[r] == (net->recipe->spoiled ? 1 : 0), "%s: rank %d found %g",
+		CHECK_ROW(all[r] == (net->recipe->spoiled != NULL ? 1 : 0), "%s: rank %d found %g",
 			  job->row, r, all[r]);
-		CHECK_ROW(net->ignored || skipped[r] == all[r], "%s: rank %d found %g, skipped %g",
-			  job->row, r, all[r], skipped[r]);
+		CHECK_ROW(net->ignored != NULL || skipped[r] == all[r],
+			  "%s: rank %d found %g, skipped %g", job->row, r, all[r], skipped[r]);
 	}
 	snprintf(ours->fact + used, ours->nfact - used, "]");
 	return SRT_OK;
@@ -282,11 +282,11 @@ srt_status_t combine_count(net_job_t *job, const net_recipe_t *recipe, net_fact_
 	ours->works = true;
 	SRT_TRY(net_create(&net, job, recipe));
 	SRT_TRY(net_pass(&net, 0, 2));
-	for (size_t i = 0; (p = net_param(&net, i)); i++, nparams++)
+	for (size_t i = 0; (p = net_param(&net, i)) != NULL; i++, nparams++)
 		ngrads += test_local(p, SRT_PARAM_GRAD).buffer != NULL;
 	SRT_TRY(net_pass(&net, 1, 2));
 	SRT_TRY(net_finish(&net));
-	for (size_t i = 0; (p = net_param(&net, i)); i++)
+	for (size_t i = 0; (p = net_param(&net, i)) != NULL; i++)
 		nlast += test_local(p, SRT_PARAM_GRAD).buffer != NULL;
 	CHECK_ROW(nlast == nparams, "%s: %d gradients of %d in the end", job->row, nlast, nparams);
 	snprintf(ours->fact, ours->nfact, "parameters with .grad: %d of %d", ngrads, nparams);

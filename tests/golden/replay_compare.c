@@ -24,7 +24,7 @@ typedef struct rule {
 static void category(const char *key, char *out, size_t nout)
 {
 	const char *first = strchr(key, '.');
-	size_t n = first ? strcspn(first + 1, ".") : 0;
+	size_t n = first != NULL ? strcspn(first + 1, ".") : 0;
 
 	if (n >= nout)
 		n = nout - 1;
@@ -76,7 +76,7 @@ static double worst_of(const rule_t *rule, const float *got, const float *want, 
 {
 	double *each = malloc((n + 1) * sizeof(*each)), worst = 0;
 
-	if (!each)
+	if (each == NULL)
 		return (double)INFINITY;
 	for (size_t i = 0; i < n; i++) {
 		double g = (double)got[i], w = (double)want[i];
@@ -195,7 +195,7 @@ srt_status_t verdict_join(verdict_t *v, srt_context_t *context)
 	verdict_t *all = srt_calloc((size_t)world, sizeof(*all), "verdicts"), joined = { 0 };
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
-	if (!all)
+	if (all == NULL)
 		return status;
 	status = srt_comm_oob_allgather(srt_context_world(context), v, sizeof(*v), all);
 	for (int r = 0; r < world && status == SRT_OK; r++) {

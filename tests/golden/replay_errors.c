@@ -192,20 +192,21 @@ static const row_t rows[] = {
 static void read_fact(const json_t *recorded, char *fact, size_t nfact)
 {
 	const char *text = golden_text(recorded, "fact");
-	const char *from = text && strstr(text, "found_inf") ? strchr(text, '[') : NULL;
+	const char *from =
+		text != NULL && strstr(text, "found_inf") != NULL ? strchr(text, '[') : NULL;
 	size_t used;
 	char *end;
 
-	used = (size_t)snprintf(fact, nfact, "%.*s", from ? (int)(from - text) : (int)nfact,
-				text ? text : "");
-	while (from && used < nfact && (*from == '[' || *from == ',')) {
+	used = (size_t)snprintf(fact, nfact, "%.*s", from != NULL ? (int)(from - text) : (int)nfact,
+				text != NULL ? text : "");
+	while (from != NULL && used < nfact && (*from == '[' || *from == ',')) {
 		const double found = strtod(from + 1, &end);
 
 		used += (size_t)snprintf(fact + used, nfact - used, "%s%.1f",
 					 *from == '[' ? "[" : ", ", found != 0 ? 1.0 : 0.0);
 		from = end;
 	}
-	if (from && used < nfact)
+	if (from != NULL && used < nfact)
 		snprintf(fact + used, nfact - used, "%s", from);
 }
 
@@ -249,13 +250,13 @@ static srt_status_t run_row(net_job_t *job, const row_t *row, const json_t *reco
 	net_fact_t ours = { .nfact = nfact, .fact = facts };
 	srt_status_t status = SRT_OK;
 
-	if (!facts)
+	if (facts == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	job->row = row->name;
 	read_fact(recorded, facts + nfact, nfact);
-	if (!outcome || (strcmp(outcome, "ok") && strcmp(outcome, "error")))
+	if (outcome == NULL || (strcmp(outcome, "ok") && strcmp(outcome, "error")))
 		status = srt_fail(SRT_ERR_FORMAT, "%s: the recorded outcome is '%s'", row->name,
-				  outcome ? outcome : "");
+				  outcome != NULL ? outcome : "");
 	else if (net_has_mesh(job, &row->recipe))
 		status = row->run(job, &row->recipe, &ours);
 	if (status == SRT_OK)
@@ -267,7 +268,7 @@ static srt_status_t run_row(net_job_t *job, const row_t *row, const json_t *reco
 static const row_t *find_row(const char *name)
 {
 	for (size_t i = 0; i < SRT_ARRAY_LEN(rows); i++)
-		if (name && !strcmp(rows[i].name, name))
+		if (name != NULL && !strcmp(rows[i].name, name))
 			return &rows[i];
 	return NULL;
 }
@@ -287,7 +288,7 @@ static void find_shape(const json_t *table, int world, int shape[2])
 	{
 		const char *at = golden_text(row, "message");
 
-		while (at && (at = strstr(at, "DeviceMesh"))) {
+		while (at != NULL && (at = strstr(at, "DeviceMesh")) != NULL) {
 			if (sscanf(at++, mesh, &dp, &tp) != 2)
 				continue;
 			shape[0] = dp;
@@ -313,8 +314,8 @@ srt_status_t replay_errors(golden_t *g, srt_context_t *context, verdict_t *v, ch
 		const char *name = golden_text(recorded, "name");
 		const row_t *row = find_row(name);
 
-		verdict_exact(v, row != NULL, "the row '%s' is unknown", name ? name : "");
-		if (!row)
+		verdict_exact(v, row != NULL, "the row '%s' is unknown", name != NULL ? name : "");
+		if (row == NULL)
 			continue;
 		SRT_TRY(run_row(&job, row, recorded, count));
 	}

@@ -48,7 +48,7 @@ static const struct {
 static const char *fields_of(const replay_model_t *model, const char *object)
 {
 	if (!strcmp(object, ".model.hyper"))
-		return model ? model->hyper : NULL;
+		return model != NULL ? model->hyper : NULL;
 	for (size_t i = 0; i < SRT_ARRAY_LEN(known_fields); i++)
 		if (!strcmp(known_fields[i].object, object))
 			return known_fields[i].fields;
@@ -64,7 +64,7 @@ static bool find_unknown(const replay_model_t *model, json_t *value, const char 
 	json_t *item;
 	size_t i;
 
-	if (!fields)
+	if (fields == NULL)
 		return false;
 	json_array_foreach(value, i, item)
 	{
@@ -113,8 +113,8 @@ static void need_value(needs_t *n, const json_t *object, const char *key, const 
 	const char *text = golden_text(object, key);
 
 	if (golden_is_set(object, key))
-		need(n, !text || !golden_is_one_of(known, text), "%s %s", key,
-		     text ? text : "(no text)");
+		need(n, text == NULL || !golden_is_one_of(known, text), "%s %s", key,
+		     text != NULL ? text : "(no text)");
 }
 
 /* A dtype that parameters or casts cannot have. */
@@ -123,7 +123,8 @@ static void need_dtype(needs_t *n, const json_t *object, const char *key)
 	srt_dtype_t dtype;
 
 	need(n, golden_is_set(object, key) && !golden_dtype(golden_text(object, key), &dtype),
-	     "%s %s", key, golden_text(object, key) ? golden_text(object, key) : "(no text)");
+	     "%s %s", key,
+	     golden_text(object, key) != NULL ? golden_text(object, key) : "(no text)");
 }
 
 static void need_dtypes(needs_t *n, const golden_t *g)
@@ -154,13 +155,13 @@ static bool has_dims(const golden_t *g, const char *first, const char *second)
 	const json_t *names = json_object_get(mesh, "names"),
 		     *shape = json_object_get(mesh, "shape");
 	const char *const dims[] = { first, second };
-	const size_t ndim = second ? 2 : 1;
+	const size_t ndim = second != NULL ? 2 : 1;
 	json_int_t nranks = 1;
 
 	for (size_t i = 0; i < ndim; i++) {
 		const char *name = json_string_value(json_array_get(names, i));
 
-		if (!name || strcmp(name, dims[i]))
+		if (name == NULL || strcmp(name, dims[i]))
 			return false;
 		nranks *= json_integer_value(json_array_get(shape, i));
 	}
@@ -187,7 +188,7 @@ static void need_tensor(needs_t *n, const golden_t *g)
 
 	/* with one tensor-parallel rank the coordinate is the rank */
 	need(n,
-	     !golden_is_tensor(g) || strcmp(g->reference, "fsdp2") || !data ||
+	     !golden_is_tensor(g) || strcmp(g->reference, "fsdp2") || data == NULL ||
 		     (strcmp(data, "mesh coordinate 0 (dp)") &&
 		      (strcmp(data, "rank") || g->dp_size != g->world_size)) ||
 		     json_integer_value(json_array_get(shape, 0)) != g->dp_size,
@@ -198,7 +199,8 @@ static void need_tensor(needs_t *n, const golden_t *g)
 		char weight[128];
 
 		snprintf(weight, sizeof(weight), "%s.weight", key);
-		need(n, !golden_param(g, weight), "tensor parallelism of the module %s", key);
+		need(n, golden_param(g, weight) == NULL, "tensor parallelism of the module %s",
+		     key);
 		need_value(n, plan, key, "colwise rowwise");
 	}
 }
@@ -210,11 +212,11 @@ static void need_mesh(needs_t *n, const golden_t *g)
 	const char *data = golden_text(g->json, "data_index");
 	const json_t *names = json_object_get(json_object_get(g->json, "mesh"), "names");
 	bool tensor = golden_has(names, "tp") || golden_is_set(g->json, "tp_plan");
-	bool all_have_data = g->dp_size == g->world_size && data && !strcmp(data, "rank");
+	bool all_have_data = g->dp_size == g->world_size && data != NULL && !strcmp(data, "rank");
 
 	if (tensor)
 		need_tensor(n, g);
-	need(n, !golden_is_hybrid(g) && strategy && strstr(strategy, "HYBRID"),
+	need(n, !golden_is_hybrid(g) && strategy != NULL && strstr(strategy, "HYBRID") != NULL,
 	     "hybrid sharding without replicate and shard");
 	need(n, !tensor && !(all_have_data && (has_dims(g, "dp", NULL) || golden_is_hybrid(g))),
 	     "a mesh of another kind");
@@ -230,8 +232,8 @@ static bool adds_in_half(const golden_t *g)
 	const int nshards = golden_nshards(g);
 	srt_dtype_t dtype = SRT_F32;
 
-	golden_dtype(reduce ? reduce : golden_text(policy, "param_dtype"), &dtype);
-	return sync && !strcmp(sync, "last_all_reduce") && dtype != SRT_F32 &&
+	golden_dtype(reduce != NULL ? reduce : golden_text(policy, "param_dtype"), &dtype);
+	return sync != NULL && !strcmp(sync, "last_all_reduce") && dtype != SRT_F32 &&
 	       (nshards == 1 || nshards == g->world_size);
 }
 
@@ -244,7 +246,7 @@ static void need_sharding(needs_t *n, const golden_t *g)
 	need_value(n, c, "sharding_strategy",
 		   "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2");
 	need(n,
-	     reshard && !json_is_boolean(reshard) && !json_is_null(reshard) &&
+	     reshard != NULL && !json_is_boolean(reshard) && !json_is_null(reshard) &&
 		     !(json_integer_value(reshard) > 0 && golden_can_keep(g)),
 	     "resharding of this kind");
 	need(n, golden_is_hybrid(g) && adds_in_half(g),
@@ -263,8 +265,8 @@ static void need_optimizer(needs_t *n, const json_t *c)
 	need_value(n, json_object_get(c, "optimizer"), "name", "SGD Adam AdamW");
 	need(n,
 	     golden_is_set(c, "clip") && p != 1 && p != 2 && p != 3 &&
-		     !(norm && !strcmp(norm, "inf")),
-	     "a norm with p = %s%.3g", norm ? norm : "", p);
+		     !(norm != NULL && !strcmp(norm, "inf")),
+	     "a norm with p = %s%.3g", norm != NULL ? norm : "", p);
 }
 
 /* Whether the case has the inputs of the model, in order. */
@@ -279,7 +281,7 @@ static bool has_inputs(const json_t *inputs, const char *known)
 		const char *name = json_string_value(input);
 
 		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? " " : "",
-			 name ? name : "?");
+			 name != NULL ? name : "?");
 	}
 	return !strcmp(all, known);
 }
@@ -289,10 +291,13 @@ static void need_model(needs_t *n, const golden_t *g, const replay_model_t *mode
 	const json_t *m = json_object_get(g->json, "model");
 	const char *name = golden_text(m, "name"), *loss = golden_text(g->json, "loss");
 
-	need(n, !model, "model %s with loss %s", name ? name : "?", loss ? loss : "?");
-	need(n, model && !has_inputs(json_object_get(m, "inputs"), model->inputs),
+	need(n, model == NULL, "model %s with loss %s", name != NULL ? name : "?",
+	     loss != NULL ? loss : "?");
+	need(n, model != NULL && !has_inputs(json_object_get(m, "inputs"), model->inputs),
 	     "model %s with other inputs", name);
-	need(n, model && !strcmp(name, "transformer_shared") && !golden_is_library_transformer(g),
+	need(n,
+	     model != NULL && !strcmp(name, "transformer_shared") &&
+		     !golden_is_library_transformer(g),
 	     "transformer_shared in units that are not its layers");
 }
 
@@ -316,7 +321,8 @@ bool golden_unsupported(const golden_t *g, char *why, size_t nwhy)
 	const json_t *c = g->json, *m = json_object_get(c, "model");
 	const char *name = golden_text(m, "name"), *loss = golden_text(c, "loss");
 	const char *reduction = golden_text(c, "grad_reduction");
-	const replay_model_t *model = name && loss ? replay_model_find(name, loss) : NULL;
+	const replay_model_t *model =
+		name != NULL && loss != NULL ? replay_model_find(name, loss) : NULL;
 	needs_t n = { .text = why, .size = nwhy };
 	char unknown[128];
 
@@ -331,7 +337,7 @@ bool golden_unsupported(const golden_t *g, char *why, size_t nwhy)
 	need_value(&n, json_object_get(c, "scaler"), "class", "GradScaler ShardedGradScaler");
 	need(&n, splits_replicas(g), "values injected into some replicas");
 	need_value(&n, c, "grad_reduction", "mean none");
-	need(&n, !reduction, "a rule of averaging");
+	need(&n, reduction == NULL, "a rule of averaging");
 	need_value(&n, c, "accum_sync", "every last last_all_reduce");
 	need_optimizer(&n, c);
 	need_model(&n, g, model);

@@ -22,7 +22,7 @@ static srt_status_t join_status(srt_context_t *context, srt_status_t status)
 	int mine = (int)status, *all = srt_calloc((size_t)world, sizeof(*all), "statuses");
 	srt_status_t joined = status;
 
-	if (!all)
+	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (srt_comm_oob_allgather(srt_context_world(context), &mine, sizeof(mine), all) != SRT_OK)
 		joined = SRT_ERR_ABORTED;
@@ -92,7 +92,7 @@ static run_t choose_third(const golden_t *g)
 	};
 	const char *strategy = golden_text(g->json, "sharding_strategy");
 
-	if (strategy && !strcmp(strategy, "SHARD_GRAD_OP"))
+	if (strategy != NULL && !strcmp(strategy, "SHARD_GRAD_OP"))
 		return others[0];
 	if (json_is_false(json_object_get(g->json, "reshard_after_forward")))
 		return others[2];
@@ -108,7 +108,7 @@ static run_t choose_second(const golden_t *g)
 {
 	const char *sync = golden_text(g->json, "accum_sync");
 
-	if (sync && !strcmp(sync, "last_all_reduce"))
+	if (sync != NULL && !strcmp(sync, "last_all_reduce"))
 		return (run_t){ .strategy = SRT_STRATEGY_ZERO1, .on_mesh = true, .name = "zero1" };
 	return (run_t){ .strategy = SRT_STRATEGY_DDP, .name = "ddp" };
 }

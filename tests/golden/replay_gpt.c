@@ -31,7 +31,7 @@ static bool is_library_gpt(const replay_t *r)
 
 		if ((int64_t)i < nblocks)
 			snprintf(want, sizeof(want), "blocks.%zu", i);
-		if (!module || strcmp(module, want))
+		if (module == NULL || strcmp(module, want))
 			return false;
 	}
 	return (int64_t)json_array_size(units) == nblocks + 1 && r->reshard == 0;
@@ -66,7 +66,7 @@ static srt_status_t record_library(replay_t *r)
 	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
 	srt_gpt_io_t io;
 
-	if (!tokens || tokens->ndim != 2)
+	if (tokens == NULL || tokens->ndim != 2)
 		return srt_fail(SRT_ERR_FORMAT, "the case has no tokens of shape (batch,context)");
 	SRT_TRY(srt_gpt_record_loss(r->gpt, r->tape, tokens->shape[0], tokens->shape[1], &io));
 	r->inputs[r->ninputs++] = (replay_input_t){ .name = "tokens", .tensor = io.ids };
@@ -107,13 +107,15 @@ srt_status_t replay_record_gpt(replay_t *r)
 	srt_param_t *wpe, *wte;
 	srt_tensor_t *x;
 
-	if (r->gpt)
+	if (r->gpt != NULL)
 		return record_library(r);
 	SRT_TRY(replay_input(r, "tokens", &x));
 	replay_begin(r);
 	wpe = replay_param(r, "wpe", "weight");
 	wte = replay_param(r, "wte", "weight");
-	x = wte && wpe ? srt_layer_embedding(r->tape, x, wte, wpe, hyper_size(r, "T")) : NULL;
+	x = wte != NULL && wpe != NULL ?
+		    srt_layer_embedding(r->tape, x, wte, wpe, hyper_size(r, "T")) :
+		    NULL;
 	for (int64_t i = 0; i < hyper_size(r, "layers"); i++)
 		x = record_block(r, x, i);
 	x = replay_layernorm(r, x, "lnf");

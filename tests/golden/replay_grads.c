@@ -31,7 +31,7 @@ static srt_status_t find_local(const replay_t *r, srt_param_t *p, local_grad_t *
 	local->dtype = local->view.dtype;
 	local->first = part.first;
 	local->n = part.nelem;
-	*there = local->view.buffer && local->n > 0;
+	*there = local->view.buffer != NULL && local->n > 0;
 	return SRT_OK;
 }
 
@@ -54,7 +54,7 @@ static srt_status_t set_elements(replay_t *r, const char *name, int64_t first, i
 	void *values;
 	bool there;
 
-	if (!p)
+	if (p == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "an injection into '%s', which does not exist",
 				name);
 	SRT_TRY(find_local(r, p, &local, &there));
@@ -63,7 +63,7 @@ static srt_status_t set_elements(replay_t *r, const char *name, int64_t first, i
 	if (!there || from >= to)
 		return SRT_OK;
 	values = srt_calloc((size_t)(to - from), sizeof(float), "values");
-	if (!values)
+	if (values == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int64_t i = 0; i < to - from; i++)
 		half_put(local.dtype, values, (size_t)i, value);
@@ -117,12 +117,12 @@ static srt_status_t inject_unit(replay_t *r, const json_t *injection, const json
 		srt_param_t *p = replay_find(r, json_string_value(name));
 		srt_part_t part;
 
-		if (!p)
+		if (p == NULL)
 			return srt_fail(SRT_ERR_FORMAT, "an injection into a unit without '%s'",
 					json_string_value(name));
 		if (j == 0)
 			shard = test_unit_local(p->unit, SRT_PARAM_GRAD);
-		if (!shard.buffer)
+		if (shard.buffer == NULL)
 			return SRT_ERR_STATE;
 		SRT_TRY(replay_part(r, p, &part));
 		SRT_TRY(srt_stream_sync(r->stream));
@@ -146,15 +146,15 @@ static srt_status_t inject(replay_t *r, const json_t *injection)
 	{
 		int at = (int)json_integer_value(rank);
 
-		if (r->own && at != srt_context_rank(r->context))
+		if (r->own != NULL && at != srt_context_rank(r->context))
 			continue;
-		if (name)
+		if (name != NULL)
 			SRT_TRY(inject_param(r, injection, name, at));
 		json_array_foreach(json_object_get(r->golden->json, "units"), k, u)
 		{
 			const char *module = golden_text(u, "module");
 
-			if (!unit || !module || strcmp(unit, module))
+			if (unit == NULL || module == NULL || strcmp(unit, module))
 				continue;
 			if (replay_is_flat_as_recorded(r)) {
 				if (at == srt_context_rank(r->context))
@@ -200,13 +200,13 @@ static srt_status_t note_nonfinite(replay_t *r, srt_param_t *p, bool *any)
 	if (!there)
 		return SRT_OK;
 	values = srt_calloc((size_t)local.n, sizeof(float), "a gradient");
-	if (!values)
+	if (values == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = replay_read_local(r, values, local.view, element_nbytes(&local, local.n));
 	for (int k = 0; k < r->golden->world_size && status == SRT_OK; k++) {
 		int64_t first, n;
 
-		if (((r->own || replay_is_ignored(r, p)) && k != rank) ||
+		if (((r->own != NULL || replay_is_ignored(r, p)) && k != rank) ||
 		    golden_tensor_index(r->golden, k) != golden_tensor_index(r->golden, rank))
 			continue;
 		golden_shard(r->golden, srt_param_name(p), k, &first, &n);
@@ -227,10 +227,10 @@ srt_status_t replay_compare_finite(replay_t *r, int s)
 	srt_status_t status = SRT_OK;
 	srt_param_t *p;
 
-	if (!any)
+	if (any == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	mine = any + (size_t)world * (size_t)srt_context_rank(r->context);
-	for (size_t i = 0; (p = replay_nth(r, i)) && status == SRT_OK; i++)
+	for (size_t i = 0; (p = replay_nth(r, i)) != NULL && status == SRT_OK; i++)
 		status = note_nonfinite(r, p, mine);
 	if (status == SRT_OK)
 		status = srt_comm_oob_allgather(srt_context_world(r->context), mine, size, any);

@@ -34,12 +34,12 @@ srt_status_t replay_ignored_create(replay_t *r, const srt_engine_options_t *opti
 
 srt_status_t replay_ignored_build(replay_t *r)
 {
-	return r->ignored ? srt_engine_build(r->ignored) : SRT_OK;
+	return r->ignored != NULL ? srt_engine_build(r->ignored) : SRT_OK;
 }
 
 srt_status_t replay_ignored_step(replay_t *r)
 {
-	return r->ignored ? srt_engine_step(r->ignored, r->stream) : SRT_OK;
+	return r->ignored != NULL ? srt_engine_step(r->ignored, r->stream) : SRT_OK;
 }
 
 void replay_ignored_destroy(replay_t *r)
@@ -50,21 +50,21 @@ void replay_ignored_destroy(replay_t *r)
 
 bool replay_is_ignored(const replay_t *r, const srt_param_t *p)
 {
-	return r->ignored && p->unit->engine == r->ignored;
+	return r->ignored != NULL && p->unit->engine == r->ignored;
 }
 
 srt_param_t *replay_find(const replay_t *r, const char *name)
 {
 	srt_param_t *p = srt_engine_param_find(r->engine, name);
 
-	return p || !r->ignored ? p : srt_engine_param_find(r->ignored, name);
+	return p != NULL || r->ignored == NULL ? p : srt_engine_param_find(r->ignored, name);
 }
 
 srt_param_t *replay_nth(const replay_t *r, size_t i)
 {
 	const size_t n = r->engine->nparams;
 
-	if (i < n || !r->ignored)
+	if (i < n || r->ignored == NULL)
 		return srt_engine_param_at(r->engine, i);
 	return srt_engine_param_at(r->ignored, i - n);
 }

@@ -55,7 +55,7 @@ static void compare_init(verdict_t *v, const json_t *row, const char *what, cons
 	const char *want = golden_text(row, "distribution");
 
 	verdict_exact(v, want != NULL && !strcmp(kinds[init->kind], want), "%s is %s, not %s", what,
-		      kinds[init->kind], want ? want : "?");
+		      kinds[init->kind], want != NULL ? want : "?");
 	if (init->kind == SRT_INIT_CONSTANT) {
 		compare_number(v, row, what, "value", init->value);
 	} else if (init->kind == SRT_INIT_NORMAL) {
@@ -67,8 +67,8 @@ static void compare_init(verdict_t *v, const json_t *row, const char *what, cons
 	}
 	verdict_exact(v,
 		      init->has_zero_row ?
-			      zero_row && init->zero_row == json_integer_value(zero_row) :
-			      !zero_row,
+			      zero_row != NULL && init->zero_row == json_integer_value(zero_row) :
+			      zero_row == NULL,
 		      "%s: another zero_row", what);
 }
 
@@ -93,7 +93,7 @@ srt_status_t replay_init(golden_t *g, verdict_t *v)
 		srt_init_t init;
 		char what[160];
 
-		if (!query.kind || !query.name || query.ndim > SRT_MAX_DIMS)
+		if (query.kind == NULL || query.name == NULL || query.ndim > SRT_MAX_DIMS)
 			return srt_fail(SRT_ERR_FORMAT, "row %zu is malformed", i);
 		for (int d = 0; d < query.ndim; d++)
 			shape[d] = integer_at(sizes, (size_t)d);

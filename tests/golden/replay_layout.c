@@ -22,7 +22,7 @@ bool golden_is_replicated(const golden_t *g)
 	const char *strategy = golden_text(g->json, "sharding_strategy");
 
 	return !strcmp(g->reference, "ddp") || !strcmp(g->reference, "single") ||
-	       (strategy && !strcmp(strategy, "NO_SHARD"));
+	       (strategy != NULL && !strcmp(strategy, "NO_SHARD"));
 }
 
 bool golden_is_ignored(const golden_t *g, const char *param)
@@ -65,9 +65,9 @@ int golden_cut_dim(const golden_t *g, const char *param)
 	const char *dot = strrchr(param, '.'), *plan;
 	char module[128];
 
-	snprintf(module, sizeof(module), "%.*s", dot ? (int)(dot - param) : 0, param);
+	snprintf(module, sizeof(module), "%.*s", dot != NULL ? (int)(dot - param) : 0, param);
 	plan = golden_text(json_object_get(g->json, "tp_plan"), module);
-	if (!plan)
+	if (plan == NULL)
 		return -1;
 	if (!strcmp(plan, "colwise"))
 		return 0;

@@ -36,7 +36,7 @@ static srt_status_t log_reset(srt_module_t *module, uint64_t seed, srt_stream_t 
 
 	if (m->nresets < MAX_CALLS)
 		m->resets[m->nresets++] = srt_module_path(module);
-	if (srt_module_param(module, "weight"))
+	if (srt_module_param(module, "weight") != NULL)
 		SRT_TRY(srt_param_init_normal(srt_module_param(module, "weight"), seed, 0, 1,
 					      stream));
 	return SRT_OK;
@@ -199,13 +199,15 @@ static void compare_units(meta_t *m, const json_t *row, srt_engine_t *engine, co
 		verdict_exact(m->verdict, srt_module_is_unit(module), "%s: '%s' is not a unit",
 			      what, json_string_value(unit));
 		/* its parameters follow those of the units before */
-		for (; (p = srt_engine_param_at(engine, k)) && p->unit == srt_module_unit(module);
+		for (; (p = srt_engine_param_at(engine, k)) != NULL &&
+		       p->unit == srt_module_unit(module);
 		     k++)
 			n -= srt_param_nelem(p);
 		verdict_exact(m->verdict, n == 0, "%s: unit '%s' has other parameters", what,
 			      json_string_value(unit));
 	}
-	verdict_exact(m->verdict, !srt_engine_param_at(engine, k), "%s: more parameters", what);
+	verdict_exact(m->verdict, srt_engine_param_at(engine, k) == NULL, "%s: more parameters",
+		      what);
 }
 
 static srt_status_t count_units(srt_module_t *module, void *arg)
@@ -233,7 +235,8 @@ static srt_status_t run_row(meta_t *m, const json_t *row, srt_engine_t *engine, 
 	size_t nunits = 0, nunset = 0;
 	char what[96];
 
-	if (!model || !wrap || !function || json_object_get(row, "error"))
+	if (model == NULL || wrap == NULL || function == NULL ||
+	    json_object_get(row, "error") != NULL)
 		return srt_fail(SRT_ERR_FORMAT,
 				"a row without model, policy, param_init_fn or units");
 	snprintf(what, sizeof(what), "%s, %s, %s", model, wrap, function);
@@ -278,7 +281,8 @@ static srt_status_t run_not_callable(meta_t *m, const json_t *row, srt_engine_t 
 	status = srt_engine_materialize(engine, &no_function, m->stream);
 	verdict_exact(m->verdict,
 		      status == SRT_ERR_INVALID_ARGUMENT &&
-			      strstr(srt_last_error(), "must be a function") && m->nresets == 0,
+			      strstr(srt_last_error(), "must be a function") != NULL &&
+			      m->nresets == 0,
 		      "param_init NULL with an arg: %s", srt_last_error());
 	return SRT_OK;
 }
@@ -296,11 +300,13 @@ static srt_status_t run_no_reset(meta_t *m, const json_t *row, srt_engine_t *eng
 	SRT_TRY(srt_engine_build(engine));
 	status = srt_engine_materialize(engine, NULL, m->stream);
 	verdict_exact(m->verdict,
-		      status == SRT_ERR_NOT_FOUND && strstr(srt_last_error(), "(NoReset)") &&
-			      strstr(srt_last_error(), "there is no reset function"),
+		      status == SRT_ERR_NOT_FOUND &&
+			      strstr(srt_last_error(), "(NoReset)") != NULL &&
+			      strstr(srt_last_error(), "there is no reset function") != NULL,
 		      "no reset function: %s", srt_last_error());
 	status = srt_unit_forward_begin(srt_module_unit(*root), m->stream);
-	verdict_exact(m->verdict, status == SRT_ERR_STATE && strstr(srt_last_error(), "'w'"),
+	verdict_exact(m->verdict,
+		      status == SRT_ERR_STATE && strstr(srt_last_error(), "'w'") != NULL,
 		      "a parameter without values: %s", srt_last_error());
 	return SRT_OK;
 }
@@ -379,11 +385,11 @@ static srt_status_t run_mixed(meta_t *m, const json_t *row, srt_engine_t *engine
 	json_array_foreach(json_object_get(row, "order"), i, entry)
 	{
 		const char *apply = golden_text(entry, "apply"), *kind = golden_text(entry, "kind");
-		const char *path = apply ? apply : golden_text(entry, "param_init_fn");
-		srt_module_t *module = path ? srt_module_find(*root, path) : NULL;
+		const char *path = apply != NULL ? apply : golden_text(entry, "param_init_fn");
+		srt_module_t *module = path != NULL ? srt_module_find(*root, path) : NULL;
 
 		/* torch's wrapper is a module, here the unit of one that was visited before */
-		if (!module || !kind)
+		if (module == NULL || kind == NULL)
 			return srt_fail(SRT_ERR_FORMAT, "call %zu has no module or kind", i);
 		if (!strcmp(kind, "FullyShardedDataParallel")) {
 			verdict_exact(m->verdict, n > 0 && srt_module_is_unit(module),
@@ -392,10 +398,11 @@ static srt_status_t run_mixed(meta_t *m, const json_t *row, srt_engine_t *engine
 		}
 		verdict_exact(m->verdict,
 			      n < m->ncalls && !strcmp(m->calls[n], path) &&
-				      !strcmp(m->kinds[n], apply ? "apply" : "param_init_fn") &&
+				      !strcmp(m->kinds[n],
+					      apply != NULL ? "apply" : "param_init_fn") &&
 				      !strcmp(srt_module_kind(module), kind),
-			      "call %d is not %s of '%s'", n, apply ? "apply" : "param_init_fn",
-			      path);
+			      "call %d is not %s of '%s'", n,
+			      apply != NULL ? "apply" : "param_init_fn", path);
 		n++;
 	}
 	verdict_exact(m->verdict, n == m->ncalls, "%d calls, not %d", m->ncalls, n);
@@ -420,7 +427,7 @@ static srt_status_t with_engine(meta_t *m, run_fn *run, const json_t *row,
 	m->nresets = m->ncalls = 0;
 	SRT_TRY(srt_engine_create(m->context, &options, &engine));
 	status = run(m, row, engine, &root);
-	if (!srt_engine_module(engine))
+	if (srt_engine_module(engine) == NULL)
 		srt_module_destroy(root);
 	srt_engine_destroy(engine);
 	return status;

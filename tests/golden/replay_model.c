@@ -53,7 +53,7 @@ static srt_status_t declare_aliases(replay_t *r, srt_unit_t *unit, srt_param_t *
 		const char *alias = json_string_value(json_array_get(pair, 0));
 		const char *name = json_string_value(json_array_get(pair, 1));
 
-		if (alias && name && !strcmp(name, srt_param_name(param)))
+		if (alias != NULL && name != NULL && !strcmp(name, srt_param_name(param)))
 			SRT_TRY(srt_param_tie(unit, param, alias));
 	}
 	return SRT_OK;
@@ -63,14 +63,14 @@ srt_status_t replay_param_options(replay_t *r, const char *name, srt_dtype_t *dt
 				  int64_t *sizes, srt_param_options_t *options)
 {
 	const json_t *optimizer = json_object_get(r->golden->json, "optimizer");
-	const json_t *spec = name ? golden_param(r->golden, name) : NULL;
+	const json_t *spec = name != NULL ? golden_param(r->golden, name) : NULL;
 	const json_t *shape = json_object_get(spec, "shape");
-	const int cut = name ? golden_cut_dim(r->golden, name) : -1;
+	const int cut = name != NULL ? golden_cut_dim(r->golden, name) : -1;
 
-	if (!spec || json_array_size(shape) > SRT_MAX_DIMS ||
+	if (spec == NULL || json_array_size(shape) > SRT_MAX_DIMS ||
 	    !golden_dtype(golden_text(spec, "dtype"), dtype))
 		return srt_fail(SRT_ERR_FORMAT, "parameter '%s' of a unit is not described",
-				name ? name : "?");
+				name != NULL ? name : "?");
 	*ndim = (int)json_array_size(shape);
 	for (int d = 0; d < *ndim; d++)
 		sizes[d] = json_integer_value(json_array_get(shape, (size_t)d));
@@ -120,9 +120,10 @@ static srt_status_t declare_groups(replay_t *r)
 	const json_t *root = n > 0 ? json_array_get(units, n - 1) : NULL;
 
 	r->units = srt_calloc(n + 1, sizeof(*r->units), "units");
-	if (!r->units)
+	if (r->units == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	if (!root || strcmp(golden_text(root, "module") ? golden_text(root, "module") : "?", ""))
+	if (root == NULL ||
+	    strcmp(golden_text(root, "module") != NULL ? golden_text(root, "module") : "?", ""))
 		return srt_fail(SRT_ERR_FORMAT, "the last unit of the case is not the root");
 	SRT_TRY(srt_unit_create(r->engine, NULL, "root", &of_root, &r->units[n - 1]));
 	SRT_TRY(declare_params(r, r->units[n - 1], json_object_get(root, "params")));
@@ -130,7 +131,7 @@ static srt_status_t declare_groups(replay_t *r)
 		const json_t *u = json_array_get(units, i);
 		const char *name = golden_text(u, "module");
 
-		if (!name)
+		if (name == NULL)
 			return srt_fail(SRT_ERR_FORMAT, "unit %zu has no module", i);
 		SRT_TRY(srt_unit_create(r->engine, r->units[n - 1], name, &of_others,
 					&r->units[i]));
@@ -149,12 +150,12 @@ srt_status_t replay_declare_units(replay_t *r)
 /* The unit above, NULL for the root. */
 static srt_unit_t *find_above(const srt_unit_t *unit)
 {
-	return unit->parent->parent ? unit->parent : NULL;
+	return unit->parent->parent != NULL ? unit->parent : NULL;
 }
 
 static bool is_inside(const srt_unit_t *unit, const srt_unit_t *above)
 {
-	while (unit && unit != above)
+	while (unit != NULL && unit != above)
 		unit = find_above(unit);
 	return unit == above;
 }
@@ -162,7 +163,7 @@ static bool is_inside(const srt_unit_t *unit, const srt_unit_t *above)
 /* Opens a unit below the root, with those above it, instead of the one that is open; NULL: none. */
 static void open_unit(replay_t *r, srt_unit_t *unit)
 {
-	for (; r->open && !is_inside(unit, r->open); r->open = find_above(r->open))
+	for (; r->open != NULL && !is_inside(unit, r->open); r->open = find_above(r->open))
 		srt_tape_unit_end(r->tape);
 	if (unit == r->open)
 		return;
@@ -190,7 +191,7 @@ srt_param_t *replay_param(replay_t *r, const char *module, const char *what)
 
 	snprintf(name, sizeof(name), "%s.%s", module, what);
 	param = replay_find(r, name);
-	if (param && !replay_is_ignored(r, param)) /* whose unit is open throughout */
+	if (param != NULL && !replay_is_ignored(r, param)) /* whose unit is open throughout */
 		open_unit(r, find_owner(r, srt_param_name(param)));
 	return param;
 }
@@ -202,9 +203,9 @@ srt_tensor_t *replay_linear(replay_t *r, srt_tensor_t *x, const char *module)
 	srt_param_t *bias = replay_param(r, module, "bias");
 	srt_param_t *weight = replay_param(r, module, "weight");
 
-	if (!weight)
+	if (weight == NULL)
 		return NULL;
-	if (!plan)
+	if (plan == NULL)
 		return srt_layer_linear(r->tape, x, weight, bias);
 	return !strcmp(plan, "colwise") ? srt_layer_linear_colwise(r->tape, x, weight, bias) :
 					  srt_layer_linear_rowwise(r->tape, x, weight, bias);
@@ -215,14 +216,14 @@ srt_tensor_t *replay_layernorm(replay_t *r, srt_tensor_t *x, const char *module)
 	srt_param_t *bias = replay_param(r, module, "bias");
 	srt_param_t *weight = replay_param(r, module, "weight");
 
-	return weight ? srt_layer_layernorm(r->tape, x, weight, bias, 1e-5f) : NULL;
+	return weight != NULL ? srt_layer_layernorm(r->tape, x, weight, bias, 1e-5f) : NULL;
 }
 
 void replay_begin(replay_t *r)
 {
 	const json_t *units = json_object_get(r->golden->json, "units");
 
-	if (r->ignored)
+	if (r->ignored != NULL)
 		srt_tape_unit_begin(r->tape, r->ignored_unit);
 	srt_tape_unit_begin(r->tape, r->units[json_array_size(units) - 1]);
 }
@@ -249,7 +250,8 @@ srt_status_t replay_input(replay_t *r, const char *name, srt_tensor_t **x)
 
 	snprintf(key, sizeof(key), "step1.micro0.%s", name);
 	t = srt_safetensors_find(r->golden->input, key);
-	if (!t || t->ndim < 1 || t->nelem == 0 || (t->dtype != SRT_F32 && t->dtype != SRT_I64))
+	if (t == NULL || t->ndim < 1 || t->nelem == 0 ||
+	    (t->dtype != SRT_F32 && t->dtype != SRT_I64))
 		return srt_fail(SRT_ERR_FORMAT, "the case has no input '%s' of f32 or i64", name);
 	if (r->ninputs == REPLAY_MAX_INPUTS)
 		return srt_fail(SRT_ERR_FORMAT, "more than %d inputs", REPLAY_MAX_INPUTS);
@@ -288,13 +290,13 @@ srt_status_t replay_end(replay_t *r, srt_tensor_t *y)
 	open_unit(r, NULL);
 	y = srt_tape_unit_output(r->tape, y);
 	/* the first failure of recording, which the tape remembers */
-	if (!y)
+	if (y == NULL)
 		return srt_tape_finish(r->tape);
 	r->output_dtype = srt_tensor_dtype(y);
 	SRT_TRY(record_loss(r, y, golden_text(r->golden->json, "loss")));
 	srt_tape_keep(r->tape, r->loss);
 	srt_tape_unit_end(r->tape);
-	if (r->ignored)
+	if (r->ignored != NULL)
 		srt_tape_unit_end(r->tape);
 	return SRT_OK;
 }

@@ -22,7 +22,7 @@ bool replay_has_modules(const replay_t *r)
 
 	json_array_foreach(units, i, unit)
 	{
-		if (!golden_text(unit, "module"))
+		if (golden_text(unit, "module") == NULL)
 			return false;
 	}
 	return json_array_size(units) > 0 && r->reshard <= 0;
@@ -35,12 +35,12 @@ static srt_status_t find_module(srt_module_t *root, const char *name, srt_module
 	char part[64];
 
 	*module = root;
-	for (*what = name; strchr(*what, '.'); *what += strlen(part) + 1) {
+	for (*what = name; strchr(*what, '.') != NULL; *what += strlen(part) + 1) {
 		srt_module_t *child;
 
 		snprintf(part, sizeof(part), "%.*s", (int)strcspn(*what, "."), *what);
 		child = srt_module_find(*module, part);
-		if (!child)
+		if (child == NULL)
 			SRT_TRY(srt_module_create(*module, part, "Module", &child));
 		*module = child;
 	}
@@ -130,7 +130,7 @@ static srt_status_t find_modules(srt_module_t *root, const char *paths, srt_modu
 
 		snprintf(path, sizeof(path), "%.*s", (int)n, rest);
 		modules[*nmodules] = srt_module_find(root, path);
-		if (!modules[*nmodules] || *nmodules + 1 == MAX_MODULES)
+		if (modules[*nmodules] == NULL || *nmodules + 1 == MAX_MODULES)
 			return srt_fail(SRT_ERR_FORMAT, "unit '%s' has no parameters", paths);
 		(*nmodules)++;
 		rest += n;
@@ -174,7 +174,7 @@ static srt_status_t compare_units(replay_t *r, srt_module_t *root)
 	size_t i, n = json_array_size(units);
 
 	r->units = srt_calloc(n + 1, sizeof(*r->units), "units");
-	if (!r->units)
+	if (r->units == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	verdict_exact(r->verdict, r->engine->nunits == n, "%zu units, not %zu", r->engine->nunits,
 		      n);

@@ -43,7 +43,7 @@ srt_status_t net_job_open(net_job_t *job, srt_context_t *context, const int *sha
 			    .shape = { shape[0], shape[1] } };
 	for (size_t i = 0; i < SRT_ARRAY_LEN(job->all); i++) {
 		job->all[i] = srt_calloc((size_t)job->world, sizeof(**job->all), "of all ranks");
-		if (!job->all[i])
+		if (job->all[i] == NULL)
 			return SRT_ERR_OUT_OF_MEMORY;
 	}
 	SRT_TRY(srt_stream_create(srt_context_device(context), 0, "replay", &job->stream));
@@ -65,7 +65,7 @@ void net_job_close(net_job_t *job)
 
 bool net_has_mesh(const net_job_t *job, const net_recipe_t *recipe)
 {
-	return recipe->mesh == NET_FLAT || recipe->no_mesh || job->mesh[recipe->mesh];
+	return recipe->mesh == NET_FLAT || recipe->no_mesh || job->mesh[recipe->mesh] != NULL;
 }
 
 int net_count_shards(const net_job_t *job, const net_recipe_t *recipe)
@@ -136,7 +136,7 @@ static srt_status_t declare_param(net_t *net, int k, const char *what, int ndim,
 	snprintf(name, sizeof(name), "%d.%s", k, what);
 	if (is_cut)
 		options.placement = (srt_placement_t){ "tp", is_in_pair(recipe, k, 1), 0 };
-	options.frozen = recipe->frozen && !strcmp(recipe->frozen, name);
+	options.frozen = recipe->frozen != NULL && !strcmp(recipe->frozen, name);
 	if (recipe->ignoring && !strcmp(name, "0.bias"))
 		unit = net->ignored_unit;
 	return srt_param_create(unit, name, is_other ? SRT_F16 : net_stored(recipe), ndim, shape,
@@ -206,7 +206,7 @@ static srt_status_t declare(net_t *net)
 		SRT_TRY(srt_param_tie(other, net_param(net, 0), "other.weight"));
 	}
 	SRT_TRY(srt_engine_build(net->engine));
-	return net->ignored ? srt_engine_build(net->ignored) : SRT_OK;
+	return net->ignored != NULL ? srt_engine_build(net->ignored) : SRT_OK;
 }
 
 /* ---- recording ---------------------------------------------------------------------------- */
@@ -231,7 +231,7 @@ static srt_tensor_t *record_layer(net_t *net, srt_tensor_t *x, int k)
 	weight = net_find(net, name);
 	snprintf(name, sizeof(name), "%d.bias", k);
 	bias = net_find(net, name);
-	if (net->mean && k == 1)
+	if (net->mean != NULL && k == 1)
 		return record_batchnorm(net, x, weight, bias);
 	if (is_in_pair(net->recipe, k, 0))
 		return srt_layer_linear_colwise(net->tape, x, weight, bias);
@@ -251,7 +251,7 @@ static srt_status_t record(net_t *net)
 	SRT_TRY(srt_tape_create(device, SRT_TAPE_TRAINING, &net->tape));
 	srt_tape_set_mesh(net->tape, net->job->mesh[net->recipe->mesh], "tp");
 	net->x = y = srt_tape_input(net->tape, types.compute, ROWS, WIDTH);
-	if (net->ignored)
+	if (net->ignored != NULL)
 		srt_tape_unit_begin(net->tape, net->ignored_unit);
 	srt_tape_unit_begin(net->tape, net->unit->parent);
 	srt_tape_unit_begin(net->tape, net->unit);
@@ -261,7 +261,7 @@ static srt_status_t record(net_t *net)
 	srt_layer_sum(net->tape, y);
 	srt_tape_unit_end(net->tape);
 	srt_tape_unit_end(net->tape);
-	if (net->ignored)
+	if (net->ignored != NULL)
 		srt_tape_unit_end(net->tape);
 	SRT_TRY(srt_tape_finish(net->tape));
 	net->output_dtype = srt_tensor_dtype(y);
@@ -281,7 +281,7 @@ static srt_status_t set_values(net_t *net)
 		half_put(view.dtype, x, i, (float)(i * 7 % 11) * 0.25f - 1);
 	SRT_TRY(srt_buffer_copy_from_host(view.buffer, view.offset, x, ROWS * WIDTH * nbytes,
 					  net->job->stream));
-	for (size_t i = 0; (p = net_param(net, i)); i++)
+	for (size_t i = 0; (p = net_param(net, i)) != NULL; i++)
 		SRT_TRY(srt_param_init_normal(p, 3, 0.125f, 0.25f, net->job->stream));
 	return SRT_OK;
 }
@@ -317,10 +317,11 @@ srt_status_t net_pass(net_t *net, int i, int n)
 	const srt_view_t none = { 0 };
 
 	SRT_TRY(srt_engine_microbatch(net->engine, i, n));
-	if (net->ignored)
+	if (net->ignored != NULL)
 		SRT_TRY(srt_engine_microbatch(net->ignored, i, n));
 	SRT_TRY(srt_tape_forward(net->tape, net->job->stream));
-	return srt_tape_backward(net->tape, 1, net->scaler ? test_scaler_view(net->scaler) : none,
+	return srt_tape_backward(net->tape, 1,
+				 net->scaler != NULL ? test_scaler_view(net->scaler) : none,
 				 net->job->stream);
 }
 
@@ -328,14 +329,14 @@ srt_status_t net_pass(net_t *net, int i, int n)
 static srt_status_t spoil(net_t *net)
 {
 	const net_recipe_t *recipe = net->recipe;
-	const int last = net->job->mesh[recipe->mesh] ? net->job->shape[1] - 1 : 0;
+	const int last = net->job->mesh[recipe->mesh] != NULL ? net->job->shape[1] - 1 : 0;
 	const int rank = recipe->spoils_rank0 ? 0 : last;
 	srt_view_t view;
 
-	if (!recipe->spoiled || net->job->rank != rank)
+	if (recipe->spoiled == NULL || net->job->rank != rank)
 		return SRT_OK;
 	view = test_local(net_find(net, recipe->spoiled), SRT_PARAM_GRAD);
-	if (!view.buffer)
+	if (view.buffer == NULL)
 		return srt_fail(SRT_ERR_STATE, "rank %d has no gradient of %s", rank,
 				recipe->spoiled);
 	return srt_op_fill(view, INFINITY, 1, net->job->stream);
@@ -344,19 +345,20 @@ static srt_status_t spoil(net_t *net)
 srt_status_t net_finish(net_t *net)
 {
 	SRT_TRY(srt_engine_finish_backward(net->engine, net->job->stream));
-	if (net->ignored)
+	if (net->ignored != NULL)
 		SRT_TRY(srt_engine_finish_backward(net->ignored, net->job->stream));
 	return spoil(net);
 }
 
 srt_status_t net_step(net_t *net)
 {
-	SRT_TRY(net->scaler ? srt_scaler_step(net->scaler, net->engine, net->job->stream) :
-			      srt_engine_step(net->engine, net->job->stream));
-	if (net->scaler)
+	SRT_TRY(net->scaler != NULL ? srt_scaler_step(net->scaler, net->engine, net->job->stream) :
+				      srt_engine_step(net->engine, net->job->stream));
+	if (net->scaler != NULL)
 		SRT_TRY(srt_scaler_update(net->scaler, net->job->stream));
-	return net->ignored && !net->scaler ? srt_engine_step(net->ignored, net->job->stream) :
-					      SRT_OK;
+	return net->ignored != NULL && net->scaler == NULL ?
+		       srt_engine_step(net->ignored, net->job->stream) :
+		       SRT_OK;
 }
 
 /* ---- looking ------------------------------------------------------------------------------ */
@@ -365,15 +367,15 @@ srt_param_t *net_param(const net_t *net, size_t i)
 {
 	const size_t n = net->engine->nparams;
 
-	return i < n || !net->ignored ? srt_engine_param_at(net->engine, i) :
-					srt_engine_param_at(net->ignored, i - n);
+	return i < n || net->ignored == NULL ? srt_engine_param_at(net->engine, i) :
+					       srt_engine_param_at(net->ignored, i - n);
 }
 
 srt_param_t *net_find(const net_t *net, const char *name)
 {
 	srt_param_t *p = srt_engine_param_find(net->engine, name);
 
-	return p || !net->ignored ? p : srt_engine_param_find(net->ignored, name);
+	return p != NULL || net->ignored == NULL ? p : srt_engine_param_find(net->ignored, name);
 }
 
 srt_status_t net_get(net_t *net, srt_param_t *p, srt_param_what_t what, float **x)
@@ -384,7 +386,7 @@ srt_status_t net_get(net_t *net, srt_param_t *p, srt_param_what_t what, float **
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
 	*x = srt_calloc(n + 1, sizeof(**x), "values");
-	if (stored && *x)
+	if (stored != NULL && *x != NULL)
 		status = srt_param_get(p, what, stored, net->job->stream);
 	for (size_t i = 0; i < n && status == SRT_OK; i++)
 		(*x)[i] = half_get(dtype, stored, i);
@@ -402,7 +404,7 @@ srt_status_t net_norm(net_t *net, const srt_engine_t *engine, int p, double *nor
 	double most = 0, squares = 0;
 	float *x;
 
-	for (size_t i = 0; (param = net_param(net, i)); i++) {
+	for (size_t i = 0; (param = net_param(net, i)) != NULL; i++) {
 		if (param->unit->engine != engine)
 			continue;
 		SRT_TRY(net_get(net, param, SRT_PARAM_GRAD, &x));
@@ -422,7 +424,7 @@ srt_status_t net_sum(net_t *net, double *sum)
 	float *x;
 
 	*sum = 0;
-	for (size_t i = 0; (param = net_param(net, i)); i++) {
+	for (size_t i = 0; (param = net_param(net, i)) != NULL; i++) {
 		SRT_TRY(net_get(net, param, SRT_PARAM_GRAD, &x));
 		for (int64_t k = 0; k < srt_param_nelem(param); k++)
 			*sum += (double)x[k];

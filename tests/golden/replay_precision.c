@@ -47,7 +47,7 @@ static bool is_dtype(const json_t *row, const char *key, srt_dtype_t dtype)
 {
 	const char *text = golden_text(row, key);
 
-	return text && !strcmp(text, srt_dtype_name(dtype));
+	return text != NULL && !strcmp(text, srt_dtype_name(dtype));
 }
 
 /* What a row's list of dtypes of all parameters or gradients must be. */

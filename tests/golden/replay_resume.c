@@ -39,7 +39,7 @@ srt_status_t replay_set_local(replay_t *r, srt_param_t *p, srt_param_what_t what
 	if (n == 0)
 		return SRT_OK;
 	stored = srt_calloc(n, sizeof(*full), "elements");
-	if (!stored)
+	if (stored == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		half_put(view.dtype, stored, i, full[(size_t)part.first + i]);
@@ -66,7 +66,7 @@ static srt_status_t set_states(replay_t *r, srt_param_t *p, int k, bool *any)
 	for (size_t i = 0; i < SRT_ARRAY_LEN(states); i++) {
 		snprintf(key, sizeof(key), "step%d.optim.%s.%s", k, srt_param_name(p),
 			 states[i].name);
-		if (!srt_safetensors_find(r->golden->expect, key))
+		if (srt_safetensors_find(r->golden->expect, key) == NULL)
 			continue;
 		SRT_TRY(golden_floats(r->golden->expect, key, (size_t)srt_param_nelem(p), &full));
 		status = replay_set_local(r, p, states[i].what, full);
@@ -126,7 +126,7 @@ static srt_status_t set_recorded(replay_t *r)
 	float *full;
 	bool any;
 
-	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
+	for (size_t i = 0; (p = replay_nth(r, i)) != NULL; i++) {
 		size_t n = (size_t)srt_param_nelem(p);
 		srt_status_t status;
 
@@ -142,7 +142,7 @@ static srt_status_t set_recorded(replay_t *r)
 			SRT_TRY(test_set_steps(r->engine, p, k - r->nskipped, r->stream));
 	}
 	SRT_TRY(set_steps(r, k - r->nskipped));
-	return r->scaler ? resume_scaler(r, k) : SRT_OK;
+	return r->scaler != NULL ? resume_scaler(r, k) : SRT_OK;
 }
 
 srt_status_t replay_resume(replay_t *r)

@@ -33,7 +33,7 @@ static srt_status_t get_full(replay_t *r, srt_param_t *p, srt_param_what_t what,
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
 	*full = srt_calloc(n + 1, sizeof(**full), "a tensor");
-	if (stored && *full)
+	if (stored != NULL && *full != NULL)
 		status = srt_param_get(p, what, stored, r->stream);
 	for (size_t i = 0; i < n && status == SRT_OK; i++)
 		(*full)[i] = half_get(dtype, stored, i);
@@ -52,9 +52,9 @@ srt_status_t replay_rounding_begin(replay_t *r)
 
 	replay_rounding_free(r);
 	r->before = srt_calloc(n + 1, sizeof(*r->before), "values before a step");
-	if (!r->before)
+	if (r->before == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
+	for (size_t i = 0; (p = replay_nth(r, i)) != NULL; i++) {
 		struct replay_before *b = &r->before[i];
 
 		if (!is_half(p))
@@ -71,7 +71,7 @@ void replay_rounding_free(replay_t *r)
 {
 	size_t n = json_array_size(json_object_get(r->golden->json, "params"));
 
-	for (size_t i = 0; r->before && i < n; i++) {
+	for (size_t i = 0; r->before != NULL && i < n; i++) {
 		free(r->before[i].p);
 		free(r->before[i].g);
 		free(r->before[i].m);
@@ -118,8 +118,8 @@ static void step_elements(replay_t *r, const char *name, replay_tail_t *t,
 		size_t at = (size_t)first + i;
 
 		t->ours[i] = (replay_element_t){ .p = b->p[at],
-						 .m = b->m ? b->m[at] : 0,
-						 .v = b->v ? b->v[at] : 0 };
+						 .m = b->m != NULL ? b->m[at] : 0,
+						 .v = b->v != NULL ? b->v[at] : 0 };
 		t->recorded[i] = t->ours[i];
 	}
 	replay_tail_step(t, b->g + first, step);
@@ -127,11 +127,12 @@ static void step_elements(replay_t *r, const char *name, replay_tail_t *t,
 		size_t at = (size_t)first + i;
 
 		verdict_exact(r->verdict,
-			      is_same(p[at], t->ours[i].p) && (!m || is_same(m[at], t->ours[i].m)),
+			      is_same(p[at], t->ours[i].p) &&
+				      (m == NULL || is_same(m[at], t->ours[i].m)),
 			      "step %d made %s [%zu] %.9g, not %.9g", step, name, at, (double)p[at],
 			      (double)t->ours[i].p);
 		p[at] = t->recorded[i].p;
-		if (m)
+		if (m != NULL)
 			m[at] = t->recorded[i].m;
 	}
 }
@@ -156,13 +157,13 @@ srt_status_t replay_rounding_end(replay_t *r, int step)
 {
 	srt_param_t *param;
 
-	for (size_t i = 0; (param = replay_nth(r, i)); i++) {
+	for (size_t i = 0; (param = replay_nth(r, i)) != NULL; i++) {
 		const struct replay_before *b = &r->before[i];
 		size_t n = (size_t)srt_param_nelem(param);
 		float *p = NULL, *m = NULL;
 		srt_status_t status;
 
-		if (!is_half(param) || !b->g)
+		if (!is_half(param) || b->g == NULL)
 			continue;
 		status = get_full(r, param, SRT_PARAM_VALUE, &p);
 		if (status == SRT_OK)
@@ -171,7 +172,7 @@ srt_status_t replay_rounding_end(replay_t *r, int step)
 			step_ends(r, param, b, step, p, m);
 			status = replay_set_param(r, param, p, n);
 		}
-		if (status == SRT_OK && m)
+		if (status == SRT_OK && m != NULL)
 			status = replay_set_local(r, param, SRT_PARAM_STATE0, m);
 		free(p);
 		free(m);

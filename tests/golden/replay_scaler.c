@@ -28,7 +28,7 @@ srt_status_t fixture_recorded(fixture_t *f, const char *key, values_t *v)
 	const srt_safetensors_tensor_t *t = srt_safetensors_find(file, key);
 
 	*v = (values_t){ 0 };
-	if (!t)
+	if (t == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' is not there", key);
 	for (size_t k = 0; k < srt_safetensors_count(file); k++)
 		f->golden->seen[k] |= srt_safetensors_tensor(file, k) == t;
@@ -37,7 +37,7 @@ srt_status_t fixture_recorded(fixture_t *f, const char *key, values_t *v)
 	if (t->dtype != SRT_I64)
 		return golden_floats(file, key, t->nelem, &v->x);
 	v->i = srt_calloc(t->nelem + 1, sizeof(*v->i), key);
-	if (!v->i)
+	if (v->i == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	return srt_safetensors_read(file, t, 0, t->nbytes, v->i);
 }
@@ -64,10 +64,10 @@ srt_status_t fixture_put(fixture_t *f, const values_t *v, srt_view_t *view)
 	void *stored;
 	srt_status_t status;
 
-	if (v->i)
+	if (v->i != NULL)
 		return fixture_put_bytes(f, v->i, v->n * sizeof(*v->i), v->dtype, view);
 	stored = srt_calloc(v->n + 1, sizeof(float), "values");
-	if (!stored)
+	if (stored == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < v->n; i++)
 		half_put(v->dtype, stored, i, v->x[i]);
@@ -82,7 +82,7 @@ srt_status_t fixture_get(fixture_t *f, srt_view_t view, size_t n, float **x)
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
 	*x = srt_calloc(n + 1, sizeof(**x), "values");
-	if (stored && *x)
+	if (stored != NULL && *x != NULL)
 		status = srt_buffer_copy_to_host(stored, view.buffer, view.offset,
 						 n * srt_dtype_bits(view.dtype) / 8, f->stream);
 	for (size_t i = 0; i < n && status == SRT_OK; i++)
@@ -273,7 +273,7 @@ static srt_status_t run_factors(golden_t *g, verdict_t *v)
 		const char *dtype = golden_text(row, "reduce_dtype"), *op = golden_text(row, "op");
 		double n = golden_number(row, "n", 0), factor = golden_number(row, "factor", 0);
 
-		if (!dtype || !op)
+		if (dtype == NULL || op == NULL)
 			return srt_fail(SRT_ERR_FORMAT, "an operation without dtype or name");
 		if (!strcmp(dtype, "f16")) {
 			verdict_exact(v, !strcmp(op, "SUM"), "f16 is reduced by %s", op);
@@ -310,7 +310,7 @@ static srt_status_t run_rows(fixture_t *f)
 	if (golden_is_named(g, "sgs_scale_outputs"))
 		run = outputs_row;
 	json_array_foreach(json_object_get(g->json, "rows"), i, row) SRT_TRY(run(f, row));
-	if (nested)
+	if (nested != NULL)
 		SRT_TRY(scale_nested(f, json_object_get(nested, "in"),
 				     json_object_get(nested, "out"),
 				     (float)golden_number(nested, "init_scale", 0)));
@@ -329,7 +329,8 @@ static size_t fixture_nbytes(const golden_t *g)
 	const srt_safetensors_tensor_t *t;
 	size_t most = 0;
 
-	for (size_t i = 0; g->expect && (t = srt_safetensors_tensor(g->expect, i)); i++)
+	for (size_t i = 0; g->expect != NULL && (t = srt_safetensors_tensor(g->expect, i)) != NULL;
+	     i++)
 		most = t->nbytes > most ? t->nbytes : most;
 	return ((size_t)1 << 20) + 64 * most;
 }
@@ -342,7 +343,7 @@ srt_status_t replay_scaler(golden_t *g, srt_context_t *context, verdict_t *v, ch
 	fixture_t f = { .golden = g, .verdict = v };
 	srt_status_t status;
 
-	if (!g->expect && !has_sequences)
+	if (g->expect == NULL && !has_sequences)
 		return run_factors(g, v);
 	status = srt_stream_create(device, 0, "scaler", &f.stream);
 	if (status == SRT_OK)

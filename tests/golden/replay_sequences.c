@@ -25,14 +25,15 @@ static srt_scaler_rule_t rule_of(const json_t *row)
 {
 	const char *class = golden_text(row, "class");
 
-	return class && !strcmp(class, "ShardedGradScaler") ? SRT_SCALER_SHARDED : SRT_SCALER_PLAIN;
+	return class != NULL && !strcmp(class, "ShardedGradScaler") ? SRT_SCALER_SHARDED :
+								      SRT_SCALER_PLAIN;
 }
 
 static double hex_number(const json_t *value)
 {
 	const char *text = json_string_value(value);
 
-	return text ? strtod(text, NULL) : (double)NAN;
+	return text != NULL ? strtod(text, NULL) : (double)NAN;
 }
 
 /* The scaler's work must have completed. */
@@ -80,7 +81,7 @@ static srt_status_t run_steps(machine_t *m, const json_t *row, int number)
 	const char *found = golden_text(row, "found_inf");
 	const json_t *scales = json_object_get(row, "scale_after");
 	const json_t *trackers = json_object_get(row, "growth_tracker_after");
-	size_t nsteps = found ? strlen(found) : 0, step = 0;
+	size_t nsteps = found != NULL ? strlen(found) : 0, step = 0;
 	srt_scaler_state_t got;
 
 	for (size_t run = 0; run < json_array_size(scales); run++) {
@@ -252,10 +253,10 @@ static srt_status_t run_calls(machine_t *m, const json_t *order)
 		srt_status_t status = calls[i].run(m);
 
 		verdict_exact(m->f->verdict,
-			      call && !strcmp(call, calls[i].call) &&
+			      call != NULL && !strcmp(call, calls[i].call) &&
 				      golden_is_set(row, "ok") == (calls[i].status == SRT_OK) &&
 				      status == calls[i].status,
-			      "%s: %s", call ? call : "?", srt_status_string(status));
+			      "%s: %s", call != NULL ? call : "?", srt_status_string(status));
 	}
 	return destroy_scaler(m);
 }

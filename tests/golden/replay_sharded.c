@@ -19,7 +19,8 @@ static const char *const param_names[NPARAMS] = { "linear1.weight", "linear1.bia
 static srt_status_t open_file(sharded_run_t *r, const char *name, srt_safetensors_t **file)
 {
 	char *path = srt_asprintf("%s/%s", r->golden->dir, name);
-	srt_status_t status = path ? srt_safetensors_open(path, file) : SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status =
+		path != NULL ? srt_safetensors_open(path, file) : SRT_ERR_OUT_OF_MEMORY;
 
 	free(path);
 	return status;
@@ -30,7 +31,7 @@ srt_status_t sharded_open(sharded_run_t *r)
 	const int world = srt_context_world_size(r->context);
 
 	r->locations = srt_calloc((size_t)world, sizeof(*r->locations), "locations");
-	if (!r->locations)
+	if (r->locations == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (int i = 0; i < world; i++)
 		r->locations[i] = (srt_shard_location_t){ .rank = i };
@@ -68,12 +69,12 @@ static srt_status_t compare_shard(sharded_run_t *r, const char *key, const srt_s
 	float *got, *want = NULL;
 	srt_status_t status;
 
-	if (!recorded)
+	if (recorded == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "the case has no %s of rank %d", key,
 				srt_context_rank(r->context));
 	got = srt_calloc(recorded->nelem + 1, sizeof(*got), key);
-	status = got ? golden_floats(g->expect_rank, key, recorded->nelem, &want) :
-		       SRT_ERR_OUT_OF_MEMORY;
+	status = got != NULL ? golden_floats(g->expect_rank, key, recorded->nelem, &want) :
+			       SRT_ERR_OUT_OF_MEMORY;
 	if (status == SRT_OK)
 		status = srt_sharded_tensor_get(t, 0, got, r->stream);
 	if (status == SRT_OK)
@@ -87,7 +88,8 @@ srt_status_t sharded_compare_plain(sharded_run_t *r, const srt_safetensors_t *fi
 				   srt_buffer_t *buffer, size_t n)
 {
 	float *got = srt_calloc(n + 1, sizeof(*got), key), *want = NULL;
-	srt_status_t status = got ? golden_floats(file, key, n, &want) : SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status =
+		got != NULL ? golden_floats(file, key, n, &want) : SRT_ERR_OUT_OF_MEMORY;
 
 	if (status == SRT_OK)
 		status = srt_buffer_copy_to_host(got, buffer, 0, n * sizeof(*got), r->stream);
@@ -181,7 +183,7 @@ srt_status_t sharded_create_optimizer(sharded_run_t *r)
 
 		list[i] = (srt_sharded_optim_param_t)SRT_SHARDED_OPTIM_PARAM_INIT;
 		list[i].name = p->name;
-		if (p->value) {
+		if (p->value != NULL) {
 			list[i].value = p->value;
 			list[i].grad = p->grad;
 		} else {
@@ -237,7 +239,7 @@ static srt_status_t passes_create(sharded_run_t *r, passes_t *p)
 	const int64_t widths[NTENSORS] = { p->d0, p->d1, p->d1, p->d2,        1,
 					   p->d2, p->d1, p->d1, p->d1 + p->d2 };
 
-	if (!x || x->ndim != 2 || x->shape[1] != p->d0)
+	if (x == NULL || x->ndim != 2 || x->shape[1] != p->d0)
 		return srt_fail(SRT_ERR_FORMAT, "the case has no input of %lld columns",
 				(long long)p->d0);
 	p->rows = srt_context_rank(r->context) == 0 ? x->shape[0] : 0;
@@ -353,7 +355,7 @@ static srt_status_t compare_param(sharded_run_t *r, const sharded_param_t *p, in
 	char key[96];
 
 	snprintf(key, sizeof(key), "step%d.param.%s", s, p->name);
-	if (!p->value)
+	if (p->value == NULL)
 		return s > 0 ? sharded_compare_plain(r, r->golden->expect, key, p->plain_value,
 						     p->nelem) :
 			       SRT_OK;

@@ -25,9 +25,10 @@ static srt_status_t compare_loss(sharded_run_t *r, srt_buffer_t *rows, size_t nr
 	const json_t *rank = json_array_get(json_object_get(step, "ranks"), 0);
 	const sharded_param_t *param = &r->params[0];
 	float *values = srt_calloc(nrows, sizeof(*values), "losses");
-	srt_status_t status = values ? srt_buffer_copy_to_host(values, rows, 0,
-							       nrows * sizeof(*values), r->stream) :
-				       SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status = values != NULL ?
+				      srt_buffer_copy_to_host(values, rows, 0,
+							      nrows * sizeof(*values), r->stream) :
+				      SRT_ERR_OUT_OF_MEMORY;
 	double loss = 0;
 
 	for (size_t i = 0; status == SRT_OK && i < nrows; i++)
@@ -109,8 +110,9 @@ static srt_status_t create_rows(sharded_run_t *r, const add_keys_t *keys, sharde
 static srt_status_t compare_rows(sharded_run_t *r, const add_keys_t *keys, size_t n)
 {
 	float *got = srt_calloc(n, sizeof(*got), "a shard"), *want = NULL;
-	srt_status_t status = got ? golden_floats(keys->expect, keys->new_sharded, n, &want) :
-				    SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status = got != NULL ?
+				      golden_floats(keys->expect, keys->new_sharded, n, &want) :
+				      SRT_ERR_OUT_OF_MEMORY;
 
 	if (status == SRT_OK)
 		status = srt_sharded_tensor_get(r->params[1].value, 0, got, r->stream);
@@ -128,7 +130,7 @@ static srt_status_t run_add(sharded_run_t *r, const add_keys_t *keys)
 	srt_buffer_t *x = NULL;
 	srt_status_t status;
 
-	if (!t || t->ndim != 2)
+	if (t == NULL || t->ndim != 2)
 		return srt_fail(SRT_ERR_FORMAT, "the case has no matrix '%s'", keys->param);
 	*param = (sharded_param_t){ .name = "param", .nelem = t->nelem };
 	*sharded = (sharded_param_t){ .name = "sharded_param",
@@ -169,7 +171,7 @@ bool replay_is_sharded_add(const golden_t *g)
 {
 	const char *model = golden_text(json_object_get(g->json, "model"), "name");
 
-	return !strcmp(g->kind, "train") && model && !strcmp(model, "add_params");
+	return !strcmp(g->kind, "train") && model != NULL && !strcmp(model, "add_params");
 }
 
 srt_status_t replay_sharded_add(golden_t *g, srt_context_t *context, verdict_t *v)

@@ -251,7 +251,7 @@ static srt_status_t chunks_create(chunks_t *c, size_t n)
 	*c = (chunks_t){ .n = n,
 			 .locations = srt_calloc(n + 1, sizeof(*c->locations), "locations"),
 			 .shards = srt_calloc(n + 1, sizeof(*c->shards), "chunks") };
-	return c->locations && c->shards ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	return c->locations != NULL && c->shards != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
 static void chunks_free(chunks_t *c)
@@ -363,7 +363,8 @@ static srt_status_t run_chunks(golden_t *g, verdict_t *v, const char *array, chu
 		const double world = golden_number(row, "world", 1);
 		chunks_t c;
 		srt_status_t status =
-			chunks_create(&c, placements ? json_array_size(placements) : (size_t)world);
+			chunks_create(&c, placements != NULL ? json_array_size(placements) :
+							       (size_t)world);
 
 		if (status == SRT_OK)
 			status = compare(v, row, &c);

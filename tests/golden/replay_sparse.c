@@ -26,13 +26,13 @@ static srt_status_t compare_dense(fixture_t *f, const char *key, const int64_t *
 		status = srt_fail(SRT_ERR_FORMAT, "'%s' has another shape", key);
 	if (status == SRT_OK)
 		dense = srt_calloc(want.n + 1, sizeof(*dense), key);
-	for (size_t i = 0; dense && i < n; i++)
+	for (size_t i = 0; dense != NULL && i < n; i++)
 		dense[indices[i] * coo->shape[1] + indices[n + i]] += values[i];
-	for (size_t i = 0; dense && i < want.n; i++) {
+	for (size_t i = 0; dense != NULL && i < want.n; i++) {
 		ok &= fixture_same(&dense[i], &want.x[i], 1) ||
 		      (!exact && fabsf(dense[i] - want.x[i]) <= 1e-6f * fabsf(want.x[i]));
 	}
-	verdict_exact(f->verdict, dense && ok, "%s differs", key);
+	verdict_exact(f->verdict, dense != NULL && ok, "%s differs", key);
 	free(dense);
 	fixture_drop(&want);
 	return status;
@@ -136,7 +136,7 @@ static srt_status_t coalesced_row(fixture_t *f, const char *name, const char *cl
 	SRT_TRY(srt_buffer_copy_to_host(&nleft, count.buffer, count.offset, sizeof(nleft),
 					f->stream));
 	got_indices = srt_calloc(2 * n + 1, sizeof(*got_indices), name);
-	if (!got_indices)
+	if (got_indices == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	snprintf(key, sizeof(key), "%s.%s.out.indices", name, class);
 	status = fixture_recorded(f, key, &want);
@@ -220,12 +220,12 @@ srt_status_t replay_sparse_row(fixture_t *f, const json_t *row)
 			  .nnz = (int64_t)golden_number(row, "nnz", -1),
 			  .shape = { json_integer_value(json_array_get(shape, 0)),
 				     json_integer_value(json_array_get(shape, 1)) },
-			  .round_each = class && !strcmp(class, "GradScaler") };
+			  .round_each = class != NULL && !strcmp(class, "GradScaler") };
 	values_t indices = { 0 }, values = { 0 };
 	srt_status_t status;
 	char key[96];
 
-	if (!name || !class || !found_text)
+	if (name == NULL || class == NULL || found_text == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "a row without name, class or found_inf");
 	f->used = 0;
 	snprintf(key, sizeof(key), "%s.in.indices", name);

@@ -30,17 +30,17 @@ static srt_status_t collect(replay_t *r, srt_param_t *p, srt_param_what_t what, 
 	srt_status_t status;
 
 	*full = NULL;
-	if (srt_context_rank(r->context) == 0 || r->own) {
+	if (srt_context_rank(r->context) == 0 || r->own != NULL) {
 		stored = srt_calloc(n + 1, sizeof(**full), "a tensor");
-		if (!stored)
+		if (stored == NULL)
 			return SRT_ERR_OUT_OF_MEMORY;
 	}
 	status = srt_param_get(p, what, stored, r->stream);
 	if (status == SRT_OK && srt_context_rank(r->context) == 0) {
 		*full = srt_calloc(n + 1, sizeof(**full), "a tensor");
-		for (size_t i = 0; i < n && *full; i++)
+		for (size_t i = 0; i < n && *full != NULL; i++)
 			(*full)[i] = half_get(dtype, stored, i);
-		status = *full ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+		status = *full != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 	}
 	free(stored);
 	return status;
@@ -60,7 +60,7 @@ static srt_status_t compare_full(replay_t *r, const char *key, srt_param_t *p,
 	}
 	if (status == SRT_OK)
 		status = golden_floats(r->golden->expect, key, n, &want);
-	if (status == SRT_OK && got) {
+	if (status == SRT_OK && got != NULL) {
 		for (size_t i = 0; i < n; i++)
 			got[i] *= factor;
 		verdict_values(r->verdict, r->golden, key, got, want, n);
@@ -77,9 +77,9 @@ static srt_status_t compare_optim(replay_t *r, const char *key, const char *rest
 	srt_param_t *p;
 	float *want;
 
-	snprintf(name, sizeof(name), "%.*s", state ? (int)(state - rest) : 0, rest);
+	snprintf(name, sizeof(name), "%.*s", state != NULL ? (int)(state - rest) : 0, rest);
 	p = replay_find(r, name);
-	if (!p)
+	if (p == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' names no parameter", key);
 	state++;
 	if (!strcmp(state, "exp_avg") || !strcmp(state, "momentum_buffer"))
@@ -98,9 +98,10 @@ static srt_status_t compare_optim(replay_t *r, const char *key, const char *rest
 /* "grad" of "step1.grad.0.weight", and what follows; false for a key of another form. */
 static bool split_key(const char *key, char *kind, size_t nkind, const char **name)
 {
-	const char *first = strchr(key, '.'), *second = first ? strchr(first + 1, '.') : NULL;
+	const char *first = strchr(key, '.'),
+		   *second = first != NULL ? strchr(first + 1, '.') : NULL;
 
-	if (!second || (size_t)(second - first) > nkind)
+	if (second == NULL || (size_t)(second - first) > nkind)
 		return false;
 	snprintf(kind, nkind, "%.*s", (int)(second - first - 1), first + 1);
 	*name = second + 1;
@@ -115,7 +116,7 @@ static srt_status_t compare_tensor(replay_t *r, int s, const char *key, const ch
 	if (!strcmp(kind, "optim"))
 		return compare_optim(r, key, name, s - r->nskipped);
 	p = replay_find(r, name);
-	if (!p)
+	if (p == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' names no parameter", key);
 	return compare_full(r, key, p, !strcmp(kind, "param") ? SRT_PARAM_VALUE : SRT_PARAM_GRAD,
 			    factor);
@@ -143,7 +144,7 @@ static void name_tolerance(const replay_t *r, const char *key, char *ranked, siz
 	const json_t *tolerance = json_object_get(r->golden->json, "tolerance");
 
 	snprintf(ranked, nranked, "%s@rank%d", key, srt_context_rank(r->context));
-	if (!json_object_get(json_object_get(tolerance, "overrides"), ranked))
+	if (json_object_get(json_object_get(tolerance, "overrides"), ranked) == NULL)
 		snprintf(ranked, nranked, "%s", key);
 }
 
@@ -160,7 +161,7 @@ static srt_status_t compare_local(replay_t *r, const srt_safetensors_tensor_t *t
 	void *stored;
 	srt_status_t status;
 
-	if (!p)
+	if (p == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "'%s' names no parameter", t->name);
 	view = test_local(p, !strcmp(kind, "grad") ? SRT_PARAM_GRAD : SRT_PARAM_VALUE);
 	SRT_TRY(replay_part(r, p, &part));
@@ -169,14 +170,15 @@ static srt_status_t compare_local(replay_t *r, const srt_safetensors_tensor_t *t
 	/* Elements before it in our shard: the recorded one begins there or, of ddp, in it. */
 	if (find_box(r, name, &row0, &nrows))
 		begin = (row0 - part.offset[0]) * ((int64_t)t->nelem / nrows);
-	if (!view.buffer || begin < 0 || begin + (int64_t)t->nelem > part.nelem) {
+	if (view.buffer == NULL || begin < 0 || begin + (int64_t)t->nelem > part.nelem) {
 		verdict_exact(r->verdict, false, "the rank does not hold %s", t->name);
 		return SRT_OK;
 	}
 	got = srt_calloc(t->nelem, sizeof(*got), "a shard");
 	stored = srt_calloc(t->nelem, sizeof(*got), "a shard");
-	status = got && stored ? golden_floats(r->golden->expect_rank, t->name, t->nelem, &want) :
-				 SRT_ERR_OUT_OF_MEMORY;
+	status = got != NULL && stored != NULL ?
+			 golden_floats(r->golden->expect_rank, t->name, t->nelem, &want) :
+			 SRT_ERR_OUT_OF_MEMORY;
 	view.offset += (size_t)begin * (srt_dtype_bits(view.dtype) / 8);
 	if (status == SRT_OK)
 		status = replay_read_local(r, stored, view,
@@ -211,14 +213,14 @@ srt_status_t replay_compare_kinds(replay_t *r, int s, const char *kinds, float f
 	const char *name;
 	char kind[32];
 
-	for (size_t i = 0; (t = srt_safetensors_tensor(r->golden->expect, i)); i++) {
+	for (size_t i = 0; (t = srt_safetensors_tensor(r->golden->expect, i)) != NULL; i++) {
 		if (!is_due(t->name, s, kinds, kind, sizeof(kind), &name))
 			continue;
 		r->golden->seen[i] = true;
 		SRT_TRY(compare_tensor(r, s, t->name, kind, name, factor));
 	}
-	for (size_t i = 0;
-	     r->golden->expect_rank && (t = srt_safetensors_tensor(r->golden->expect_rank, i));
+	for (size_t i = 0; r->golden->expect_rank != NULL &&
+			   (t = srt_safetensors_tensor(r->golden->expect_rank, i)) != NULL;
 	     i++) {
 		if (!is_due(t->name, s, kinds, kind, sizeof(kind), &name))
 			continue;
@@ -235,7 +237,7 @@ srt_status_t replay_compare_start(replay_t *r)
 {
 	srt_param_t *p;
 
-	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
+	for (size_t i = 0; (p = replay_nth(r, i)) != NULL; i++) {
 		const char *name = srt_param_name(p);
 		int64_t want_offset, want_size;
 		srt_part_t part;
@@ -276,20 +278,21 @@ srt_status_t replay_compare_grads(replay_t *r, int s)
 	char key[256];
 	float *got;
 
-	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
+	for (size_t i = 0; (p = replay_nth(r, i)) != NULL; i++) {
 		const char *name = srt_param_name(p);
 		bool none = golden_has(json_object_get(step, "grad_none"), name);
 		srt_view_t view = test_local(p, SRT_PARAM_GRAD);
 
 		/* rank 0 recorded the dtypes: of FSDP1's shards it may have none */
-		if (view.buffer && json_array_size(dtypes) > 0)
+		if (view.buffer != NULL && json_array_size(dtypes) > 0)
 			verdict_exact(r->verdict, golden_has(dtypes, srt_dtype_name(view.dtype)),
 				      "step %d: the gradient of %s is %s", s, name,
 				      srt_dtype_name(view.dtype));
 		if (!is_recorded)
 			continue;
 		snprintf(key, sizeof(key), "step%d.grad.%s", s, name);
-		verdict_exact(r->verdict, none == !srt_safetensors_find(r->golden->expect, key),
+		verdict_exact(r->verdict,
+			      none == (srt_safetensors_find(r->golden->expect, key) == NULL),
 			      "%s is neither recorded nor in grad_none", key);
 		if (!none)
 			continue;
@@ -312,19 +315,19 @@ static srt_status_t compare_absent_state(replay_t *r, int s)
 
 	if (!golden_has_int(json_object_get(recorded, "optim_at"), s))
 		return SRT_OK;
-	for (size_t i = 0; (p = replay_nth(r, i)); i++) {
+	for (size_t i = 0; (p = replay_nth(r, i)) != NULL; i++) {
 		const char *name = srt_param_name(p);
 
 		snprintf(key, sizeof(key), "step%d.optim.%s.exp_avg", s, name);
-		if (srt_safetensors_find(r->golden->expect, key))
+		if (srt_safetensors_find(r->golden->expect, key) != NULL)
 			continue;
 		snprintf(key, sizeof(key), "step%d.optim.%s.momentum_buffer", s, name);
-		if (srt_safetensors_find(r->golden->expect, key))
+		if (srt_safetensors_find(r->golden->expect, key) != NULL)
 			continue;
 		/* the memory may be planned, but nothing may have come into it */
 		if (collect(r, p, SRT_PARAM_STATE0, &got) != SRT_OK)
 			continue;
-		for (int64_t k = 0; got && k < srt_param_nelem(p); k++)
+		for (int64_t k = 0; got != NULL && k < srt_param_nelem(p); k++)
 			verdict_exact(r->verdict, got[k] == 0, "%s of step %d has optimizer state",
 				      name, s);
 		free(got);
@@ -358,7 +361,8 @@ srt_status_t replay_compare_step(replay_t *r, int s)
 		      s, (int)state.step);
 	verdict_exact(r->verdict, state.skipped == r->nskipped, "step %d: %d steps were skipped", s,
 		      (int)state.skipped);
-	verdict_exact(r->verdict, output && !strcmp(output, srt_dtype_name(r->output_dtype)),
+	verdict_exact(r->verdict,
+		      output != NULL && !strcmp(output, srt_dtype_name(r->output_dtype)),
 		      "step %d: the output is %s", s, srt_dtype_name(r->output_dtype));
 	if (golden_is_set(r->golden->json, "clip")) {
 		snprintf(key, sizeof(key), "step%d.grad_norm", s);

@@ -136,8 +136,9 @@ static srt_status_t compare_array(golden_t *g, verdict_t *v, bench_t *b, int whi
 {
 	float *got = srt_calloc(b->n + 1, sizeof(*got), key), *want = NULL;
 	void *stored = srt_calloc(b->n + 1, sizeof(*got), key);
-	srt_status_t status =
-		got && stored ? golden_floats(g->expect, key, b->n, &want) : SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status = got != NULL && stored != NULL ?
+				      golden_floats(g->expect, key, b->n, &want) :
+				      SRT_ERR_OUT_OF_MEMORY;
 
 	if (status == SRT_OK)
 		status = srt_buffer_copy_to_host(stored, b->buffers[which], 0,
@@ -167,8 +168,8 @@ static srt_status_t upload_recorded(golden_t *g, bench_t *b, int which, const ch
 {
 	void *stored = srt_calloc(b->n + 1, sizeof(float), key);
 	float *values = NULL;
-	srt_status_t status =
-		stored ? golden_floats(g->expect, key, b->n, &values) : SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status = stored != NULL ? golden_floats(g->expect, key, b->n, &values) :
+					       SRT_ERR_OUT_OF_MEMORY;
 
 	for (size_t i = 0; i < b->n && status == SRT_OK; i++)
 		half_put(b->dtype, stored, i, values[i]);
@@ -266,7 +267,7 @@ static void mark(golden_t *g, const char *prefix)
 		const char *key = srt_safetensors_tensor(g->expect, i)->name;
 		size_t n = strlen(prefix);
 
-		if (!strncmp(key, prefix, n) && (key[n] == '.' || !strchr(key, '.')))
+		if (!strncmp(key, prefix, n) && (key[n] == '.' || strchr(key, '.') == NULL))
 			g->seen[i] = true;
 	}
 }
@@ -280,7 +281,7 @@ static srt_status_t run_optimizers(golden_t *g, srt_context_t *context, verdict_
 	const json_t *config;
 	size_t i;
 
-	if (!start)
+	if (start == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "the case has no param0");
 	status = make_bench(&b, context, start->nelem, start->dtype);
 	mark(g, "param0");
@@ -291,14 +292,14 @@ static srt_status_t run_optimizers(golden_t *g, srt_context_t *context, verdict_
 
 		if (status != SRT_OK)
 			break;
-		if (!name || !c)
+		if (name == NULL || c == NULL)
 			status = srt_fail(SRT_ERR_FORMAT, "configuration %zu has no name", i);
 		else if (strcmp(c, "SGD") && strcmp(c, "Adam") && strcmp(c, "AdamW"))
 			snprintf(note + strlen(note), nnote - strlen(note), "%s%s",
 				 note[0] ? ", " : "not built: ", name);
 		else
 			status = run_config(g, v, &b, config);
-		if (name)
+		if (name != NULL)
 			mark(g, name);
 	}
 	for (i = 0; i < srt_safetensors_count(g->expect); i++)
@@ -311,9 +312,9 @@ static srt_status_t run_optimizers(golden_t *g, srt_context_t *context, verdict_
 srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, char *note,
 			  size_t nnote)
 {
-	if (golden_is_named(g, "numerics_optim") && g->expect)
+	if (golden_is_named(g, "numerics_optim") && g->expect != NULL)
 		return run_optimizers(g, context, v, note, nnote);
-	if (golden_is_named(g, "numerics_casts") && g->expect)
+	if (golden_is_named(g, "numerics_casts") && g->expect != NULL)
 		return replay_casts(g, context, v);
 	if (golden_is_named(g, "meta_init_order"))
 		return replay_meta(g, context, v);
@@ -327,7 +328,7 @@ srt_status_t replay_table(golden_t *g, srt_context_t *context, verdict_t *v, cha
 	    golden_is_named(g, "sgs_scale_outputs") || golden_is_named(g, "grad_divide_factors") ||
 	    golden_is_named(g, "scaler_state_machine"))
 		return replay_scaler(g, context, v, note, nnote);
-	if (golden_is_named(g, "sharded_optimizer") && g->expect)
+	if (golden_is_named(g, "sharded_optimizer") && g->expect != NULL)
 		return replay_sharded_optimizer(g, context, v);
 	if (replay_is_sharded_add(g))
 		return replay_sharded_add(g, context, v);

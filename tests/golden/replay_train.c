@@ -36,14 +36,14 @@ static srt_accumulation_t accumulation_of(const golden_t *g)
 {
 	const char *sync = golden_text(g->json, "accum_sync");
 
-	if (sync && !strcmp(sync, "last_all_reduce"))
+	if (sync != NULL && !strcmp(sync, "last_all_reduce"))
 		return SRT_ACCUMULATE_LAST_ALL_REDUCE;
-	return sync && !strcmp(sync, "last") ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
+	return sync != NULL && !strcmp(sync, "last") ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY;
 }
 
 static int norm_p(const json_t *clip)
 {
-	return golden_text(clip, "p") ? SRT_NORM_INF : (int)golden_number(clip, "p", 0);
+	return golden_text(clip, "p") != NULL ? SRT_NORM_INF : (int)golden_number(clip, "p", 0);
 }
 
 static srt_status_t create_engine(replay_t *r)
@@ -65,7 +65,7 @@ static srt_status_t create_engine(replay_t *r)
 	};
 	srt_engine_options_t options = {
 		.size = sizeof(options),
-		.comm = r->mesh ? NULL : r->comm,
+		.comm = r->mesh != NULL ? NULL : r->comm,
 		.mesh = r->mesh,
 		.strategy = r->strategy,
 		.precision = &r->root_precision, /* of the library's models */
@@ -116,10 +116,10 @@ static srt_status_t find_ranks(replay_t *r)
 
 		snprintf(name, sizeof(name), "rank %d", k);
 		SRT_TRY(srt_comm_create_group(r->comm, &k, 1, name, &comm));
-		if (comm)
+		if (comm != NULL)
 			r->own = comm;
 	}
-	if (r->own)
+	if (r->own != NULL)
 		r->comm = r->own;
 	return SRT_OK;
 }
@@ -130,14 +130,14 @@ static srt_status_t create_scaler(replay_t *r)
 	const char *class = golden_text(s, "class");
 	srt_scaler_options_t options = SRT_SCALER_OPTIONS_INIT;
 
-	options.rule = class && !strcmp(class, "ShardedGradScaler") ? SRT_SCALER_SHARDED :
-								      SRT_SCALER_PLAIN;
+	options.rule = class != NULL && !strcmp(class, "ShardedGradScaler") ? SRT_SCALER_SHARDED :
+									      SRT_SCALER_PLAIN;
 	options.init_scale = (float)golden_number(s, "init_scale", options.init_scale);
 	options.growth_factor = golden_number(s, "growth_factor", options.growth_factor);
 	options.backoff_factor = golden_number(s, "backoff_factor", options.backoff_factor);
 	options.growth_interval = (int)golden_number(s, "growth_interval", options.growth_interval);
 	options.comm = r->comm;
-	return class ? srt_scaler_create(r->context, &options, &r->scaler) : SRT_OK;
+	return class != NULL ? srt_scaler_create(r->context, &options, &r->scaler) : SRT_OK;
 }
 
 /* Stores n values in the dtype of the parameter. */
@@ -147,7 +147,7 @@ srt_status_t replay_set_param(replay_t *r, srt_param_t *p, const float *x, size_
 	void *stored = srt_calloc(n + 1, sizeof(*x), "values");
 	srt_status_t status;
 
-	if (!stored)
+	if (stored == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		half_put(dtype, stored, i, x[i]);
@@ -172,12 +172,13 @@ static srt_status_t set_param(replay_t *r, srt_param_t *p)
 static srt_status_t set_params(replay_t *r)
 {
 	/* the library's models have initial values of the library */
-	const bool has_modules = srt_engine_module(r->engine) != NULL && !r->gpt && !r->transformer;
+	const bool has_modules =
+		srt_engine_module(r->engine) != NULL && r->gpt == NULL && r->transformer == NULL;
 	size_t n = json_array_size(json_object_get(r->golden->json, "params")), i;
 
 	if (has_modules)
 		SRT_TRY(srt_engine_materialize(r->engine, NULL, r->stream));
-	for (i = 0; replay_nth(r, i); i++) {
+	for (i = 0; replay_nth(r, i) != NULL; i++) {
 		if (!has_modules)
 			SRT_TRY(set_param(r, replay_nth(r, i)));
 	}
@@ -197,10 +198,11 @@ static srt_status_t check_tied(const replay_t *r)
 		const char *alias = json_string_value(json_array_get(pair, 0));
 		const char *name = json_string_value(json_array_get(pair, 1));
 
-		if (!alias || !name)
+		if (alias == NULL || name == NULL)
 			return srt_fail(SRT_ERR_FORMAT, "tied is not a list of pairs of names");
 		verdict_exact(r->verdict,
-			      replay_find(r, name) && replay_find(r, name) == replay_find(r, alias),
+			      replay_find(r, name) != NULL &&
+				      replay_find(r, name) == replay_find(r, alias),
 			      "%s and %s are not tied", alias, name);
 	}
 	return SRT_OK;
@@ -232,12 +234,12 @@ static srt_status_t feed(replay_t *r, const char *key, const replay_input_t *inp
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	char *recorded, *values;
 
-	if (!t || t->dtype != want || t->nelem != n)
+	if (t == NULL || t->dtype != want || t->nelem != n)
 		return srt_fail(SRT_ERR_FORMAT, "input '%s' is not there as %s with %zu elements",
 				key, srt_dtype_name(want), n);
 	recorded = srt_calloc(t->nbytes + 1, 1, key);
 	values = srt_calloc(t->nbytes + 1, 1, key);
-	if (recorded && values)
+	if (recorded != NULL && values != NULL)
 		status = srt_safetensors_read(r->golden->input, t, 0, t->nbytes, recorded);
 	for (size_t i = 0; i < n && status == SRT_OK; i++) {
 		int64_t wide;
@@ -269,7 +271,7 @@ static srt_status_t read_loss(replay_t *r, double *loss)
 	float *rows = srt_calloc(n + 1, sizeof(*rows), "losses");
 	srt_status_t status;
 
-	if (!rows)
+	if (rows == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_buffer_copy_to_host(rows, view.buffer, view.offset, n * sizeof(*rows),
 					 r->stream);
@@ -297,7 +299,7 @@ static srt_status_t compare_loss(replay_t *r, int s, int m)
 		return srt_fail(SRT_ERR_FORMAT, "step %d has not one loss a micro-batch", s);
 	snprintf(key, sizeof(key), "step%d.loss.rank%d.%d", s, rank, m);
 	verdict_scalar(r->verdict, r->golden, key, loss, golden_scalar(recorded));
-	verdict_exact(r->verdict, dtype && !strcmp(dtype, srt_dtype_name(r->loss_dtype)),
+	verdict_exact(r->verdict, dtype != NULL && !strcmp(dtype, srt_dtype_name(r->loss_dtype)),
 		      "%s is %s", key, srt_dtype_name(r->loss_dtype));
 	return SRT_OK;
 }
@@ -311,7 +313,7 @@ static srt_status_t run_microbatch(replay_t *r, int s, int m)
 	char key[96];
 
 	SRT_TRY(srt_engine_microbatch(r->engine, m, accum));
-	if (r->ignored)
+	if (r->ignored != NULL)
 		SRT_TRY(srt_engine_microbatch(r->ignored, m, accum));
 	for (int i = 0; i < r->ninputs; i++) {
 		snprintf(key, sizeof(key), "step%d.micro%d.%s", s, m, r->inputs[i].name);
@@ -320,10 +322,10 @@ static srt_status_t run_microbatch(replay_t *r, int s, int m)
 	SRT_TRY(replay_buffers_broadcast(r));
 	SRT_TRY(srt_tape_forward(r->tape, r->stream));
 	replay_buffers_count(r);
-	if (r->scaler)
+	if (r->scaler != NULL)
 		scale = test_scaler_view(r->scaler);
 	SRT_TRY(srt_tape_backward(r->tape, grad_scale, scale, r->stream));
-	r->is_reduced = m == accum - 1 || !sync || strcmp(sync, "last");
+	r->is_reduced = m == accum - 1 || sync == NULL || strcmp(sync, "last");
 	return compare_loss(r, s, m);
 }
 
@@ -376,12 +378,12 @@ static srt_status_t finish_step(replay_t *r, int s)
 	const json_t *clip = json_object_get(r->golden->json, "clip");
 
 	SRT_TRY(srt_engine_finish_backward(r->engine, r->stream));
-	if (r->ignored)
+	if (r->ignored != NULL)
 		SRT_TRY(srt_engine_finish_backward(r->ignored, r->stream));
 	SRT_TRY(replay_inject(r, s));
 	SRT_TRY(replay_compare_finite(r, s));
 	SRT_TRY(replay_compare_kinds(r, s, "grad_scaled", 1));
-	if (r->scaler)
+	if (r->scaler != NULL)
 		SRT_TRY(unscale(r, s));
 	SRT_TRY(replay_compare_kinds(r, s, "grad", 1));
 	SRT_TRY(replay_compare_grads(r, s));
@@ -391,7 +393,7 @@ static srt_status_t finish_step(replay_t *r, int s)
 		SRT_TRY(replay_compare_kinds(r, s, "grad_clipped", 1));
 	}
 	SRT_TRY(replay_rounding_begin(r));
-	if (r->scaler) {
+	if (r->scaler != NULL) {
 		SRT_TRY(srt_scaler_step(r->scaler, r->engine, r->stream));
 		SRT_TRY(update_scale(r, s));
 	} else {
@@ -424,7 +426,7 @@ static srt_status_t run(replay_t *r)
 			SRT_TRY(run_microbatch(r, s, m));
 		SRT_TRY(finish_step(r, s));
 	}
-	if (r->engine->comms.group)
+	if (r->engine->comms.group != NULL)
 		verdict_exact(r->verdict, r->engine->comms.group->nstarts > 0,
 			      "nothing was gathered within groups of %d ranks", r->reshard);
 	return SRT_OK;
@@ -441,10 +443,10 @@ srt_status_t replay_train(replay_t *r)
 	if (status == SRT_OK)
 		status = run(r);
 	/* what is in the files and was never reached is as wrong as a deviation */
-	for (size_t i = 0; g->expect && i < srt_safetensors_count(g->expect); i++)
+	for (size_t i = 0; g->expect != NULL && i < srt_safetensors_count(g->expect); i++)
 		verdict_exact(r->verdict, g->seen[i], "%s was not compared",
 			      srt_safetensors_tensor(g->expect, i)->name);
-	for (size_t i = 0; g->expect_rank && i < srt_safetensors_count(g->expect_rank); i++)
+	for (size_t i = 0; g->expect_rank != NULL && i < srt_safetensors_count(g->expect_rank); i++)
 		verdict_exact(r->verdict, g->seen_rank[i], "%s of the rank was not compared",
 			      srt_safetensors_tensor(g->expect_rank, i)->name);
 	srt_stream_destroy(r->stream);

@@ -28,7 +28,7 @@ bool golden_is_library_transformer(const golden_t *g)
 		if (i < 2 * nlayers)
 			snprintf(want, sizeof(want), "transformer.%s.layers.%zu",
 				 i < nlayers ? "encoder" : "decoder", i % nlayers);
-		if (!module || strcmp(module, want))
+		if (module == NULL || strcmp(module, want))
 			return false;
 	}
 	return json_array_size(units) == 2 * nlayers + 1 &&
@@ -60,7 +60,8 @@ srt_status_t replay_record_transformer(replay_t *r)
 	const replay_buffer_t *var = replay_buffer_find(r, "bn.running_var");
 	srt_transformer_io_t io;
 
-	if (!src || !tgt || src->ndim != 2 || tgt->ndim != 2 || !mean || !var)
+	if (src == NULL || tgt == NULL || src->ndim != 2 || tgt->ndim != 2 || mean == NULL ||
+	    var == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "the case has no src and tgt of shape "
 						"(context,batch), or no running statistics");
 	SRT_TRY(srt_transformer_record_loss(r->transformer, r->tape, src->shape[0], tgt->shape[0],

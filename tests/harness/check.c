@@ -49,7 +49,7 @@ void check_ok_or_die(const char *file, int line, const char *call, srt_status_t 
 void check_error_has(const char *file, int line, const char *words)
 {
 	check_count++;
-	if (!strstr(srt_last_error(), words))
+	if (strstr(srt_last_error(), words) == NULL)
 		check_report(file, line, "last error lacks \"%s\": %s", words, srt_last_error());
 }
 
@@ -85,9 +85,9 @@ void check_str(const char *file, int line, const char *aname, const char *a, con
 	       const char *b)
 {
 	check_count++;
-	if (!a || !b || strcmp(a, b) != 0)
-		check_report(file, line, "%s is \"%s\", %s is \"%s\"", aname, a ? a : "(null)",
-			     bname, b ? b : "(null)");
+	if (a == NULL || b == NULL || strcmp(a, b) != 0)
+		check_report(file, line, "%s is \"%s\", %s is \"%s\"", aname,
+			     a != NULL ? a : "(null)", bname, b != NULL ? b : "(null)");
 }
 
 void check_bits(const char *file, int line, const char *aname, const float *a, const char *bname,

@@ -5,7 +5,7 @@ const char *test_backend(void)
 {
 	const char *name = getenv("SHARDRT_BACKEND");
 
-	return name && name[0] ? name : "cpu";
+	return name != NULL && name[0] ? name : "cpu";
 }
 
 bool test_is_cpu(void)

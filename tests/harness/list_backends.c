@@ -45,7 +45,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && argv[1][0])
 		CHECK_OR_DIE((size_t)snprintf(names, sizeof(names), "%s", argv[1]) < sizeof(names));
-	while ((name = strsep(&rest, ",")))
+	while ((name = strsep(&rest, ",")) != NULL)
 		if (name[0])
 			list(name);
 	return 0;

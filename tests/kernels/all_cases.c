@@ -85,8 +85,9 @@ srt_status_t all_cases_run(const all_cases_t *all, srt_device_t *device, unsigne
 		status = all_cases_launch(&all->entries[k], stream, buffer);
 	if (status == SRT_OK) {
 		*bytes = malloc(all->nbytes);
-		status = *bytes ? srt_buffer_copy_to_host(*bytes, buffer, 0, all->nbytes, stream) :
-				  SRT_ERR_OUT_OF_MEMORY;
+		status = *bytes != NULL ?
+				 srt_buffer_copy_to_host(*bytes, buffer, 0, all->nbytes, stream) :
+				 SRT_ERR_OUT_OF_MEMORY;
 	}
 	srt_stream_destroy(stream);
 	srt_buffer_destroy(buffer);
@@ -104,7 +105,7 @@ const char *all_cases_differ(const all_cases_t *all, const unsigned char *a, con
 {
 	size_t at = 0, k = all->nentries;
 
-	if (!a || !b)
+	if (a == NULL || b == NULL)
 		return "no results";
 	if (!memcmp(a, b, all->nbytes))
 		return NULL;

@@ -40,8 +40,8 @@ int64_t att_extent(const srt_k_attention_t *a, int64_t positions, int64_t ld)
 
 int att_sees(const att_t *t, int64_t b, int64_t i, int64_t j)
 {
-	return (!t->lengths || j < t->lengths[b]) && (!t->mask || t->mask[b * t->a.keys + j]) &&
-	       (!t->a.causal || j <= i);
+	return (t->lengths == NULL || j < t->lengths[b]) &&
+	       (t->mask == NULL || t->mask[b * t->a.keys + j]) && (!t->a.causal || j <= i);
 }
 
 int64_t att_row(const att_t *t, int64_t b, int64_t h, int64_t positions, int64_t i, int64_t ld)
@@ -152,7 +152,7 @@ void att_reference(const att_t *t)
 	float *p = calloc((size_t)(nq * nk + 1), sizeof(*p));
 	float *ds = calloc((size_t)(nq * nk + 1), sizeof(*ds));
 
-	CHECK_OR_DIE(p && ds);
+	CHECK_OR_DIE(p != NULL && ds != NULL);
 	for (int64_t unit = 0; unit < t->a.batch * t->a.heads; unit++) {
 		const int64_t b = unit / t->a.heads, h = unit % t->a.heads;
 

@@ -68,10 +68,10 @@ void kc_in(const void *data, size_t nbytes)
 /* x as the bits of the case's dtype, to be freed; NULL of NULL. */
 static void *kc_halves(const float *x, int64_t n)
 {
-	uint16_t *h = x ? malloc(((size_t)n + 1) * sizeof(*h)) : NULL;
+	uint16_t *h = x != NULL ? malloc(((size_t)n + 1) * sizeof(*h)) : NULL;
 
-	CHECK_OR_DIE(h || !x);
-	for (int64_t i = 0; i < n && x; i++)
+	CHECK_OR_DIE(h != NULL || x == NULL);
+	for (int64_t i = 0; i < n && x != NULL; i++)
 		h[i] = half_bits(kc.dtype, x[i]);
 	return h;
 }
@@ -137,14 +137,14 @@ static unsigned char *kc_guarded(const kc_place_t *p)
 
 	CHECK_OR_DIE(m != NULL);
 	memset(m, 0xa5, p->nbytes + 2 * KC_GUARD);
-	if (p->before && p->nbytes)
+	if (p->before != NULL && p->nbytes)
 		memcpy(m + KC_GUARD, p->before, p->nbytes);
 	return m;
 }
 
 static void kc_compare(const kc_place_t *p, const unsigned char *m, int place, const char *where)
 {
-	const unsigned char *want = p->expected ? p->expected : p->before;
+	const unsigned char *want = p->expected != NULL ? p->expected : p->before;
 	int guards = 1;
 
 	for (int i = 0; i < KC_GUARD; i++)
@@ -210,7 +210,7 @@ static void kc_run_one(srt_cpu_isa_t isa, int pieces)
 	for (int k = pieces; k-- > 0;) /* the last piece first: groups are independent */
 		run(places, kc.args, ngroups * k / pieces, ngroups * (k + 1) / pieces);
 	for (int i = 0; i < kc.nplaces; i++)
-		if (memory[i])
+		if (memory[i] != NULL)
 			kc_compare(&kc.places[i], memory[i], i, srt_cpu_isa_name(isa));
 	for (int i = 0; i < kc.nplaces; i++)
 		free(memory[i]);
@@ -218,7 +218,7 @@ static void kc_run_one(srt_cpu_isa_t isa, int pieces)
 
 void kc_open(void)
 {
-	if (kc_device)
+	if (kc_device != NULL)
 		return;
 	kc_device = test_device(1, "inline");
 	kc_stream = test_stream(kc_device, "kernels");
@@ -261,7 +261,7 @@ static void kc_run_device(void)
 				    srt_kernel_grid(kc.kernel, kc.args), kc.args,
 				    srt_kernel_info(kc.kernel)->args_nbytes, views, kc.nplaces));
 	for (int i = 0; i < kc.nplaces; i++) {
-		if (!memory[i])
+		if (memory[i] == NULL)
 			continue;
 		test_get(kc_stream, memory[i], buffer, offset[i],
 			 kc.places[i].nbytes + 2 * KC_GUARD);
@@ -323,7 +323,7 @@ float *kc_floats(int64_t n, float (*source)(void))
 
 	CHECK_OR_DIE(x != NULL);
 	for (int64_t i = 0; i < n; i++)
-		x[i] = source ? source() : 0.0f;
+		x[i] = source != NULL ? source() : 0.0f;
 	return x;
 }
 
@@ -385,7 +385,7 @@ float kc_column_sum(const float *g, const float *h, int64_t rows, int64_t n, int
 	for (int64_t r = 0; r < rows; r++) {
 		float *b = &blocks[r / 128];
 
-		*b = h ? fmaf(g[r * n + j], h[r * n + j], *b) : *b + g[r * n + j];
+		*b = h != NULL ? fmaf(g[r * n + j], h[r * n + j], *b) : *b + g[r * n + j];
 	}
 	total = nblocks ? kc_pairwise(blocks, nblocks) : 0.0f;
 	free(blocks);

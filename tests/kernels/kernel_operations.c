@@ -52,7 +52,7 @@ srt_status_t kernel_case_operation(srt_stream_t *stream, srt_kernel_id_t kernel,
 
 	for (int i = 0; i < srt_kernel_info(kernel)->nplaces && i < 4; i++) {
 		of[i] = views[i];
-		if (of[i].buffer)
+		if (of[i].buffer != NULL)
 			of[i].dtype = dtype;
 	}
 	if (kernel == SRT_K_MATMUL) {

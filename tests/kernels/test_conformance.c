@@ -125,8 +125,8 @@ static bool differs(const run_t *r, char *words, size_t nwords)
 		memcpy(&got, r->got + at / width * width, width);
 		memcpy(&want, r->want + at / width * width, width);
 		snprintf(words, nwords, "%s %d [%zu] is %0*" PRIx64 ", expected %0*" PRIx64,
-			 strchr("WXwx", r->info->access[i]) ? "place" : "the input, place", i,
-			 first, (int)width * 2, got, (int)width * 2, want);
+			 strchr("WXwx", r->info->access[i]) != NULL ? "place" : "the input, place",
+			 i, first, (int)width * 2, got, (int)width * 2, want);
 		return true;
 	}
 	snprintf(words, nwords, "byte %zu, outside of all places, is written", at);
@@ -138,14 +138,14 @@ static srt_status_t run_on_device(run_t *r, const way_t *way)
 	srt_view_t views[SRT_COMMAND_MAX_BINDINGS] = { 0 };
 	srt_buffer_t *buffer = test_buffer(way->device, r->of.nbytes, "places");
 	srt_event_t *event = NULL;
-	srt_stream_t *runs = way->other ? way->other : way->stream;
+	srt_stream_t *runs = way->other != NULL ? way->other : way->stream;
 	srt_status_t status = SRT_OK;
 
 	for (int i = 0; i < r->info->nplaces; i++)
 		if (r->of.places[i].fill != '-')
 			views[i] = srt_view(buffer, r->of.offset[i], SRT_U8);
 	test_put(way->stream, buffer, 0, r->before, r->of.nbytes);
-	if (way->other) { /* the upload is before the launch */
+	if (way->other != NULL) { /* the upload is before the launch */
 		CHECK_OK_OR_DIE(srt_event_create(way->device, &event));
 		CHECK_OK(srt_event_record(event, way->stream));
 		CHECK_OK(srt_stream_wait_event(way->other, event));
@@ -156,7 +156,7 @@ static srt_status_t run_on_device(run_t *r, const way_t *way)
 	else if (r->of.ngroups > 0)
 		status = srt_launch(runs, r->of.c->kernel, r->of.dtype, r->of.ngroups, r->of.args,
 				    r->info->args_nbytes, views, r->info->nplaces);
-	if (way->other) { /* and the launch before the download */
+	if (way->other != NULL) { /* and the launch before the download */
 		CHECK_OK(srt_event_record(event, way->other));
 		CHECK_OK(srt_stream_wait_event(way->stream, event));
 	}
@@ -238,7 +238,7 @@ static const srt_dtype_t dtypes[] = { SRT_F32, SRT_F16, SRT_BF16 };
 static bool is_tried(const srt_kernel_case_t *c, srt_dtype_t dtype)
 {
 	const char *lanes = getenv("SHARDRT_OPENCL_LANES");
-	bool items = lanes && !strcmp(lanes, "items");
+	bool items = lanes != NULL && !strcmp(lanes, "items");
 
 	if (!srt_kernel_has(c->kernel, dtype))
 		return false;
@@ -272,7 +272,7 @@ static srt_status_t run_selftest(void *context, const srt_command_t *launch, uns
 	(void)context;
 	(void)nbytes;
 	for (int i = 0; i < launch->nbindings; i++)
-		if (launch->bindings[i].mem)
+		if (launch->bindings[i].mem != NULL)
 			at[i] = bytes + launch->bindings[i].offset;
 	srt_kernel_cpu(launch->kernel, launch->dtype, SRT_ISA_BASELINE)(at, launch->args, 0,
 									launch->ngroups);
@@ -379,7 +379,7 @@ static void remove_ways(void)
 		bool last = w + 1 == nways || ways[w + 1].device != ways[w].device;
 
 		srt_stream_destroy(ways[w].other);
-		if (!ways[w].device || !last)
+		if (ways[w].device == NULL || !last)
 			continue;
 		srt_stream_destroy(ways[w].stream);
 		CHECK_INT(srt_device_allocated(ways[w].device), 0);
@@ -439,7 +439,7 @@ int main(int argc, char **argv)
 {
 	const char *long_run = getenv("SRT_TEST_LONG");
 
-	is_long = long_run && long_run[0];
+	is_long = long_run != NULL && long_run[0];
 	if (argc == 2 && !strcmp(argv[1], "print")) {
 		print_digests();
 		return 0;

@@ -56,7 +56,7 @@ static double worst(const srt_cpu_matmul_t *mm)
 				sum += x * y;
 				size += fabs(x * y);
 			}
-			sum += mm->bias ? (double)bias[j] : 0;
+			sum += mm->bias != NULL ? (double)bias[j] : 0;
 			sum += mm->accumulate ? (double)old[i * mm->ldc + j] : 0;
 			bound = (size + 4) * (double)(mm->k + 2) * 0x1p-24;
 			if (mm->dtype == SRT_BF16) /* C is rounded, and again if it is added */
@@ -86,7 +86,7 @@ static void test_product(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool, srt_cpu_ma
 		mm.a = bf16_a;
 		mm.b = bf16_b;
 		mm.c = bf16_c;
-		mm.bias = mm.bias ? bf16_bias : NULL;
+		mm.bias = mm.bias != NULL ? bf16_bias : NULL;
 		for (size_t i = 0; i < MOST; i++)
 			half_put(SRT_BF16, bf16_c, i, old[i]);
 	}
@@ -107,7 +107,7 @@ int main(void)
 	srt_cpu_onednn_t *dnn = srt_cpu_onednn_open();
 	srt_cpu_pool_t *pool;
 
-	if (!dnn)
+	if (dnn == NULL)
 		CHECK_SKIP("no oneDNN, or a processor that does not multiply bf16");
 	for (int run = 0; run < 4; run++) {
 		const srt_dtype_t dtype = run < 2 ? SRT_F32 : SRT_BF16;

@@ -71,11 +71,11 @@ static void in_statistics(const att_t *t)
 
 static void in_masks(const att_t *t)
 {
-	if (t->lengths)
+	if (t->lengths != NULL)
 		kc_in(t->lengths, (size_t)t->a.batch * sizeof(int32_t));
 	else
 		kc_absent();
-	if (t->mask)
+	if (t->mask != NULL)
 		kc_in(t->mask, (size_t)(t->a.batch * t->a.keys));
 	else
 		kc_absent();
@@ -217,7 +217,8 @@ static void check_gradients(const att_t *t)
 
 static int is_hidden(const att_t *t, int64_t b, int64_t j)
 {
-	return (t->lengths && j >= t->lengths[b]) || (t->mask && !t->mask[b * t->a.keys + j]);
+	return (t->lengths != NULL && j >= t->lengths[b]) ||
+	       (t->mask != NULL && !t->mask[b * t->a.keys + j]);
 }
 
 static void poison(att_t *t)

@@ -244,7 +244,7 @@ static void check_op(const coo_t *c)
 	srt_buffer_t *buffer;
 	int32_t count = -1;
 
-	CHECK_OR_DIE(values && want && got);
+	CHECK_OR_DIE(values != NULL && want != NULL && got != NULL);
 	for (size_t i = 0; i < nvalues; i++) {
 		half_put(dtype, values, i, c->values[i]);
 		half_put(dtype, want, i, c->out_values[i]);

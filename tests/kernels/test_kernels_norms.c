@@ -183,7 +183,7 @@ static void batch_backward(norm_t *t, const float *averages, int in_place)
 		int64_t j = i % t->n;
 		float scale = t->gamma[j] * t->rstd[j];
 
-		t->want[i] = averages ?
+		t->want[i] = averages != NULL ?
 				     (t->dy[i] - fmaf(t->h[i], averages[t->n + j], averages[j])) *
 					     scale :
 				     t->dy[i] * scale;
@@ -198,7 +198,7 @@ static void batch_backward(norm_t *t, const float *averages, int in_place)
 	kc_in_floats(t->mean, t->n);
 	kc_in_floats(t->rstd, t->n);
 	kc_in_t(t->gamma, t->n);
-	if (averages)
+	if (averages != NULL)
 		kc_in_floats(averages, 2 * t->n);
 	else
 		kc_absent();

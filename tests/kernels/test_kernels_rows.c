@@ -117,7 +117,7 @@ static void test_log_softmax(int64_t rows, int64_t n, float (*source)(void), int
 /* The place of the scale in device memory that multiplies the gradients of a loss, or NULL. */
 static void put_scale(const float *scale)
 {
-	if (scale)
+	if (scale != NULL)
 		kc_in(scale, sizeof(*scale));
 	else
 		kc_absent();
@@ -126,7 +126,7 @@ static void put_scale(const float *scale)
 static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), int form,
 			       const float *scale)
 {
-	const float factor = scale ? 0.125f * *scale : 0.125f;
+	const float factor = scale != NULL ? 0.125f * *scale : 0.125f;
 	srt_k_rows_t args = { .rows = rows, .n = n, .value = 0.125f };
 	float *x = kc_floats(rows * n, source), *dx = kc_floats(rows * n, NULL);
 	float *loss = kc_floats(rows, NULL);
@@ -248,7 +248,7 @@ static void run_merge(const cut_t *c, int64_t p, int64_t n, int form, const floa
 				     .value = 0.125f };
 	float *loss = kc_floats(c->rows, NULL), *dx = kc_floats(c->rows * n, NULL);
 
-	merge_parts(c, p, n, scale ? 0.125f * *scale : 0.125f, loss, dx);
+	merge_parts(c, p, n, scale != NULL ? 0.125f * *scale : 0.125f, loss, dx);
 	kc_begin_as(dtype, SRT_K_CROSS_ENTROPY_MERGE, &args, "merged parts");
 	kc_out_floats(NULL, loss, c->rows);
 	if (form == 0)
@@ -296,7 +296,7 @@ static void test_parts(int64_t rows, int64_t n, float (*source)(void), int form,
 
 static void test_mse(int64_t rows, int64_t n, int with_dx, const float *scale)
 {
-	const float factor = scale ? 0.3f * *scale : 0.3f;
+	const float factor = scale != NULL ? 0.3f * *scale : 0.3f;
 	srt_k_rows_t args = { .rows = rows, .n = n, .value = 0.3f };
 	float *x = kc_floats(rows * n, kc_mild), *t = kc_floats(rows * n, kc_mild);
 	float *d = kc_floats(rows * n, NULL), *dx = kc_floats(rows * n, NULL);
@@ -329,7 +329,7 @@ static void test_mse(int64_t rows, int64_t n, int with_dx, const float *scale)
 
 static void test_sum_loss(int64_t rows, int64_t n, int with_dx, const float *scale)
 {
-	const float factor = scale ? 0.3f * *scale : 0.3f;
+	const float factor = scale != NULL ? 0.3f * *scale : 0.3f;
 	srt_k_rows_t args = { .rows = rows, .n = n, .value = 0.3f };
 	float *x = kc_floats(rows * n, kc_mild), *dx = kc_floats(rows * n, NULL);
 	float *loss = kc_floats(rows, NULL);

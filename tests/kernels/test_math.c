@@ -228,7 +228,7 @@ static double check_function(int which, uint64_t stride)
 			x[n++] = v;
 		}
 		for (int isa = 0; isa < SRT_ISA_COUNT; isa++) {
-			if (!evals[isa] || !srt_cpu_isa_usable(isa))
+			if (evals[isa] == NULL || !srt_cpu_isa_usable(isa))
 				continue;
 			evals[isa](which, x, y[isa], n);
 			for (int i = 0; isa && i < n; i++)

@@ -81,7 +81,7 @@ static float reference(const srt_cpu_matmul_t *mm, int64_t item, int64_t i, int6
 		sum = k0 ? sum + x : x;
 	}
 	sum = sum * mm->alpha;
-	if (mm->bias)
+	if (mm->bias != NULL)
 		sum = sum + ((const float *)mm->bias)[j];
 	return mm->accumulate ? old + sum : sum;
 }
@@ -143,14 +143,14 @@ static void check_case(srt_cpu_matmul_t mm, values_t kind, int64_t lead, int npa
 	mm.a = half_a = convert(dtype, a, nelem_a);
 	mm.b = half_b = convert(dtype, b, nelem_b);
 	half_bias = convert(dtype, bias, (size_t)mm.n);
-	if (mm.bias) {
+	if (mm.bias != NULL) {
 		wide.bias = bias;
 		mm.bias = half_bias;
 	}
 	nelem = (size_t)(batch * mm.stride_c) + 2 * NGUARD;
 	c = malloc(nelem * size);
 	want = malloc(nelem * size);
-	CHECK_OR_DIE(c && want);
+	CHECK_OR_DIE(c != NULL && want != NULL);
 	memset(c, GUARD, nelem * size);
 	memset(want, GUARD, nelem * size);
 	for (int64_t r = 0; r < batch * mm.m; r++)

@@ -20,7 +20,7 @@ int main(void)
 
 		CHECK_OK_OR_DIE(all_cases_run(&all, device, &got));
 		which = all_cases_differ(&all, got, want);
-		CHECK_MSG(!which, "%s differs", which);
+		CHECK_MSG(which == NULL, "%s differs", which);
 		free(got);
 	}
 	CHECK_INT(srt_device_allocated(device), 0);

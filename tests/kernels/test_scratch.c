@@ -61,7 +61,7 @@ static void check(const operation_t *o, bool exact)
 	CHECK_INT(srt_device_allocations(device), n);
 	/* A device without tuned operations reserves nothing. */
 	took = srt_device_allocated(device) - before;
-	CHECK_MSG(took == (device->backend->stream->reserve ? o->nbytes : 0),
+	CHECK_MSG(took == (device->backend->stream->reserve != NULL ? o->nbytes : 0),
 		  "%s: %zu bytes were reserved, %zu are kept", o->name, o->nbytes, took);
 	srt_stream_destroy(stream);
 	CHECK_INT(srt_device_allocated(device), before);
@@ -262,7 +262,7 @@ int main(void)
 	test_reserve();
 	test_available();
 	/* Else the rest would hold of a device that takes nothing. */
-	if (device->backend->stream->reserve && !is_portable())
+	if (device->backend->stream->reserve != NULL && !is_portable())
 		CHECK_MSG(ntook > 20, "only %d operations took anything", ntook);
 	else
 		CHECK_INT(ntook, 0);

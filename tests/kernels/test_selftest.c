@@ -27,7 +27,7 @@ static srt_status_t run(void *context, const srt_command_t *launch, unsigned cha
 
 	(void)nbytes;
 	for (int i = 0; i < launch->nbindings; i++)
-		if (launch->bindings[i].mem)
+		if (launch->bindings[i].mem != NULL)
 			at[i] = bytes + launch->bindings[i].offset;
 	srt_kernel_cpu(launch->kernel, launch->dtype, cpu->isa)(at, launch->args, 0,
 								launch->ngroups);
@@ -55,8 +55,8 @@ static void test_isa(srt_cpu_isa_t isa, srt_dtype_t dtype)
 	int nlaunches;
 
 	CHECK_MSG(srt_kernels_selftest(SRT_SELFTEST_ALL, dtype, run, &cpu, &kernel) == SRT_OK &&
-			  !kernel,
-		  "%s: %s differs for %s", srt_cpu_isa_name(isa), kernel ? kernel : "?",
+			  kernel == NULL,
+		  "%s: %s differs for %s", srt_cpu_isa_name(isa), kernel != NULL ? kernel : "?",
 		  srt_kernel_dtype_name(dtype));
 	printf("%s, %s: %.1f ms of processor time\n", srt_cpu_isa_name(isa),
 	       srt_kernel_dtype_name(dtype), (double)(clock() - start) * 1e3 / CLOCKS_PER_SEC);

@@ -165,7 +165,7 @@ int main(void)
 	want = malloc(NBYTES);
 	from = malloc(NBYTES);
 	got = malloc(NBYTES);
-	CHECK_OR_DIE(want && from && got);
+	CHECK_OR_DIE(want != NULL && from != NULL && got != NULL);
 	for (size_t i = 0; i < NBYTES; i++)
 		from[i] = (unsigned char)random32();
 	test_put(s, a, 0, from, NBYTES);

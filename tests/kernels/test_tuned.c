@@ -35,14 +35,14 @@ int main(int argc, char **argv)
 	static const char *const of_loop[] = { "vector4", "vector8", "vector16", NULL };
 	static const char *const of_items[] = { "portable", "tiled8", "tiled", NULL };
 	const char *lanes = getenv("SHARDRT_OPENCL_LANES");
-	const char *const *forms = lanes && !strcmp(lanes, "items") ? of_items : of_loop;
+	const char *const *forms = lanes != NULL && !strcmp(lanes, "items") ? of_items : of_loop;
 
 	is_tiny = argc > 1 && !strcmp(argv[1], "tiny");
 	if (strcmp(test_backend(), "opencl") != 0) {
 		test_form(test_backend(), true);
 		return check_done();
 	}
-	for (int i = 0; forms[i]; i++) {
+	for (int i = 0; forms[i] != NULL; i++) {
 		setenv("SHARDRT_OPENCL_TUNED", forms[i], 1);
 		test_form(forms[i], strcmp(forms[i], "vector8") == 0);
 	}

@@ -39,7 +39,7 @@ static void check_matmul_as(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, 
 	tt_upload(&a);
 	tt_upload(&b);
 	tt_upload(&c);
-	if (bias.host)
+	if (bias.host != NULL)
 		tt_upload(&bias);
 	mm = (srt_matmul_t){
 		.size = sizeof(srt_matmul_t),

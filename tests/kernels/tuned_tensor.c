@@ -47,7 +47,7 @@ static size_t nbytes_of(const tensor_t *t)
 
 unsigned char *tt_at(const tensor_t *t, int64_t i)
 {
-	return t->host ? t->host + (tt_nguard + (size_t)i) * element(t) : NULL;
+	return t->host != NULL ? t->host + (tt_nguard + (size_t)i) * element(t) : NULL;
 }
 
 void tt_put(const tensor_t *t, int64_t i, float v)
@@ -84,7 +84,7 @@ void tt_upload(tensor_t *t)
 
 srt_view_t tt_view(const tensor_t *t)
 {
-	if (!t->buffer)
+	if (t->buffer == NULL)
 		return (srt_view_t){ .buffer = NULL };
 	return srt_view(t->buffer, tt_nguard * element(t), t->dtype);
 }

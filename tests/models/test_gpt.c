@@ -329,7 +329,7 @@ static void test_memory(srt_mesh_t *mesh)
 		ENGINE_BASE, .mesh = mesh, .strategy = SRT_STRATEGY_ZERO3, .norm_p = 2,
 		.optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 3e-3f, ADAM_BASE)
 	};
-	const plan_t plan = { .accumulate = 1, .shift = mesh ? world - rank : 0 };
+	const plan_t plan = { .accumulate = 1, .shift = mesh != NULL ? world - rank : 0 };
 	const size_t before = srt_device_allocated(device);
 	const srt_model_options_t decay = { .matrix_decay = 0.1f, .mesh = mesh };
 	size_t activations, scratch;

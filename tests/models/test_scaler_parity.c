@@ -131,7 +131,7 @@ static void declare_chain(model_t *m)
 		CHECK_OK_OR_DIE(srt_unit_create(m->engine,
 						u == 0 ? NULL : m->units[units[u].parent],
 						units[u].name, NULL, &m->units[u]));
-	for (size_t i = 0; chain->layers[i].name; i++) {
+	for (size_t i = 0; chain->layers[i].name != NULL; i++) {
 		const char *layer = chain->layers[i].name;
 		const int64_t shape[] = { chain->layers[i].out, chain->layers[i].in };
 		const srt_param_options_t options = { PARAM_BASE,
@@ -175,7 +175,7 @@ static void record_chain(model_t *m)
 
 	m->x = y = srt_tape_input(m->tape, SRT_F32, ROWS, chain->layers[0].in);
 	srt_tape_unit_begin(m->tape, m->units[0]);
-	for (size_t i = 0; chain->layers[i].name; i++) {
+	for (size_t i = 0; chain->layers[i].name != NULL; i++) {
 		open_unit(m, chain->layers[i].unit);
 		snprintf(weight, sizeof(weight), "%s.weight", chain->layers[i].name);
 		snprintf(bias, sizeof(bias), "%s.bias", chain->layers[i].name);
@@ -228,16 +228,16 @@ static void open_model(model_t *m, const case_of_model_t *of, const srt_precisio
 	*m = (model_t){ .of = of };
 	CHECK_OK(srt_stream_create(offload->state ? host : device, 0, "shards", &m->home));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m->engine));
-	if (of->chain)
+	if (of->chain != NULL)
 		declare_chain(m);
 	else
 		CHECK_OK_OR_DIE(srt_transformer_declare(m->engine, &config, NULL, &m->transformer));
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
-	for (size_t i = 0; srt_engine_param_at(m->engine, i); i++)
+	for (size_t i = 0; srt_engine_param_at(m->engine, i) != NULL; i++)
 		CHECK_OK(srt_param_init_normal(srt_engine_param_at(m->engine, i), 3, 0.1f, 0.3f,
 					       stream));
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &m->tape));
-	if (of->chain)
+	if (of->chain != NULL)
 		record_chain(m);
 	else
 		record_transformer(m, precision->buffer);
@@ -288,7 +288,7 @@ static void feed_input(srt_tensor_t *tensor, int step, int64_t of)
 
 static void feed(const model_t *m, int step)
 {
-	if (m->of->chain) {
+	if (m->of->chain != NULL) {
 		feed_input(m->x, step, 0);
 		return;
 	}
@@ -433,7 +433,7 @@ static void check_training(const char *name, const trace_t *t, float init_scale)
 		scale *= is_skipped ? 0.5f : 2.0f;
 		CHECK_MSG(s->scale == scale, "%s, step %d: the scale is %g, not %g", name, step,
 			  (double)s->scale, (double)scale);
-		if (before)
+		if (before != NULL)
 			CHECK_MSG((memcmp(before, t->tensors[step - 1] + t->nlosses, nbytes) ==
 				   0) == is_skipped,
 				  "%s, step %d", name, step);

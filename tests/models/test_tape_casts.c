@@ -12,7 +12,7 @@ static int count_layers(const srt_tape_t *tape, const char *name)
 	int n = 0;
 
 	for (int i = 0; i < tape->nnodes; i++)
-		n += tape->nodes[i].layer && strcmp(tape->nodes[i].layer->name, name) == 0;
+		n += tape->nodes[i].layer != NULL && strcmp(tape->nodes[i].layer->name, name) == 0;
 	return n;
 }
 

@@ -97,7 +97,7 @@ static void test_head_memory(void)
 	CHECK_OK_OR_DIE(srt_tape_create(tape_device, SRT_TAPE_TRAINING, &r.tape));
 	r.x = srt_tape_input(r.tape, SRT_F32, ROWS, N);
 	r.target = srt_tape_input(r.tape, SRT_I32, ROWS, 1);
-	CHECK(!srt_layer_head_loss(r.tape, r.x, r.param[0], r.target, 500));
+	CHECK(srt_layer_head_loss(r.tape, r.x, r.param[0], r.target, 500) == NULL);
 	CHECK_ERROR_HAS("chunks of 500 rows, must be a multiple of 512");
 	srt_tape_destroy(r.tape);
 	srt_engine_destroy(r.engine);

@@ -123,8 +123,9 @@ static void record(model_t *m, enum form form)
 		srt_tape_unit_end(m->tape);
 		if (form == AROUND)
 			srt_tape_recompute_end(m->tape);
-		left = left ? srt_layer_add(m->tape, left, srt_layer_tanh(m->tape, leaves)) :
-			      leaves;
+		left = left != NULL ?
+			       srt_layer_add(m->tape, left, srt_layer_tanh(m->tape, leaves)) :
+			       leaves;
 	}
 	m->loss = srt_layer_sum(m->tape, srt_layer_gelu(m->tape, srt_layer_add(m->tape, x, left)));
 	srt_tape_keep(m->tape, m->loss);
@@ -208,8 +209,8 @@ static void test_what_runs_again(void)
 	for (int i = 0; i < m.tape->nnodes; i++) {
 		const srt_node_t *node = &m.tape->nodes[i];
 
-		layers += node->layer && node->section;
-		again += node->layer && node->recomputed;
+		layers += node->layer != NULL && node->section;
+		again += node->layer != NULL && node->recomputed;
 		CHECK(!node->recomputed || node->section);
 	}
 	CHECK_INT(layers, BLOCKS * 9);

@@ -60,7 +60,7 @@ static void open_model(model_t *m, const options_t *o)
 	CHECK_OK_OR_DIE(srt_engine_create(context, &engine, &m->engine));
 	CHECK_OK_OR_DIE(srt_transformer_declare(m->engine, &config, &options, &m->transformer));
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
-	for (size_t i = 0; srt_engine_param_at(m->engine, i); i++)
+	for (size_t i = 0; srt_engine_param_at(m->engine, i) != NULL; i++)
 		CHECK_OK(srt_param_init_normal(srt_engine_param_at(m->engine, i), 3, 0.2f, 0.3f,
 					       stream));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, 512, "stats", &m->stats));
@@ -122,7 +122,7 @@ static void feed(const model_t *m)
 static void get_grads(const model_t *m, result_t *r)
 {
 	r->ngrads = 0;
-	for (size_t i = 0; srt_engine_param_at(m->engine, i); i++) {
+	for (size_t i = 0; srt_engine_param_at(m->engine, i) != NULL; i++) {
 		srt_param_t *param = srt_engine_param_at(m->engine, i);
 		const srt_dtype_t dtype = test_local(param, SRT_PARAM_VALUE).dtype;
 		const size_t n = (size_t)srt_param_nelem(param);

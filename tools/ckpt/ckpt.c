@@ -189,7 +189,7 @@ static int check_options(int given, int takes, int needs, const char *name)
 			format = "%s has no option %s";
 		if (needs & ~given & 1 << i)
 			format = "%s needs %s";
-		if (!format)
+		if (format == NULL)
 			continue;
 		tool_error(format, name, names[i]);
 		fputs("shardrt-ckpt --help lists the options\n", stderr);

@@ -141,7 +141,7 @@ static int list_targets(conversion_t *c)
 	room = count + (size_t)c->config.layers;
 	c->targets = calloc(room, sizeof(*c->targets));
 	c->entries = calloc(room, sizeof(*c->entries));
-	if (!c->targets || !c->entries)
+	if (c->targets == NULL || c->entries == NULL)
 		return fail_memory();
 	for (size_t i = 0; i < count; i++)
 		if (srt_file_at(c->file, i, &t) != SRT_OK || add_target(c, &t) != 0)
@@ -163,7 +163,7 @@ static srt_status_t copy_plain(const conversion_t *c, size_t i, size_t nbytes, c
 		srt_status_t status = SRT_OK;
 
 		n = nbytes - at < CKPT_PIECE_NBYTES ? nbytes - at : CKPT_PIECE_NBYTES;
-		if (c->targets[i].source)
+		if (c->targets[i].source != NULL)
 			status = srt_file_read(c->file, c->targets[i].source, at, n, piece);
 		else
 			memset(piece, 0, n);
@@ -213,7 +213,7 @@ static srt_status_t copy_transposed(const conversion_t *c, size_t i)
 	most = most < rows ? most : rows;
 	old = malloc(most * row_nbytes + 1);
 	new = malloc(most * row_nbytes + 1);
-	if (!old || !new)
+	if (old == NULL || new == NULL)
 		status = srt_error_set(SRT_ERR_OUT_OF_MEMORY, "no memory to convert a file");
 	for (size_t row = 0, n; row < rows && status == SRT_OK; row += n) {
 		n = rows - row < most ? rows - row : most;
@@ -231,7 +231,7 @@ static int write_file(conversion_t *c)
 	char *piece = malloc(CKPT_PIECE_NBYTES);
 	srt_status_t status;
 
-	if (!piece)
+	if (piece == NULL)
 		return fail_memory();
 	train_print_sizes(&c->config, sizes, sizeof(sizes));
 	status = srt_file_writer_create(c->request->path[1], c->entries, c->n, metadata,
@@ -260,14 +260,15 @@ static int write_config(const conversion_t *c)
 	FILE *f;
 	int fd;
 
-	snprintf(name, sizeof(name), "%.*sconfig.json", slash ? (int)(slash + 1 - path) : 0, path);
+	snprintf(name, sizeof(name), "%.*sconfig.json", slash != NULL ? (int)(slash + 1 - path) : 0,
+		 path);
 	fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	if (fd < 0 && errno == EEXIST) {
 		printf("%s was there and is unchanged\n", name);
 		return 0;
 	}
 	f = fd >= 0 ? fdopen(fd, "w") : NULL;
-	if (!f) {
+	if (f == NULL) {
 		tool_error("cannot write %s: %s", name, strerror(errno));
 		return CKPT_TROUBLE;
 	}

@@ -172,7 +172,7 @@ int ckpt_diff(const ckpt_request_t *r)
 	char *piece = malloc(2 * CKPT_PIECE_NBYTES);
 	int code = CKPT_TROUBLE;
 
-	if (!piece)
+	if (piece == NULL)
 		tool_error("no memory to compare files");
 	else if (ckpt_open(r->path[0], r->all, &file[0]) == 0 &&
 		 ckpt_open(r->path[1], r->all, &file[1]) == 0)

@@ -110,7 +110,7 @@ int ckpt_merge(const ckpt_request_t *r)
 	if (ckpt_open(r->path[0], r->all, &file) == 0) {
 		entries = calloc(srt_file_count(file) + 1, sizeof(*entries));
 		kinds = calloc(srt_file_count(file) + 1, 1);
-		if (!piece || !entries || !kinds)
+		if (piece == NULL || entries == NULL || kinds == NULL)
 			tool_error("no memory to merge a checkpoint");
 		else if (list_entries(file, r->path[0], entries) == 0)
 			code = write_merged(r, file, entries, piece, kinds);

@@ -67,7 +67,7 @@ static int verify_file(const char *path)
 	srt_file_t *file;
 	srt_status_t status;
 
-	if (!piece) {
+	if (piece == NULL) {
 		tool_error("no memory to read a file");
 		return CKPT_TROUBLE;
 	}
@@ -88,7 +88,7 @@ static int verify_file(const char *path)
 /* Not the temporary folders of saves that go on or were killed. */
 static int is_name(const struct dirent *entry)
 {
-	return entry->d_name[0] != '.' && !strstr(entry->d_name, ".tmp-");
+	return entry->d_name[0] != '.' && strstr(entry->d_name, ".tmp-") == NULL;
 }
 
 /* The checkpoints in a folder, in the order of names, and the file `latest`. */

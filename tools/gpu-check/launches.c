@@ -42,7 +42,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of out */
 static void give_buffer(uint8_t **buffer, size_t *nbytes, size_t *max_records)
 {
 	*buffer = aligned_alloc(ALIGN, BUFFER_NBYTES);
-	*nbytes = *buffer ? BUFFER_NBYTES : 0;
+	*nbytes = *buffer != NULL ? BUFFER_NBYTES : 0;
 	*max_records = 0;
 }
 
@@ -51,7 +51,7 @@ static void write_kernel(const CUpti_ActivityKernel9 *k)
 	fprintf(out, "%" PRIu64 ",%" PRIu64 ",%u,%dx%dx%d,%dx%dx%d,%u,%d,%s\n", k->start,
 		k->end - k->start, k->streamId, k->gridX, k->gridY, k->gridZ, k->blockX, k->blockY,
 		k->blockZ, k->registersPerThread, k->staticSharedMemory + k->dynamicSharedMemory,
-		k->name ? k->name : "");
+		k->name != NULL ? k->name : "");
 }
 
 static void write_copy(const CUpti_ActivityMemcpy5 *c)
@@ -75,7 +75,8 @@ static void take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, siz
 
 	(void)context, (void)stream, (void)size;
 	pthread_mutex_lock(&lock);
-	while (out && cupti.cuptiActivityGetNextRecord(buffer, nbytes, &record) == CUPTI_SUCCESS) {
+	while (out != NULL &&
+	       cupti.cuptiActivityGetNextRecord(buffer, nbytes, &record) == CUPTI_SUCCESS) {
 		if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
 			write_kernel((const CUpti_ActivityKernel9 *)(const void *)record);
 		else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY)
@@ -111,9 +112,9 @@ int InitializeInjection(void)
 						    CUPTI_ACTIVITY_KIND_MEMCPY,
 						    CUPTI_ACTIVITY_KIND_MEMSET };
 	const char *path = getenv("SRT_LAUNCHES"), *library = getenv("SRT_LAUNCHES_CUPTI");
-	void *handle = dlopen(library && *library ? library : "libcupti.so", RTLD_NOW);
+	void *handle = dlopen(library != NULL && *library ? library : "libcupti.so", RTLD_NOW);
 
-	if (!handle)
+	if (handle == NULL)
 		return fail(dlerror());
 #define FIND(name)                                                                                 \
 	*(void **)&cupti.name = dlsym(handle, #name);                                              \
@@ -121,8 +122,8 @@ int InitializeInjection(void)
 		return fail("CUPTI has no function " #name);
 	FUNCTIONS(FIND)
 #undef FIND
-	out = path ? fopen(path, "w") : NULL;
-	if (!out)
+	out = path != NULL ? fopen(path, "w") : NULL;
+	if (out == NULL)
 		return fail("SRT_LAUNCHES names no file that can be written");
 	fputs("start_ns,duration_ns,stream,grid,block,registers,bytes,name\n", out);
 	if (cupti.cuptiActivityRegisterCallbacks(give_buffer, take_buffer) != CUPTI_SUCCESS)

@@ -17,7 +17,7 @@ int info_features(const char *indent)
 	srt_feature_info_t *infos = calloc(n, sizeof(*infos));
 	size_t found = 0;
 
-	if (!infos) {
+	if (infos == NULL) {
 		tool_error("no memory for the features");
 		return 1;
 	}

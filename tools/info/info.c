@@ -347,7 +347,7 @@ static int parse_options(request_t *r, int argc, char **argv)
 		tool_error("%s", why);
 		return TOOL_EXIT_USAGE;
 	}
-	if (r->plan_option && !r->what.plan && !r->what.tree) {
+	if (r->plan_option != NULL && !r->what.plan && !r->what.tree) {
 		tool_error("%s needs --plan or --tree", r->plan_option);
 		return TOOL_EXIT_USAGE;
 	}

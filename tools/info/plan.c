@@ -182,7 +182,7 @@ int info_plan(const info_plan_t *what)
 		const char *name;
 
 		tool_error("unknown preset \"%s\"; the presets are:", what->preset);
-		for (size_t i = 0; (name = srt_gpt_preset_name(i)); i++)
+		for (size_t i = 0; (name = srt_gpt_preset_name(i)) != NULL; i++)
 			fprintf(stderr, "    %s\n", name);
 		return TOOL_EXIT_USAGE;
 	}

@@ -17,7 +17,7 @@ static void print_level(hwloc_topology_t topology, hwloc_obj_type_t type, const 
 	hwloc_obj_t first = n > 0 ? hwloc_get_obj_by_type(topology, type, 0) : NULL;
 	char text[32];
 
-	if (!first)
+	if (first == NULL)
 		return;
 	printf("    %s: %d", what, n);
 	if (hwloc_obj_type_is_cache(type))

@@ -71,7 +71,7 @@ int main(int argc, char **argv)
 	setrlimit(RLIMIT_CORE, &no_core);
 	fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
 	out = fd < 0 ? NULL : fdopen(fd, "w");
-	if (!out || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+	if (out == NULL || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
 		return 1;
 	setenv("SHARDRT_PROBE_TIMEOUT", "0", 1); /* this is the process that asks */
 	unsetenv("SHARDRT_BACKEND");             /* the one that is asked is wanted */

@@ -38,7 +38,7 @@ static int try_folder(const char *dir, int64_t nbytes, const char **what)
 
 	*what = "create a folder in it";
 	snprintf(path, sizeof(path), "%s/.try-XXXXXX", dir);
-	if (!mkdtemp(path))
+	if (mkdtemp(path) == NULL)
 		return errno;
 	*what = "rename a folder in it";
 	snprintf(renamed, sizeof(renamed), "%s.done", path);
@@ -143,7 +143,7 @@ int trainer_open_checkpoints(trainer_t *t)
 	char latest[TRAIN_PATH_NBYTES];
 	srt_status_t status;
 
-	if (!dir)
+	if (dir == NULL)
 		return 0;
 	if (strlen(dir) > TRAIN_FOLDER_LENGTH)
 		return trainer_set_error(t, "--checkpoint has a path of more than %d characters",
@@ -177,7 +177,7 @@ srt_status_t trainer_end_checkpoint(trainer_t *t)
 	srt_checkpoint_write_t *write = t->writing;
 	srt_status_t status;
 
-	if (!write)
+	if (write == NULL)
 		return SRT_OK;
 	t->writing = NULL;
 	status = trainer_check_save(t, srt_checkpoint_save_end(write));

@@ -65,7 +65,7 @@ void train_print_checkpoint(const char *folder, const train_checkpoint_t *c, cha
 
 int train_parse_checkpoint(const char *path, train_checkpoint_t *c)
 {
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
 	char again[64];
 
 	*c = (train_checkpoint_t){ .number = 1 };
@@ -90,13 +90,13 @@ static bool has_files_of_ranks(const char *path)
 	const struct dirent *entry;
 	bool has = false;
 
-	while (dir && !has && (entry = readdir(dir)) != NULL) {
+	while (dir != NULL && !has && (entry = readdir(dir)) != NULL) {
 		int rank, nranks, length = 0;
 
 		has = sscanf(entry->d_name, "rank-%5d-of-%5d%n", &rank, &nranks, &length) == 2 &&
 		      length == (int)strlen("rank-00000-of-00001");
 	}
-	if (dir)
+	if (dir != NULL)
 		closedir(dir);
 	return has;
 }
@@ -177,7 +177,7 @@ train_checkpoint_t *train_list_checkpoints(const trainer_t *t, size_t *n)
 	const struct dirent *entry;
 
 	*n = 0;
-	while (dir && (entry = readdir(dir)) != NULL) {
+	while (dir != NULL && (entry = readdir(dir)) != NULL) {
 		train_checkpoint_t *grown;
 
 		if (train_parse_checkpoint(entry->d_name, &c) != 0)
@@ -186,12 +186,12 @@ train_checkpoint_t *train_list_checkpoints(const trainer_t *t, size_t *n)
 		if (c.kind == TRAIN_KIND_NONE || c.kind == TRAIN_KIND_OTHER)
 			continue;
 		grown = realloc(all, (*n + 1) * sizeof(*all));
-		if (!grown)
+		if (grown == NULL)
 			break;
 		all = grown;
 		all[(*n)++] = c;
 	}
-	if (dir)
+	if (dir != NULL)
 		closedir(dir);
 	if (*n > 0)
 		qsort(all, *n, sizeof(*all), train_compare_checkpoints);

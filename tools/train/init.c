@@ -97,7 +97,7 @@ int trainer_read_sizes(trainer_t *t)
 	t->init_is_checkpoint = srt_file_get_checkpoint(file, &checkpoint) == SRT_OK;
 	failed = find_sizes(t, file);
 	srt_file_close(file);
-	return failed || !t->opt.preset ? failed : check_preset(t, &preset);
+	return failed || t->opt.preset == NULL ? failed : check_preset(t, &preset);
 }
 
 int trainer_check_ntensors(trainer_t *t)
@@ -120,11 +120,11 @@ srt_status_t trainer_start_values(trainer_t *t)
 	srt_file_names_t names;
 	srt_status_t status;
 
-	if (!t->opt.init)
+	if (t->opt.init == NULL)
 		return srt_gpt_init(t->gpt, (uint64_t)t->opt.seed, t->stream);
 	if (t->init_is_checkpoint) {
 		status = srt_checkpoint_load(t->engine, t->opt.init, &values, t->stream);
-	} else if (t->hf_prefix) {
+	} else if (t->hf_prefix != NULL) {
 		names = srt_gpt_hf_names(t->hf_prefix);
 		status = srt_engine_load_named(t->engine, t->opt.init, &names, t->stream);
 	} else {

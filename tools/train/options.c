@@ -18,7 +18,7 @@ static double *get_real_field(train_options_t *o, const option_t *opt)
 
 static int refuse_value(char *why, size_t nwhy, const option_t *opt, const char *value)
 {
-	if (opt->words)
+	if (opt->words != NULL)
 		snprintf(why, nwhy, "--%s must be one of %s, not '%s'", opt->name, opt->words,
 			 value);
 	else if (opt->type == OPT_INT)
@@ -74,13 +74,13 @@ static int set_option(train_options_t *o, const option_t *opt, const char *value
 /* A default may be outside the range: it means that another option determines the value. */
 static void set_initial(train_options_t *o, const option_t *opt)
 {
-	if (!opt->initial || opt->type == OPT_HEADING)
+	if (opt->initial == NULL || opt->type == OPT_HEADING)
 		return;
 	if (opt->type == OPT_STRING)
 		*(const char **)(void *)((char *)o + opt->offset) = opt->initial;
 	else if (opt->type == OPT_REAL)
 		*get_real_field(o, opt) = strtod(opt->initial, NULL);
-	else if (opt->words)
+	else if (opt->words != NULL)
 		*get_int_field(o, opt) = tool_find_word(opt->words, opt->initial);
 	else
 		*get_int_field(o, opt) = strtoll(opt->initial, NULL, 10);
@@ -101,7 +101,7 @@ static const char *get_next(const option_t *opt, int argc, char **argv, int a)
 {
 	const char *next = a + 1 < argc ? argv[a + 1] : NULL;
 
-	return opt->type == OPT_OPTIONAL && next && next[0] == '-' ? NULL : next;
+	return opt->type == OPT_OPTIONAL && next != NULL && next[0] == '-' ? NULL : next;
 }
 
 int train_options_parse(int argc, char **argv, train_options_t *o, char *why, size_t nwhy)
@@ -122,21 +122,22 @@ int train_options_parse(int argc, char **argv, train_options_t *o, char *why, si
 		}
 		name += 2;
 		value = strchr(name, '=');
-		opt = find_option(name, value ? (size_t)(value - name) : strlen(name));
-		if (!opt || (opt->type == OPT_FLAG && value)) {
+		opt = find_option(name, value != NULL ? (size_t)(value - name) : strlen(name));
+		if (opt == NULL || (opt->type == OPT_FLAG && value != NULL)) {
 			snprintf(why, nwhy, "%s '%s'; --help lists the options",
-				 opt ? "no value is allowed in" : "unknown option", argv[a]);
+				 opt != NULL ? "no value is allowed in" : "unknown option",
+				 argv[a]);
 			return -1;
 		}
-		if (value)
+		if (value != NULL)
 			value++;
-		else if (opt->type != OPT_FLAG && (value = get_next(opt, argc, argv, a)))
+		else if (opt->type != OPT_FLAG && (value = get_next(opt, argc, argv, a)) != NULL)
 			a++;
-		if (!value && opt->type == OPT_OPTIONAL) {
+		if (value == NULL && opt->type == OPT_OPTIONAL) {
 			*get_int_field(o, opt) = 1;
 			continue;
 		}
-		if (!value && opt->type != OPT_FLAG) {
+		if (value == NULL && opt->type != OPT_FLAG) {
 			snprintf(why, nwhy, "--%s needs a value", opt->name);
 			return -1;
 		}
@@ -156,8 +157,8 @@ static void print_option(FILE *out, const option_t *opt)
 {
 	char left[64];
 
-	snprintf(left, sizeof(left), "--%s%s%s", opt->name, opt->arg ? " " : "",
-		 opt->arg ? opt->arg : "");
+	snprintf(left, sizeof(left), "--%s%s%s", opt->name, opt->arg != NULL ? " " : "",
+		 opt->arg != NULL ? opt->arg : "");
 	fprintf(out, "  %-30s ", left);
 	if (strlen(left) > 30)
 		fprintf(out, "\n%33s", "");
@@ -166,7 +167,7 @@ static void print_option(FILE *out, const option_t *opt)
 		if (*p == '\n')
 			fprintf(out, "%33s", "");
 	}
-	if (opt->initial && opt->initial[0] != '-' && opt->initial[0] != '\n')
+	if (opt->initial != NULL && opt->initial[0] != '-' && opt->initial[0] != '\n')
 		fprintf(out, " [%s]", opt->initial);
 	fputc('\n', out);
 }

@@ -94,20 +94,21 @@ int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 
 	if (o->help || o->version)
 		return 0;
-	if (o->generate > 0 && !o->init) {
+	if (o->generate > 0 && o->init == NULL) {
 		snprintf(why, nwhy, "--generate needs --init FILE, a saved model");
 		return -1;
 	}
-	if (o->text && o->tokens) {
+	if (o->text != NULL && o->tokens != NULL) {
 		snprintf(why, nwhy, "--text and --tokens are both given: one has the data");
 		return -1;
 	}
-	if (o->generate == 0 && (!o->text || !*o->text) && (!o->tokens || !*o->tokens)) {
+	if (o->generate == 0 && (o->text == NULL || !*o->text) &&
+	    (o->tokens == NULL || !*o->tokens)) {
 		snprintf(why, nwhy,
 			 "there is no text to train on: --text FILE or --tokens FILE is missing");
 		return -1;
 	}
-	if (o->tokens && o->sample > 0) {
+	if (o->tokens != NULL && o->sample > 0) {
 		snprintf(why, nwhy,
 			 "--sample prints bytes, but the tokens of --tokens are not bytes");
 		return -1;
@@ -116,15 +117,15 @@ int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 		snprintf(why, nwhy, "--prompt must not be empty");
 		return -1;
 	}
-	if (o->save_every > 0 && !o->save && !o->checkpoint) {
+	if (o->save_every > 0 && o->save == NULL && o->checkpoint == NULL) {
 		snprintf(why, nwhy, "--save-every needs --save FILE or --checkpoint DIR");
 		return -1;
 	}
-	if (o->resume && !o->checkpoint) {
+	if (o->resume && o->checkpoint == NULL) {
 		snprintf(why, nwhy, "--resume needs --checkpoint DIR");
 		return -1;
 	}
-	if (o->checkpoint && (!*o->checkpoint || o->generate > 0)) {
+	if (o->checkpoint != NULL && (!*o->checkpoint || o->generate > 0)) {
 		snprintf(why, nwhy, "--checkpoint needs the name of a folder, and no --generate");
 		return -1;
 	}

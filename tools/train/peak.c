@@ -83,11 +83,11 @@ double train_peak(const char *isa, int nthreads)
 {
 	const int n = limit_to_cores(nthreads);
 	train_peak_fn *fn = find_function(isa);
-	measurement_t *m = fn ? calloc((size_t)n, sizeof(*m)) : NULL;
+	measurement_t *m = fn != NULL ? calloc((size_t)n, sizeof(*m)) : NULL;
 	double flops = 0.0;
 	int nstarted = 0;
 
-	if (!m)
+	if (m == NULL)
 		return 0.0;
 	for (; nstarted < n; nstarted++) {
 		m[nstarted].fn = fn;

@@ -36,7 +36,7 @@ static int64_t get_rss_nbytes(void)
 	FILE *f = fopen("/proc/self/statm", "r");
 	long long size, resident = 0;
 
-	if (!f)
+	if (f == NULL)
 		return 0;
 	if (fscanf(f, "%lld %lld", &size, &resident) != 2)
 		resident = 0;
@@ -58,11 +58,11 @@ int train_report_open(train_report_t *r, trainer_t *t)
 	r->tokens = t->opt.batch * context;
 	r->flops =
 		srt_gpt_flops_per_token(&t->config, context) * (double)r->tokens / (double)t->world;
-	if (!t->opt.log)
+	if (t->opt.log == NULL)
 		return 0;
 	/* A run that starts from a saved model or a checkpoint continues its log. */
-	r->log = fopen(t->opt.log, t->opt.init || t->opt.resume ? "a" : "w");
-	if (r->log)
+	r->log = fopen(t->opt.log, t->opt.init != NULL || t->opt.resume ? "a" : "w");
+	if (r->log != NULL)
 		return 0;
 	return trainer_set_system_error(t, errno, "cannot write --log %s", t->opt.log);
 }
@@ -70,7 +70,7 @@ int train_report_open(train_report_t *r, trainer_t *t)
 void train_report_peak(train_report_t *r, double peak_flops)
 {
 	r->peak_flops = peak_flops;
-	if (r->log && peak_flops > 0.0)
+	if (r->log != NULL && peak_flops > 0.0)
 		printf("peak %.1f GFLOP/s a rank (measured: independent FMAs)\n",
 		       1e-9 * peak_flops);
 }
@@ -83,7 +83,7 @@ void train_report_resume(train_report_t *r)
 
 int train_report_due(const train_report_t *r, int64_t step)
 {
-	if (r->log || step == 1 || step == r->steps || step % r->line_every == 0)
+	if (r->log != NULL || step == 1 || step == r->steps || step % r->line_every == 0)
 		return 1;
 	return r->on_terminal && train_now_s() - r->last_line_s >= LINE_INTERVAL_S;
 }
@@ -185,12 +185,12 @@ int train_report_write(train_report_t *r, const train_result_t *result)
 {
 	int first_or_last = result->step == 1 || result->step == r->steps;
 
-	if (r->log)
+	if (r->log != NULL)
 		write_log(r, result);
 	if (first_or_last || result->step % r->line_every == 0 || !isnan(result->val_loss) ||
 	    (r->on_terminal && train_now_s() - r->last_line_s >= LINE_INTERVAL_S))
 		write_line(r, result);
-	if (!r->log || !ferror(r->log))
+	if (r->log == NULL || !ferror(r->log))
 		return 0;
 	fclose(r->log); /* the failure is reported once, and training continues */
 	r->log = NULL;
@@ -228,7 +228,7 @@ int train_report_close(train_report_t *r)
 	int failed = 0;
 
 	train_report_end_line(r);
-	if (r->log)
+	if (r->log != NULL)
 		failed = ferror(r->log) | (fclose(r->log) != 0);
 	r->log = NULL;
 	return failed ? -1 : 0;

@@ -61,7 +61,7 @@ static void refuse(search_t *s, const char *path, srt_status_t status, const cha
 	tool_error("warning: checkpoint %s %s and is not used: %s", path,
 		   is_damaged ? "is damaged" : "cannot be read", why);
 	s->nrefused++;
-	if (!grown)
+	if (grown == NULL)
 		return;
 	s->refused = grown;
 	grown[s->nlisted].is_damaged = is_damaged;
@@ -109,7 +109,7 @@ static srt_status_t share_next(trainer_t *t, search_t *s, found_t *found)
 	found_t mine = { 0 }, *all = calloc((size_t)t->world, sizeof(*all));
 	srt_status_t status;
 
-	if (!all)
+	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (t->rank == 0)
 		find_next(t, s, &mine);
@@ -143,7 +143,7 @@ static int check_position(trainer_t *t, const char *path, const train_position_t
 			t,
 			"--resume: the run in %s trains on another text than %s: if that file was "
 			"changed, restore it",
-			path, t->opt.tokens ? t->opt.tokens : t->opt.text);
+			path, t->opt.tokens != NULL ? t->opt.tokens : t->opt.text);
 	return 0;
 }
 

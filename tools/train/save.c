@@ -110,7 +110,7 @@ srt_status_t trainer_ask_rank0(trainer_t *t, int *value)
 	int *all = calloc((size_t)t->world, sizeof(*all));
 	srt_status_t status;
 
-	if (!all)
+	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_comm_oob_allgather(t->comm, value, sizeof(*value), all);
 	*value = all[0];
@@ -150,9 +150,9 @@ static int make_folder(char *folder, size_t nfolder)
 {
 	const char *tmp = getenv("TMPDIR");
 
-	tmp = tmp && *tmp ? tmp : "/tmp";
+	tmp = tmp != NULL && *tmp ? tmp : "/tmp";
 	snprintf(folder, nfolder, "%s/shardrt-train.XXXXXX", tmp);
-	if (mkdtemp(folder))
+	if (mkdtemp(folder) != NULL)
 		return 1;
 	snprintf(folder, nfolder, "%s", tmp);
 	return 0;
@@ -169,14 +169,14 @@ static srt_status_t save_elsewhere(trainer_t *t, const last_save_t *last)
 	srt_status_t status;
 	int made = 0;
 
-	if (!all)
+	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	memcpy(why, t->why, sizeof(why));
 	if (t->rank == 0)
 		made = make_folder(mine.folder, sizeof(mine.folder));
 	status = srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all);
-	snprintf(path, sizeof(path), "%s%s%s", all[0].folder, last->name ? "/" : "",
-		 last->name ? last->name : "");
+	snprintf(path, sizeof(path), "%s%s%s", all[0].folder, last->name != NULL ? "/" : "",
+		 last->name != NULL ? last->name : "");
 	free(all);
 	SRT_TRY(status);
 	status = last->write(t, path);
@@ -225,7 +225,7 @@ srt_status_t trainer_save_at_end(trainer_t *t, int hurry)
 				   .what = "the parameters are",
 				   .write = trainer_save,
 				   .try = trainer_try_save,
-				   .name = slash ? slash + 1 : t->opt.save,
+				   .name = slash != NULL ? slash + 1 : t->opt.save,
 				   .remedy = "" };
 
 	return save_at_end(t, &last, hurry);

@@ -19,9 +19,9 @@ srt_status_t trainer_warn_of_save(trainer_t *t, train_report_t *report, int64_t 
 
 srt_status_t trainer_save_between(trainer_t *t, train_report_t *report, int64_t step)
 {
-	if (t->opt.save)
+	if (t->opt.save != NULL)
 		SRT_TRY(trainer_warn_of_save(t, report, step, trainer_save(t, t->opt.save)));
-	if (t->opt.checkpoint) {
+	if (t->opt.checkpoint != NULL) {
 		SRT_TRY(trainer_warn_of_save(t, report, t->checkpointed,
 					     trainer_end_checkpoint(t)));
 		SRT_TRY(trainer_warn_of_save(t, report, step, trainer_begin_checkpoint(t, step)));
@@ -37,11 +37,11 @@ static void report_divergence(const trainer_t *t)
 
 	if (t->rank != 0)
 		return;
-	if (o->save)
+	if (o->save != NULL)
 		tool_error("the loss is not finite since step %lld: nothing is saved, %s is "
 			   "unchanged",
 			   (long long)t->diverged_at, o->save);
-	if (o->checkpoint)
+	if (o->checkpoint != NULL)
 		tool_error(
 			"the loss is not finite since step %lld: no checkpoint is saved; the "
 			"latest one in %s, if there is one, is of an earlier step: go on from it "
@@ -69,12 +69,12 @@ srt_status_t trainer_save_last(trainer_t *t, train_report_t *report, int hurry)
 		report_divergence(t);
 		return trainer_warn_of_save(t, report, t->checkpointed, trainer_end_checkpoint(t));
 	}
-	if (t->opt.save) {
+	if (t->opt.save != NULL) {
 		SRT_TRY(report_last_save(t, trainer_save_at_end(t, hurry)));
 		if (t->rank == 0 && !t->save_failed)
 			printf("saved %s\n", t->opt.save);
 	}
-	if (!t->opt.checkpoint)
+	if (t->opt.checkpoint == NULL)
 		return SRT_OK;
 	status = trainer_end_checkpoint(t);
 	if (status == SRT_OK && t->checkpointed == t->done)

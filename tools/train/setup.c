@@ -90,11 +90,11 @@ static int prepare_sizes(trainer_t *t)
 	const train_options_t *o = &t->opt;
 	srt_gpt_config_t *c = &t->config;
 
-	if (srt_gpt_preset(o->preset ? o->preset : "nano", c) != SRT_OK)
+	if (srt_gpt_preset(o->preset != NULL ? o->preset : "nano", c) != SRT_OK)
 		return trainer_set_error(
 			t, "unknown --preset '%s'; the presets are nano, char and gpt2-124m",
 			o->preset);
-	if (o->init && trainer_read_sizes(t) != 0)
+	if (o->init != NULL && trainer_read_sizes(t) != 0)
 		return -1;
 	c->layers = o->layers ? o->layers : c->layers;
 	c->heads = o->heads ? o->heads : c->heads;
@@ -103,7 +103,7 @@ static int prepare_sizes(trainer_t *t)
 	c->vocab = o->vocab ? o->vocab : c->vocab;
 	if (srt_gpt_check(c, t->tensor_ranks) != SRT_OK)
 		return trainer_set_error(t, "%s", srt_last_error());
-	return o->init ? trainer_check_ntensors(t) : 0;
+	return o->init != NULL ? trainer_check_ntensors(t) : 0;
 }
 
 static int prepare_prompt(trainer_t *t)
@@ -151,8 +151,8 @@ static int prepare_ranks(trainer_t *t)
 static int prepare_text(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
-	srt_status_t status = o->tokens ? srt_text_load_tokens(o->tokens, &t->text) :
-					  srt_text_load(o->text, &t->text);
+	srt_status_t status = o->tokens != NULL ? srt_text_load_tokens(o->tokens, &t->text) :
+						  srt_text_load(o->text, &t->text);
 
 	if (status == SRT_OK)
 		status = srt_text_check(t->text, t->config.context, t->config.vocab);
@@ -179,7 +179,8 @@ int trainer_prepare(trainer_t *t)
 			hash.state == SRT_FEATURE_MISSING))
 		return trainer_set_error(t, "--hash needs libxxhash: this libshardrt was %s",
 					 hash.why_missing);
-	if (prepare_sizes(t) != 0 || (o->save && t->rank == 0 && trainer_try_save(t, &error) != 0))
+	if (prepare_sizes(t) != 0 ||
+	    (o->save != NULL && t->rank == 0 && trainer_try_save(t, &error) != 0))
 		return -1;
 	if ((o->generate > 0 || o->sample > 0) && prepare_prompt(t) != 0)
 		return -1;
@@ -200,13 +201,13 @@ int trainer_compare_texts(trainer_t *t)
 	typedef struct text_id {
 		uint64_t ntokens, hash;
 	} text_id_t;
-	const char *unit = t->opt.tokens ? "tokens" : "bytes";
+	const char *unit = t->opt.tokens != NULL ? "tokens" : "bytes";
 	text_id_t mine = { 0 }, *all = calloc((size_t)t->world, sizeof(*all));
 	int differs = 0;
 
-	if (!all)
+	if (all == NULL)
 		return trainer_set_error(t, "no memory to compare the texts of the ranks");
-	if (t->text)
+	if (t->text != NULL)
 		mine = (text_id_t){ srt_text_ntokens(t->text), srt_text_hash(t->text) };
 	if (srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all) != SRT_OK)
 		differs = trainer_set_error(t, "%s", srt_last_error());
@@ -218,7 +219,8 @@ int trainer_compare_texts(trainer_t *t)
 						  " %s (hash %016" PRIx64
 						  ") on rank %d, but %" PRIu64
 						  " %s (hash %016" PRIx64 ") on rank 0",
-						  t->opt.tokens ? t->opt.tokens : t->opt.text,
+						  t->opt.tokens != NULL ? t->opt.tokens :
+									  t->opt.text,
 						  all[r].ntokens, unit, all[r].hash, r,
 						  all[0].ntokens, unit, all[0].hash);
 	free(all);
@@ -343,7 +345,7 @@ static srt_status_t build_buffers(trainer_t *t)
 	t->overlaps = info.async_streams;
 	t->ids = calloc(ntokens, sizeof(*t->ids));
 	t->targets = calloc(ntokens, sizeof(*t->targets));
-	return t->ids && t->targets ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	return t->ids != NULL && t->targets != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
 srt_status_t trainer_build(trainer_t *t)
@@ -355,7 +357,7 @@ srt_status_t trainer_build(trainer_t *t)
 	SRT_TRY(declare_engine(t));
 	/* Before the engine is built, so that it can check that there is memory for everything. */
 	SRT_TRY(build_tapes(t, &nbytes));
-	if (t->train_tape)
+	if (t->train_tape != NULL)
 		losses = compute_loss_nbytes(t);
 	SRT_TRY(srt_engine_plan_extra(t->engine,
 				      nbytes + losses.step + losses.eval + losses.results +
@@ -368,14 +370,14 @@ srt_status_t trainer_build(trainer_t *t)
 	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
 	SRT_TRY(srt_buffer_create(t->device, srt_gpt_mem_kind(t->gpt), nbytes, "activations",
 				  &t->arena));
-	if (t->train_tape) {
+	if (t->train_tape != NULL) {
 		SRT_TRY(srt_tape_bind(t->train_tape, t->arena));
 		SRT_TRY(srt_tape_bind(t->eval_tape, t->arena));
 		SRT_TRY(build_buffers(t));
 		if (t->opt.scaler != TRAIN_SCALER_NONE)
 			SRT_TRY(create_scaler(t));
 	}
-	return t->generator ? srt_generator_bind(t->generator, t->arena) : SRT_OK;
+	return t->generator != NULL ? srt_generator_bind(t->generator, t->arena) : SRT_OK;
 }
 
 const char *train_numerics(const srt_context_t *context)
@@ -427,9 +429,9 @@ double trainer_peak(const trainer_t *t)
 
 void trainer_destroy(trainer_t *t)
 {
-	if (t->writing) /* after a failure */
+	if (t->writing != NULL) /* after a failure */
 		srt_checkpoint_save_end(t->writing);
-	if (t->stream)
+	if (t->stream != NULL)
 		srt_stream_sync(t->stream);
 	srt_generator_destroy(t->generator);
 	srt_tape_destroy(t->train_tape);

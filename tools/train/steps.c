@@ -56,7 +56,7 @@ static srt_status_t step_engine(trainer_t *t, size_t slot)
 	const size_t state = offsetof(train_seen_t, states) + slot * SRT_STEP_STATE_NBYTES;
 	srt_view_t view;
 
-	if (!t->scaler) {
+	if (t->scaler == NULL) {
 		SRT_TRY(srt_engine_step(t->engine, t->stream));
 		return srt_engine_copy_step_info(t->engine, t->results, state, t->stream);
 	}
@@ -79,7 +79,7 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 			 SRT_F32);
 	srt_view_t scale = { 0 };
 
-	if (t->scaler)
+	if (t->scaler != NULL)
 		SRT_TRY(srt_scaler_view(t->scaler, &scale));
 	for (int64_t m = 0; m < o->accumulate; m++) {
 		SRT_TRY(srt_engine_microbatch(t->engine, (int)m, (int)o->accumulate));
@@ -140,7 +140,7 @@ srt_status_t trainer_read(trainer_t *t, train_result_t *result)
 	SRT_TRY(srt_step_info_decode(seen->states[slot], &info));
 	result->grad_norm = (double)info.grad_norm;
 	result->lr = (double)info.lr;
-	result->scale = t->scaler ? (double)seen->scales[slot] : 1.0;
+	result->scale = t->scaler != NULL ? (double)seen->scales[slot] : 1.0;
 	result->skipped = info.skipped;
 	return SRT_OK;
 }
@@ -218,7 +218,7 @@ srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out)
 	unsigned char *text = malloc(nprompt + (size_t)n);
 	srt_status_t status;
 
-	if (!text)
+	if (text == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_generate(t->generator, &sampling, (const unsigned char *)t->opt.prompt,
 			      nprompt, text, (size_t)n, t->stream);

@@ -68,7 +68,7 @@ static srt_status_t find_largest(trainer_t *t, const char *when, int mine, int *
 	int *all = calloc((size_t)t->world, sizeof(*all));
 	srt_status_t status;
 
-	if (!all)
+	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	status = srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all);
 	if (status != SRT_OK)
@@ -270,7 +270,7 @@ static srt_status_t run_steps(trainer_t *t, train_report_t *report, int *stopped
 	double loss;
 
 	catch_signals(1);
-	if (t->opt.log)
+	if (t->opt.log != NULL)
 		train_report_peak(report, trainer_peak(t));
 	train_report_resume(report);
 	report->last_step = t->done;
@@ -330,7 +330,7 @@ static srt_status_t finish_run(trainer_t *t, train_report_t *report, int stopped
  * no rank waits for another one. Returns the code. */
 static int abort_checkpoint(trainer_t *t, int code)
 {
-	if (t->writing)
+	if (t->writing != NULL)
 		srt_comm_abort(t->comm, "training failed while a checkpoint was written");
 	return code;
 }
@@ -362,7 +362,8 @@ static int run_trainer(trainer_t *t)
 							train_report_open(&report, t) != 0)));
 	if (code != 0)
 		goto out;
-	code = t->text ? report_mistake(t, "on the texts", trainer_compare_texts(t) != 0) : 0;
+	code = t->text != NULL ? report_mistake(t, "on the texts", trainer_compare_texts(t) != 0) :
+				 0;
 	if (code != 0)
 		goto out;
 	status = trainer_build(t);
@@ -376,7 +377,7 @@ static int run_trainer(trainer_t *t)
 		if (code != 0)
 			goto out;
 	}
-	if (status == SRT_OK && t->text && t->done < t->opt.steps) {
+	if (status == SRT_OK && t->text != NULL && t->done < t->opt.steps) {
 		code = report_mistake(t, "on the first batch",
 				      trainer_load_batch(t, t->done + 1) != 0);
 		if (code != 0)
@@ -399,7 +400,7 @@ static int run_trainer(trainer_t *t)
 	if (status != SRT_OK)
 		code = abort_checkpoint(t, report_failure(t, status));
 	else if (t->save_failed || stopped_by == STOP_DATA ||
-		 (t->diverged_at && (t->opt.save || t->opt.checkpoint)))
+		 (t->diverged_at && (t->opt.save != NULL || t->opt.checkpoint != NULL)))
 		code = EXIT_FAILURE;
 	else
 		code = stopped_by ? EXIT_SIGNAL + stopped_by : 0;

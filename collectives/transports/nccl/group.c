@@ -182,7 +182,7 @@ srt_status_t srt_nccl_end_group(const srt_nccl_t *v, srt_status_t status)
 	srt_status_t ended = v->ops->group_end(v->impl, &group);
 
 	status = status == SRT_OK ? ended : status;
-	if (!group)
+	if (group == NULL)
 		return status;
 	if (status == SRT_OK)
 		status = srt_stream_call(v->stream, v->ops->group_run, group);

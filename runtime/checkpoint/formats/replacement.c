@@ -29,14 +29,14 @@ static bool is_temporary(const char *name, const char *target)
 /* Removes the temporary files of processes that no longer run. A failure leaves them there. */
 static void remove_abandoned(const srt_replacement_t *r)
 {
-	const char *slash = strrchr(r->path, '/'), *target = slash ? slash + 1 : r->path;
+	const char *slash = strrchr(r->path, '/'), *target = slash != NULL ? slash + 1 : r->path;
 	char *parent = srt_parent_of(r->path);
 	DIR *dir = parent != NULL ? opendir(parent) : NULL;
 	const int folder = dir != NULL ? dirfd(dir) : -1;
 	const struct dirent *entry;
 
 	free(parent);
-	if (!dir)
+	if (dir == NULL)
 		return;
 	while ((entry = readdir(dir)) != NULL) {
 		int fd;
@@ -79,7 +79,7 @@ static srt_status_t resolve_link(srt_replacement_t *r)
 	if (lstat(r->path, &st) != 0 || !S_ISLNK(st.st_mode))
 		return SRT_OK;
 	real = realpath(r->path, NULL);
-	if (!real)
+	if (real == NULL)
 		return srt_fail(SRT_ERR_IO, "cannot save to the symbolic link %s: %s", r->path,
 				strerror(errno));
 	free(r->path);
@@ -94,7 +94,7 @@ srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path, bool f
 	bool exists;
 
 	*r = (srt_replacement_t){ .fd = -1, .path = srt_strdup(path), .pid = getpid() };
-	if (!r->path)
+	if (r->path == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (follows)
 		SRT_TRY(resolve_link(r));
@@ -109,7 +109,7 @@ srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path, bool f
 	remove_abandoned(r);
 	for (int i = 0; i < 100; i++) {
 		r->temporary = srt_asprintf("%s.tmp-%ld-%d", r->path, (long)getpid(), i);
-		if (!r->temporary)
+		if (r->temporary == NULL)
 			return SRT_ERR_OUT_OF_MEMORY;
 		r->fd = srt_lock_created(
 			open(r->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
@@ -194,7 +194,7 @@ void srt_replacement_close(srt_replacement_t *r)
 {
 	if (r->fd >= 0)
 		close(r->fd);
-	if (r->temporary && r->pid == getpid())
+	if (r->temporary != NULL && r->pid == getpid())
 		unlink(r->temporary);
 	free(r->temporary);
 	free(r->path);

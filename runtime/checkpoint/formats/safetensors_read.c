@@ -149,7 +149,7 @@ static srt_status_t read_header(srt_safetensors_t *file, uint64_t file_nbytes)
 		return fail_header(file, file_nbytes, nbytes);
 	file->data_start = sizeof(prefix) + (size_t)nbytes;
 	file->text = srt_calloc((size_t)nbytes + 1, 1, "the header of a safetensors file");
-	if (!file->text)
+	if (file->text == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	SRT_TRY(read_at(file, sizeof(prefix), (size_t)nbytes, file->text));
 	file->identity.header_hash = srt_hash64(0, file->text, (size_t)nbytes);
@@ -179,11 +179,11 @@ srt_status_t srt_safetensors_open(const char *path, srt_safetensors_t **out)
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	mode_t mode;
 
-	if (!file)
+	if (file == NULL)
 		return status;
 	file->fd = -1;
 	file->path = srt_strdup(path);
-	if (!file->path)
+	if (file->path == NULL)
 		goto close;
 	/* O_NONBLOCK: opening a FIFO must not block before fstat() */
 	file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -210,7 +210,7 @@ close:
 
 void srt_safetensors_close(srt_safetensors_t *file)
 {
-	if (!file)
+	if (file == NULL)
 		return;
 	srt_safetensors_header_free(&file->header);
 	free(file->text);

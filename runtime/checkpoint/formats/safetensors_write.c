@@ -50,7 +50,7 @@ static void append_bytes(text_t *t, const char *bytes, size_t nbytes)
 		return;
 	grown = srt_grow(t->bytes, t->nbytes + nbytes, &t->room, 1,
 			 "the header of a safetensors file");
-	if (!grown) {
+	if (grown == NULL) {
 		t->failed = true;
 		return;
 	}
@@ -190,7 +190,7 @@ static srt_status_t check_names(const place_t *places, size_t n,
 	const char **names = srt_calloc(n + nmetadata + 1, sizeof(*names), "names to be saved");
 	srt_status_t status = SRT_OK;
 
-	if (!names)
+	if (names == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t i = 0; i < n; i++)
 		names[i] = places[i].name;
@@ -274,11 +274,11 @@ srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetenso
 	text_t header = { 0 };
 	size_t total = 0;
 
-	if (!w)
+	if (w == NULL)
 		return status;
 	w->file.fd = -1;
 	w->places = srt_calloc(n + 1, sizeof(*w->places), "the table of a safetensors file");
-	if (!w->places)
+	if (w->places == NULL)
 		goto out;
 	for (; w->nplaces < n; w->nplaces++) {
 		status = set_place(&w->places[w->nplaces], w->nplaces, &entries[w->nplaces]);
@@ -342,7 +342,7 @@ srt_status_t srt_safetensors_writer_commit(srt_safetensors_writer_t *w)
 
 void srt_safetensors_writer_destroy(srt_safetensors_writer_t *w)
 {
-	if (!w)
+	if (w == NULL)
 		return;
 	srt_replacement_close(&w->file);
 	free(w->places);

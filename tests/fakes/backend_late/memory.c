@@ -28,7 +28,7 @@ static void free_oldest(void)
 
 	kept.first = (kept.first + 1) % KEPT_MAX;
 	kept.n--;
-	if (!oldest->mem)
+	if (oldest->mem == NULL)
 		return;
 	kept.nbytes -= oldest->mem->nbytes;
 	toy_mem_ops.free(oldest->device, oldest->mem);
@@ -54,7 +54,7 @@ void late_mem_release(toy_device_t *device)
 	for (size_t i = 0; i < kept.n; i++) {
 		late_freed_t *freed = &kept.freed[(kept.first + i) % KEPT_MAX];
 
-		if (freed->device != device || !freed->mem)
+		if (freed->device != device || freed->mem == NULL)
 			continue;
 		kept.nbytes -= freed->mem->nbytes;
 		toy_mem_ops.free(device, freed->mem);

@@ -61,7 +61,7 @@ static bool is_ready(const late_stream_t *stream)
 
 	if (stream->completed == stream->submitted)
 		return false;
-	return !item->stream || item->stream->completed >= item->until;
+	return item->stream == NULL || item->stream->completed >= item->until;
 }
 
 /* Runs the stream's first item, which is ready. */
@@ -69,9 +69,10 @@ static void run_item(late_stream_t *stream)
 {
 	const late_item_t *item = &stream->items[stream->completed % NSLOTS];
 
-	if (item->fn) {
+	if (item->fn != NULL) {
 		item->fn(item->arg);
-	} else if (!item->stream && toy_stream_ops.submit(stream->toy, &item->command) != SRT_OK) {
+	} else if (item->stream == NULL &&
+		   toy_stream_ops.submit(stream->toy, &item->command) != SRT_OK) {
 		fprintf(stderr, "late device: %s\n", stream->device->host->last_error());
 		abort();
 	}
@@ -83,8 +84,8 @@ static late_stream_t *find_highest(void)
 {
 	late_stream_t *highest = NULL;
 
-	for (late_stream_t *s = streams; s; s = s->next)
-		if (is_ready(s) && (!highest || s->level > highest->level))
+	for (late_stream_t *s = streams; s != NULL; s = s->next)
+		if (is_ready(s) && (highest == NULL || s->level > highest->level))
 			highest = s;
 	return highest;
 }
@@ -163,7 +164,7 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 	void *toy = NULL;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
-	if (stream && items)
+	if (stream != NULL && items != NULL)
 		status = toy_stream_ops.create(device, priority, name, &toy);
 	if (status != SRT_OK) {
 		device->host->free(stream);
@@ -202,7 +203,7 @@ void late_streams_release(toy_device_t *device)
 	late_stream_t **link = &destroyed, *stream;
 
 	pthread_mutex_lock(&lock);
-	while ((stream = *link)) {
+	while ((stream = *link) != NULL) {
 		if (stream->device == device) {
 			*link = stream->next;
 			device->host->free(stream);
@@ -218,7 +219,7 @@ static srt_status_t event_create(void *dev, void **event)
 	toy_device_t *device = dev;
 
 	*event = device->host->alloc(sizeof(late_event_t));
-	return *event ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	return *event != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
 
 static void event_destroy(void *dev, void *event)

@@ -43,7 +43,7 @@ static long number_of(const char *name)
 
 static void device_id(unsigned char id[16])
 {
-	long number = getenv("LINKED_DEVICE") ? number_of("LINKED_DEVICE") : (long)getpid();
+	long number = getenv("LINKED_DEVICE") != NULL ? number_of("LINKED_DEVICE") : (long)getpid();
 
 	memset(id, 0, 16);
 	memcpy(id, &number, sizeof(number));
@@ -104,7 +104,7 @@ static srt_status_t group_run(void *stream, void *g)
 	linked_comm_t *c = group->comm;
 
 	/* Cut short or not: the stream goes on. */
-	if (stream && !atomic_load(&c->aborted))
+	if (stream != NULL && !atomic_load(&c->aborted))
 		wire_run(c->wire, group->calls, group->ncalls, &c->aborted);
 	c->device->host->free(group);
 	return SRT_OK;

@@ -47,7 +47,7 @@ static uint32_t number_of(const char *name, uint32_t fallback)
 {
 	const char *text = getenv(name);
 
-	return text && *text ? (uint32_t)strtoul(text, NULL, 10) : fallback;
+	return text != NULL && *text ? (uint32_t)strtoul(text, NULL, 10) : fallback;
 }
 
 static void device_close(void *dev)
@@ -65,12 +65,13 @@ static srt_status_t device_open(const srt_host_services_t *host,
 	struct timespec now;
 	srt_status_t status;
 
-	if (request->selector && request->selector[0] && strcmp(request->selector, "0") != 0)
+	if (request->selector != NULL && request->selector[0] &&
+	    strcmp(request->selector, "0") != 0)
 		return host->fail(SRT_ERR_INVALID_ARGUMENT,
 				  "SHARDRT_DEVICE=%s: the toy backend has one device, 0",
 				  request->selector);
 	device = host->alloc(sizeof(*device));
-	if (!device)
+	if (device == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	clock_gettime(CLOCK_REALTIME, &now);
 	*device = (toy_device_t){

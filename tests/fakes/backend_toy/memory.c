@@ -15,7 +15,7 @@ static srt_status_t mem_alloc(void *dev, srt_mem_kind_t kind, size_t nbytes, con
 	toy_mem_t *mem = device->host->alloc(sizeof(*mem));
 	unsigned char *bytes = device->host->alloc(nbytes);
 
-	if (!mem || !bytes) {
+	if (mem == NULL || bytes == NULL) {
 		device->host->free(mem);
 		device->host->free(bytes);
 		return device->host->fail(SRT_ERR_OUT_OF_MEMORY,
@@ -58,7 +58,7 @@ static srt_status_t mem_wrap_host(void *dev, void *host, size_t nbytes, const ch
 	toy_mem_t *mem = device->host->alloc(sizeof(*mem));
 
 	(void)name;
-	if (!mem)
+	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	*mem = (toy_mem_t){ .bytes = host, .nbytes = nbytes, .pinned = true };
 	*out = mem;

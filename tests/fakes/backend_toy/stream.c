@@ -14,7 +14,7 @@ static unsigned char *at(const srt_binding_t *binding)
 {
 	const toy_mem_t *mem = binding->mem;
 
-	return mem ? mem->bytes + binding->offset : NULL;
+	return mem != NULL ? mem->bytes + binding->offset : NULL;
 }
 
 /* One command in four comes late. */
@@ -93,7 +93,7 @@ static srt_status_t stream_create(void *dev, int priority, const char *name, voi
 
 	(void)priority;
 	(void)name;
-	if (!stream)
+	if (stream == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	stream->device = device;
 	stream->random =

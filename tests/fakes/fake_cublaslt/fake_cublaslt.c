@@ -47,7 +47,7 @@ int fake_enter(const char *name)
 	int code = 0, i = 0;
 
 	pthread_mutex_lock(&lock);
-	while (i < MOST_NAMES - 1 && counts[i].name && strcmp(counts[i].name, name) != 0)
+	while (i < MOST_NAMES - 1 && counts[i].name != NULL && strcmp(counts[i].name, name) != 0)
 		i++;
 	counts[i].name = name;
 	counts[i].n++;
@@ -98,7 +98,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 		jobs = NULL;
 	}
 	pthread_mutex_unlock(&lock);
-	while (gone) {
+	while (gone != NULL) {
 		job_t *next = gone->next;
 
 		free(gone);
@@ -112,7 +112,7 @@ static void *descriptor_new(const void *begin, size_t nbytes)
 {
 	unsigned char *p = malloc(DESCRIPTOR_NBYTES);
 
-	if (!p)
+	if (p == NULL)
 		abort();
 	memset(p, 0xa5, DESCRIPTOR_NBYTES);
 	memcpy(p, begin, nbytes);
@@ -279,10 +279,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t d
 static void find_launch_host_func(void)
 {
 	const char *path = getenv("SHARDRT_CUDA_DRIVER");
-	void *driver = path ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
-	void *launch = driver ? dlsym(driver, "cuLaunchHostFunc") : NULL;
+	void *driver = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+	void *launch = driver != NULL ? dlsym(driver, "cuLaunchHostFunc") : NULL;
 
-	if (!launch)
+	if (launch == NULL)
 		abort();
 	memcpy(&launch_host_func, &launch, sizeof(launch));
 }
@@ -290,7 +290,7 @@ static void find_launch_host_func(void)
 CUresult fake_put(CUstream stream, job_t *job, CUhostFn fn)
 {
 	pthread_mutex_lock(&lock);
-	if (!launch_host_func)
+	if (launch_host_func == NULL)
 		find_launch_host_func();
 	job->next = jobs;
 	jobs = job;
@@ -338,10 +338,10 @@ static void api_refuse(int kind)
 
 static long api_count(const char *name)
 {
-	long n = name ? 0 : ncalls;
+	long n = name != NULL ? 0 : ncalls;
 
 	pthread_mutex_lock(&lock);
-	for (int i = 0; name && i < MOST_NAMES && counts[i].name; i++)
+	for (int i = 0; name != NULL && i < MOST_NAMES && counts[i].name != NULL; i++)
 		if (strcmp(counts[i].name, name) == 0)
 			n = counts[i].n;
 	pthread_mutex_unlock(&lock);

@@ -93,7 +93,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 
 	ENTER();
 	*n = 0;
-	if (!handle || wanted < 1 || pref->magic != MAGIC || !fits(p, la, lb, lc, ld))
+	if (handle == NULL || wanted < 1 || pref->magic != MAGIC || !fits(p, la, lb, lc, ld))
 		return CUBLAS_STATUS_INVALID_VALUE;
 	if (p->bias && fake_refuses(FAKE_REFUSE_BIAS))
 		return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -199,7 +199,7 @@ static void compute(void *arg)
 	const job_t *job = arg;
 	const layout_t *d = &job->d;
 
-	if (job->workspace)
+	if (job->workspace != NULL)
 		memset(job->workspace, 0x5a, job->workspace_nbytes);
 	for (int64_t item = 0; item < d->batch; item++) {
 		for (int64_t j = 0; j < (int64_t)d->cols; j++) {
@@ -248,7 +248,7 @@ static bool keeps(const job_t *job, const algorithm_t *algorithm)
 		}
 	}
 	if (job->workspace_nbytes < algorithm->workspace ||
-	    (algorithm->workspace && !job->workspace)) {
+	    (algorithm->workspace && job->workspace == NULL)) {
 		fake_complain("less workspace than the algorithm needs");
 		return false;
 	}
@@ -271,7 +271,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
 
 	ENTER();
 	job = calloc(1, sizeof(*job));
-	if (!handle || !job)
+	if (handle == NULL || job == NULL)
 		return CUBLAS_STATUS_NOT_INITIALIZED;
 	memcpy(&job->product, product, sizeof(job->product));
 	memcpy(&job->a, a, sizeof(job->a));

@@ -141,11 +141,12 @@ static bool limits(page_t *page, uintptr_t at)
 	if (!page->shared) {
 		fake_lock();
 		a = fake_alloc_of(at);
-		if (a && (a->ctx == ctx || a->kind == FAKE_PINNED || a->kind == FAKE_REGISTERED)) {
+		if (a != NULL &&
+		    (a->ctx == ctx || a->kind == FAKE_PINNED || a->kind == FAKE_REGISTERED)) {
 			begin = a->begin;
 			end = a->end;
 		} else {
-			page->constant = !a && is_constant(at);
+			page->constant = a == NULL && is_constant(at);
 			begin = end = 0;
 		}
 		fake_unlock();
@@ -168,7 +169,7 @@ static void set_shift(page_t *page, unsigned shift)
 		page->cells = realloc(page->cells, n * sizeof(cell_t));
 		page->room = n;
 	}
-	if (!page->cells)
+	if (page->cells == NULL)
 		abort();
 	page->shift = shift;
 }
@@ -187,12 +188,12 @@ static page_t *page_new(uintptr_t number)
 {
 	page_t *page = spare;
 
-	if (page)
+	if (page != NULL)
 		spare = page->next;
 	else
 		page = calloc(1, sizeof(*page));
 	used = fake_grow(used, nused, &used_room, sizeof(*used));
-	if (!page)
+	if (page == NULL)
 		abort();
 	page->number = number;
 	return page;
@@ -204,9 +205,9 @@ static page_t *page_of(uintptr_t at, size_t nbytes, bool write)
 	uintptr_t number = at >> PAGE_SHIFT;
 	page_t **bucket = &buckets[(number * 2654435761u) % NBUCKETS], *page = *bucket;
 
-	while (page && page->number != number)
+	while (page != NULL && page->number != number)
 		page = page->next;
-	if (!page) {
+	if (page == NULL) {
 		page = page_new(number);
 		if (!limits(page, at) || (page->constant && write)) {
 			page->next = spare;
@@ -303,9 +304,9 @@ static inline void touch(uintptr_t at, size_t nbytes, how_t how)
 	if (at - fake_stacks < FAKE_STACKS_NBYTES)
 		return;
 	page = fast[(at >> PAGE_SHIFT) % NFAST];
-	if (!page || page->number != at >> PAGE_SHIFT)
+	if (page == NULL || page->number != at >> PAGE_SHIFT)
 		page = page_of(at, nbytes, how != READ);
-	if (!page)
+	if (page == NULL)
 		return;
 	if (page->constant) {
 		if (how != READ && !(at - (uintptr_t)__start_fake_shared < shared_nbytes()))
@@ -440,7 +441,7 @@ static void collect(const page_t *page, fake_access_t **list, size_t *n, size_t 
 
 		if (!c->wblock && !c->rblock)
 			continue;
-		if (last && last->end == at && last->write == write) {
+		if (last != NULL && last->end == at && last->write == write) {
 			last->end = at + step;
 			continue;
 		}

@@ -124,7 +124,7 @@ static CUresult check_side(const fake_entry_t *call, const side_t *side, size_t 
 	if (!fake_check_range(call->name, fake_current(), side->address,
 			      extent(width, rows, side->pitch), side->may_be_host))
 		return CUDA_ERROR_INVALID_VALUE;
-	*pageable = !fake_alloc_of(side->address);
+	*pageable = fake_alloc_of(side->address) == NULL;
 	return CUDA_SUCCESS;
 }
 

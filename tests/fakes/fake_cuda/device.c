@@ -272,7 +272,7 @@ static void context_end(CUcontext ctx)
 
 	fake_wait_context(ctx);
 	fake_check_guards();
-	while ((o = fake_object_any(ctx))) {
+	while ((o = fake_object_any(ctx)) != NULL) {
 		n[o->type]++;
 		end_object(o);
 	}
@@ -341,7 +341,7 @@ CUresult cuCtxPopCurrent(CUcontext *out)
 		status = CUDA_ERROR_INVALID_CONTEXT;
 	if (status == CUDA_SUCCESS) {
 		fake_thread.depth--;
-		if (out)
+		if (out != NULL)
 			*out = fake_thread.stack[fake_thread.depth];
 	}
 	return fake_leave(&call, status);

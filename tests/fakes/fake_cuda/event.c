@@ -17,7 +17,7 @@ CUresult cuEventCreate(CUevent *out, unsigned flags)
 	if (status != CUDA_SUCCESS)
 		return fake_leave(&call, status);
 	event = calloc(1, sizeof(*event));
-	if (!event)
+	if (event == NULL)
 		abort();
 	fake_object_add(event, FAKE_EVENT, fake_current());
 	call.event_number = event->object.number;
@@ -37,7 +37,7 @@ CUresult cuEventDestroy(CUevent event)
 	fake_entry_t call = { .name = "cuEventDestroy", .has_event = true, .event = event };
 	CUresult status = fake_enter(&call, FAKE_CURRENT);
 
-	if (status == CUDA_SUCCESS || (fake_current() && status == fake_current()->sticky))
+	if (status == CUDA_SUCCESS || (fake_current() != NULL && status == fake_current()->sticky))
 		fake_event_free(event);
 	return fake_leave(&call, status);
 }
@@ -81,7 +81,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 	fake_op_t *op;
 
 	(void)flags;
-	if (status != CUDA_SUCCESS || !event->point)
+	if (status != CUDA_SUCCESS || event->point == NULL)
 		return fake_leave(&call, status);
 	op = fake_op_new(FAKE_WAIT, call.name, 0);
 	op->u.point = event->point;
@@ -96,7 +96,7 @@ CUresult cuEventSynchronize(CUevent event)
 	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
 	fake_point_t *point;
 
-	if (status != CUDA_SUCCESS || !event->point)
+	if (status != CUDA_SUCCESS || event->point == NULL)
 		return fake_leave(&call, status);
 	point = event->point;
 	point->refs++;
@@ -113,7 +113,7 @@ CUresult cuEventQuery(CUevent event)
 	fake_entry_t call = { .name = "cuEventQuery", .has_event = true, .event = event };
 	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
 
-	if (status == CUDA_SUCCESS && event->point) {
+	if (status == CUDA_SUCCESS && event->point != NULL) {
 		if (event->point->reached)
 			fake_clock_join(&fake_host_clock, &event->point->clock);
 		else

@@ -246,7 +246,7 @@ static inline void *fake_grow(void *array, size_t n, size_t *room, size_t size)
 		return array;
 	*room = *room ? 2 * *room : 1024;
 	array = realloc(array, *room * size);
-	if (!array)
+	if (array == NULL)
 		abort();
 	return array;
 }

@@ -36,13 +36,13 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
 		return fake_leave(&call, status);
 	fake_wait_context(fake_current());
 	module = calloc(1, sizeof(*module) + n * sizeof(module->functions[0]));
-	if (!module)
+	if (module == NULL)
 		abort();
 	for (const fake_kernel_t *const *k = __start_fake_kernels; k < __stop_fake_kernels; k++)
-		if (*k)
+		if (*k != NULL)
 			module->functions[module->nfunctions++] = (struct CUfunc_st){ *k, module };
 	fake_object_add(module, FAKE_MODULE, fake_current());
-	for (n = 0; fake.modules[n]; n++)
+	for (n = 0; fake.modules[n] != NULL; n++)
 		if (n + 1 == FAKE_MAX_MODULES)
 			abort();
 	fake.modules[n] = module;
@@ -179,7 +179,7 @@ static CUresult check_shape(CUfunction f, const fake_op_t *op)
 /* A function of a module that is loaded. */
 static CUresult check_function(CUfunction f)
 {
-	for (fake_object_t *o = fake.objects; o; o = o->next) {
+	for (fake_object_t *o = fake.objects; o != NULL; o = o->next) {
 		CUmodule m = (CUmodule)(void *)o;
 
 		if (o->type == FAKE_MODULE && f >= m->functions && f < m->functions + m->nfunctions)
@@ -201,7 +201,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
 	if (status == CUDA_SUCCESS)
 		status = check_function(f);
 	if (status == CUDA_SUCCESS &&
-	    (extra || shared_nbytes || f->module->object.ctx != stream->object.ctx))
+	    (extra != NULL || shared_nbytes || f->module->object.ctx != stream->object.ctx))
 		status = CUDA_ERROR_INVALID_HANDLE;
 	if (status != CUDA_SUCCESS)
 		return fake_leave(&call, status);
@@ -233,7 +233,7 @@ static srt_kernel_cpu_fn *cpu_form(const char *name)
 	for (int i = 0; i < SRT_ISA_COUNT; i++)
 		if (srt_cpu_isa_usable((srt_cpu_isa_t)i))
 			isa = (srt_cpu_isa_t)i;
-	for (int d = SRT_F32; dtype && d <= SRT_BF16; d++)
+	for (int d = SRT_F32; dtype != NULL && d <= SRT_BF16; d++)
 		for (int k = 0; k < SRT_K_COUNT; k++) {
 			const char *stem = srt_kernel_info((srt_kernel_id_t)k)->name;
 
@@ -254,7 +254,7 @@ static void run_cpu(srt_kernel_cpu_fn *run, const fake_kernel_t *k, void **param
 
 		memcpy(&places[i], params[2 * i], sizeof(places[i]));
 		memcpy(&offset, params[2 * i + 1], sizeof(offset));
-		if (places[i])
+		if (places[i] != NULL)
 			places[i] += offset;
 	}
 	run(places, params[2 * k->nplaces], 0, ngroups);
@@ -301,7 +301,7 @@ void fake_run_launch(CUcontext ctx, fake_lane_t *lane, const fake_op_t *op)
 	fake_unlock();
 	if (!ok)
 		return;
-	if (cpu) {
+	if (cpu != NULL) {
 		run_cpu(cpu, k, params, (int64_t)op->u.launch.grid[0]);
 		return;
 	}

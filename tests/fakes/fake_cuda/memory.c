@@ -70,7 +70,7 @@ static void add(const fake_alloc_t *a)
 	allocs = fake_grow(allocs, nallocs, &room, sizeof(*allocs));
 	memmove(&allocs[i + 1], &allocs[i], (nallocs++ - i) * sizeof(*allocs));
 	allocs[i] = malloc(sizeof(**allocs));
-	if (!allocs[i])
+	if (allocs[i] == NULL)
 		abort();
 	*allocs[i] = *a;
 	allocs[i]->number = ++nmade;
@@ -92,13 +92,13 @@ const char *fake_describe(uintptr_t address, char *text, size_t nbytes)
 	const fake_alloc_t *a = i < nallocs ? allocs[i] : NULL;
 	const fake_alloc_t *before = i ? allocs[i - 1] : NULL;
 
-	if (a && a->begin <= address)
+	if (a != NULL && a->begin <= address)
 		snprintf(text, nbytes, "byte %zu of %s %u of %zu bytes", address - a->begin,
 			 kind_names[a->kind], a->number, a->end - a->begin);
-	else if (before && address < before->limit)
+	else if (before != NULL && address < before->limit)
 		snprintf(text, nbytes, "%zu bytes after %s %u of %zu bytes", address - before->end,
 			 kind_names[before->kind], before->number, before->end - before->begin);
-	else if (a && a->outer <= address)
+	else if (a != NULL && a->outer <= address)
 		snprintf(text, nbytes, "%zu bytes before %s %u of %zu bytes", a->begin - address,
 			 kind_names[a->kind], a->number, a->end - a->begin);
 	else if (heap && address >= heap && address < heap_next)
@@ -114,16 +114,16 @@ bool fake_check_range(const char *what, CUcontext ctx, uintptr_t address, size_t
 	const fake_alloc_t *a = fake_alloc_of(address);
 	char where[160];
 
-	if (a && address + nbytes <= a->end) {
+	if (a != NULL && address + nbytes <= a->end) {
 		if (a->ctx == ctx || a->kind == FAKE_PINNED || a->kind == FAKE_REGISTERED)
 			return true;
 		fake_complain("%s: %s belongs to device %d", what,
 			      fake_describe(address, where, sizeof(where)), a->ctx->device);
 		return false;
 	}
-	if (!a && host_ok && (address < heap || address >= heap_next))
+	if (a == NULL && host_ok && (address < heap || address >= heap_next))
 		return true;
-	if (a)
+	if (a != NULL)
 		address = a->end;
 	fake_complain("%s: %zu bytes reach %s", what, nbytes,
 		      fake_describe(address, where, sizeof(where)));
@@ -248,7 +248,7 @@ long fake_memory_live(CUcontext ctx)
 	long n = 0;
 
 	for (size_t i = 0; i < nallocs; i++)
-		n += !ctx || allocs[i]->ctx == ctx;
+		n += ctx == NULL || allocs[i]->ctx == ctx;
 	return n;
 }
 
@@ -313,9 +313,10 @@ static CUresult free_kind(fake_entry_t *call, uintptr_t address, fake_kind_t kin
 	fake_alloc_t *a;
 	char where[160];
 
-	if (status == CUDA_SUCCESS || (fake_current() && status == fake_current()->sticky)) {
+	if (status == CUDA_SUCCESS ||
+	    (fake_current() != NULL && status == fake_current()->sticky)) {
 		a = fake_alloc_of(address);
-		if (!a || a->begin != address || a->kind != kind) {
+		if (a == NULL || a->begin != address || a->kind != kind) {
 			fake_complain("%s: %s", call->name,
 				      fake_describe(address, where, sizeof(where)));
 			return fake_leave(call, CUDA_ERROR_INVALID_VALUE);
@@ -350,7 +351,7 @@ CUresult cuMemHostRegister(void *p, size_t nbytes, unsigned flags)
 	(void)flags;
 	a.outer = a.begin;
 	a.limit = a.end = a.begin + nbytes;
-	if (status == CUDA_SUCCESS && (!p || !nbytes))
+	if (status == CUDA_SUCCESS && (p == NULL || !nbytes))
 		status = CUDA_ERROR_INVALID_VALUE;
 	if (status == CUDA_SUCCESS && i < nallocs && allocs[i]->begin < a.end)
 		status = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -373,7 +374,7 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr *out, void *p, unsigned flags)
 	const fake_alloc_t *a = fake_alloc_of((uintptr_t)p);
 
 	(void)flags;
-	if (status == CUDA_SUCCESS && (!a || a->kind < FAKE_PINNED))
+	if (status == CUDA_SUCCESS && (a == NULL || a->kind < FAKE_PINNED))
 		status = CUDA_ERROR_INVALID_VALUE;
 	if (status == CUDA_SUCCESS)
 		*out = (CUdeviceptr)(uintptr_t)p;

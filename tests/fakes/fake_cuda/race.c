@@ -85,10 +85,10 @@ static void known_by_all(fake_clock_t *floor)
 		const struct CUstream_st *s = fake.streams[i];
 		fake_clock_t clock;
 
-		if (!s || (!s->first && !s->busy))
+		if (s == NULL || (s->first == NULL && !s->busy))
 			continue;
 		clock = s->lane.clock;
-		if (s->first)
+		if (s->first != NULL)
 			fake_clock_join(&clock, &s->first->known);
 		for (int k = 0; k < FAKE_MAX_SLOTS; k++)
 			if (floor->at[k] > clock.at[k])
@@ -123,7 +123,7 @@ static void remember(const record_t *r, const fake_access_t *accesses)
 	records = fake_grow(records, nrecords, &room, sizeof(*records));
 	records[nrecords] = *r;
 	records[nrecords].accesses = malloc(r->n * sizeof(*accesses));
-	if (!records[nrecords].accesses)
+	if (records[nrecords].accesses == NULL)
 		abort();
 	memcpy(records[nrecords].accesses, accesses, r->n * sizeof(*accesses));
 	nrecords++;
@@ -149,7 +149,7 @@ void fake_race_note(fake_lane_t *lane, const char *what, const fake_access_t *ac
 			continue;
 		fake.compared++;
 		at = overlap(r, accesses, n);
-		if (!at)
+		if (at == NULL)
 			continue;
 		fake_complain("race: \"%s\" on stream %u and \"%s\" on stream %u touch the same "
 			      "bytes (%s), one writes, and no event orders them",

@@ -104,7 +104,7 @@ static long from_environment(const char *name, long otherwise)
 	char *end;
 	long value;
 
-	if (!text || !text[0])
+	if (text == NULL || !text[0])
 		return otherwise;
 	value = strtol(text, &end, 10);
 	if (*end)
@@ -116,9 +116,9 @@ static bool environment_is(const char *name, const char *yes, const char *no)
 {
 	const char *text = getenv(name);
 
-	if (text && text[0] && strcmp(text, yes) != 0 && strcmp(text, no) != 0)
+	if (text != NULL && text[0] && strcmp(text, yes) != 0 && strcmp(text, no) != 0)
 		fake_complain("%s=%s is neither %s nor %s", name, text, yes, no);
-	return text && !strcmp(text, yes);
+	return text != NULL && !strcmp(text, yes);
 }
 
 __attribute__((constructor)) static void read_environment(void)
@@ -160,7 +160,7 @@ static CUresult may_go_on(const fake_entry_t *entry, int needs)
 	if (needs & (FAKE_INIT | FAKE_CURRENT) && !fake.initialised)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (needs & FAKE_CURRENT) {
-		if (!fake_current())
+		if (fake_current() == NULL)
 			return CUDA_ERROR_INVALID_CONTEXT;
 		if (!fake_current()->refs)
 			return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -224,7 +224,7 @@ static fake_object_t **bucket_of(const void *object)
 /* The default stream is none: it would order more than was meant. */
 CUresult fake_live(void *handle, fake_type_t type, const char *call)
 {
-	for (fake_object_t *o = *bucket_of(handle); o; o = o->same)
+	for (fake_object_t *o = *bucket_of(handle); o != NULL; o = o->same)
 		if (o == handle && o->type == type)
 			return CUDA_SUCCESS;
 	fake_complain("%s: %p is no live %s", call, handle, type_names[type]);
@@ -238,7 +238,7 @@ void fake_object_add(void *object, fake_type_t type, CUcontext ctx)
 	*o = (fake_object_t){ .next = fake.objects, .type = type, .ctx = ctx };
 	o->number = ++fake.made[type];
 	o->link = &fake.objects;
-	if (o->next)
+	if (o->next != NULL)
 		o->next->link = &o->next;
 	fake.objects = o;
 	o->same = *bucket_of(o);
@@ -250,7 +250,7 @@ void fake_object_remove(void *object)
 	fake_object_t *o = object, **same = bucket_of(o);
 
 	*o->link = o->next;
-	if (o->next)
+	if (o->next != NULL)
 		o->next->link = o->link;
 	while (*same != o)
 		same = &(*same)->same;
@@ -261,7 +261,7 @@ fake_object_t *fake_object_any(CUcontext ctx)
 {
 	fake_object_t *o = fake.objects;
 
-	while (o && o->ctx != ctx)
+	while (o != NULL && o->ctx != ctx)
 		o = o->next;
 	return o;
 }
@@ -320,9 +320,9 @@ static long api_count(const char *name)
 	long n = 0;
 
 	fake_lock();
-	if (!name)
+	if (name == NULL)
 		n = ncalls;
-	for (long i = 0; name && i < ncalls && i < MAX_CALLS; i++)
+	for (long i = 0; name != NULL && i < ncalls && i < MAX_CALLS; i++)
 		n += !strcmp(calls[i].name, name);
 	fake_unlock();
 	return n;
@@ -369,7 +369,7 @@ static long api_live(void)
 
 	fake_lock();
 	n = fake_memory_live(NULL);
-	for (fake_object_t *o = fake.objects; o; o = o->next)
+	for (fake_object_t *o = fake.objects; o != NULL; o = o->next)
 		n++;
 	fake_unlock();
 	return n;

@@ -16,7 +16,7 @@ fake_op_t *fake_op_new(fake_op_kind_t kind, const char *name, size_t nbytes)
 {
 	fake_op_t *op = calloc(1, sizeof(*op) + nbytes);
 
-	if (!op)
+	if (op == NULL)
 		abort();
 	op->kind = kind;
 	op->name = name;
@@ -27,7 +27,7 @@ fake_point_t *fake_point_new(int refs)
 {
 	fake_point_t *point = calloc(1, sizeof(*point));
 
-	if (!point)
+	if (point == NULL)
 		abort();
 	point->refs = refs;
 	return point;
@@ -35,7 +35,7 @@ fake_point_t *fake_point_new(int refs)
 
 void fake_point_drop(fake_point_t *point)
 {
-	if (point && --point->refs == 0)
+	if (point != NULL && --point->refs == 0)
 		free(point);
 }
 
@@ -107,7 +107,7 @@ static void run_first(CUstream stream)
 	CUcontext ctx = stream->object.ctx;
 
 	stream->first = op->next;
-	if (!stream->first)
+	if (stream->first == NULL)
 		stream->last = &stream->first;
 	stream->length--;
 	stream->busy = true;
@@ -135,8 +135,8 @@ static void *stream_main(void *arg)
 
 	srt_fpenv_set(SRT_FPENV_DEFAULT);
 	fake_lock();
-	while (stream->first || !stream->ending) {
-		if (stream->first)
+	while (stream->first != NULL || !stream->ending) {
+		if (stream->first != NULL)
 			run_first(stream);
 		else
 			pthread_cond_wait(&stream->work, &fake.lock);
@@ -172,7 +172,7 @@ void fake_put(CUstream stream, fake_op_t *op)
 /* ---- waiting ------------------------------------------------------------------------------- */
 void fake_wait_stream(CUstream stream)
 {
-	while (stream->first || stream->busy)
+	while (stream->first != NULL || stream->busy)
 		pthread_cond_wait(&fake.changed, &fake.lock);
 	fake_clock_join(&fake_host_clock, &stream->lane.clock);
 	fake_race_tidy();
@@ -187,7 +187,7 @@ void fake_wait_context(CUcontext ctx)
 	while (i < FAKE_MAX_SLOTS) {
 		CUstream s = fake.streams[i];
 
-		if (s && s->object.ctx == ctx && (s->first || s->busy)) {
+		if (s != NULL && s->object.ctx == ctx && (s->first != NULL || s->busy)) {
 			pthread_cond_wait(&fake.changed, &fake.lock);
 			i = 0;
 		} else {
@@ -195,7 +195,7 @@ void fake_wait_context(CUcontext ctx)
 		}
 	}
 	for (i = 0; i < FAKE_MAX_SLOTS; i++)
-		if (fake.streams[i] && fake.streams[i]->object.ctx == ctx)
+		if (fake.streams[i] != NULL && fake.streams[i]->object.ctx == ctx)
 			fake_clock_join(&fake_host_clock, &fake.streams[i]->lane.clock);
 	fake_race_tidy();
 	fake.host_syncs++;
@@ -214,7 +214,7 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
 	if (status != CUDA_SUCCESS)
 		return fake_leave(&call, status);
 	stream = calloc(1, sizeof(*stream));
-	if (!stream)
+	if (stream == NULL)
 		abort();
 	fake_object_add(stream, FAKE_STREAM, fake_current());
 	stream->last = &stream->first;
@@ -254,7 +254,7 @@ CUresult cuStreamDestroy(CUstream stream)
 	fake_entry_t call = { .name = "cuStreamDestroy", .has_stream = true, .stream = stream };
 	CUresult status = fake_enter(&call, FAKE_CURRENT);
 
-	if (status != CUDA_SUCCESS && !(fake_current() && status == fake_current()->sticky))
+	if (status != CUDA_SUCCESS && !(fake_current() != NULL && status == fake_current()->sticky))
 		return fake_leave(&call, status);
 	fake_stream_end(stream);
 	return fake_leave(&call, status);
@@ -278,7 +278,7 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *arg)
 	CUresult status = fake_enter(&call, FAKE_CURRENT | FAKE_CAN_FAIL);
 	fake_op_t *op;
 
-	if (status == CUDA_SUCCESS && !fn)
+	if (status == CUDA_SUCCESS && fn == NULL)
 		status = CUDA_ERROR_INVALID_VALUE;
 	if (status == CUDA_SUCCESS) {
 		op = fake_op_new(FAKE_HOST_FN, call.name, 0);

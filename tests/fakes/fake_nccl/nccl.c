@@ -93,16 +93,16 @@ static long number_of(const char *name)
 {
 	const char *text = getenv(name);
 
-	return text ? strtol(text, NULL, 10) : 0;
+	return text != NULL ? strtol(text, NULL, 10) : 0;
 }
 
 static void find_driver(void)
 {
 	const char *path = getenv("SHARDRT_CUDA_DRIVER");
-	void *driver = dlopen(path ? path : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	void *driver = dlopen(path != NULL ? path : "libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 	void *found[5], *api;
 
-	if (!driver)
+	if (driver == NULL)
 		fake_nccl_complain("the driver is not loaded");
 	found[0] = dlsym(driver, "cuLaunchHostFunc");
 	found[1] = dlsym(driver, "cuDeviceGetPCIBusId");
@@ -111,10 +111,10 @@ static void find_driver(void)
 	found[4] = dlsym(driver, "cuCtxPopCurrent_v2");
 	api = dlsym(driver, FAKE_CUDA_API_SYMBOL);
 	for (int i = 0; i < 5; i++) {
-		if (!found[i])
+		if (found[i] == NULL)
 			fake_nccl_complain("the driver lacks a function");
 	}
-	if (api) {
+	if (api != NULL) {
 		fake_cuda_api_fn *get;
 
 		memcpy(&get, &api, sizeof(api));
@@ -133,11 +133,11 @@ static void enter(const char *name)
 	const char *path = getenv("FAKE_NCCL_LOG");
 
 	pthread_mutex_lock(&fake.lock);
-	if (!fake.launch_host)
+	if (fake.launch_host == NULL)
 		find_driver();
-	if (path && !fake.log)
+	if (path != NULL && fake.log == NULL)
 		fake.log = fopen(path, "a");
-	if (fake.log) {
+	if (fake.log != NULL) {
 		fprintf(fake.log, "%s\n", name);
 		fflush(fake.log);
 	}
@@ -175,8 +175,8 @@ static ncclResult_t fail(ncclComm_t comm, ncclResult_t code, const char *text)
 
 ncclResult_t ncclGetVersion(int *version)
 {
-	*version = getenv("FAKE_NCCL_VERSION") ? (int)number_of("FAKE_NCCL_VERSION") :
-						 NCCL_VERSION_CODE;
+	*version = getenv("FAKE_NCCL_VERSION") != NULL ? (int)number_of("FAKE_NCCL_VERSION") :
+							 NCCL_VERSION_CODE;
 	return ncclSuccess;
 }
 
@@ -196,7 +196,7 @@ const char *ncclGetErrorString(ncclResult_t result)
 
 const char *ncclGetLastError(ncclComm_t comm)
 {
-	return comm ? comm->error : "";
+	return comm != NULL ? comm->error : "";
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
@@ -227,16 +227,16 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
 
 	if (enter_or_fail("ncclCommInitRankConfig"))
 		return leave(ncclInternalError);
-	if (!config || config->blocking != 0)
+	if (config == NULL || config->blocking != 0)
 		fake_nccl_complain("a communicator that blocks");
 	if (rank < 0 || rank >= size || depth > 0)
 		fake_nccl_complain("init of a wrong rank or in a group");
 	comm = calloc(1, sizeof(*comm));
-	if (!comm)
+	if (comm == NULL)
 		return leave(ncclSystemError);
 	device_of(who);
 	comm->wire = wire_open((const unsigned char *)id.internal, rank, size, who);
-	if (!comm->wire) {
+	if (comm->wire == NULL) {
 		free(comm);
 		return leave(ncclSystemError);
 	}
@@ -263,7 +263,7 @@ static void go_on_joining(ncclComm_t comm)
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
 	enter("ncclCommAbort");
-	if (!comm)
+	if (comm == NULL)
 		fake_nccl_complain("abort of no communicator");
 	atomic_store(&comm->stop, true);
 	fake.live--;
@@ -290,7 +290,7 @@ static void run_group(void *arg)
 	bool done = atomic_load(&comm->stop) ||
 		    wire_run(comm->wire, group->calls, group->ncalls, &comm->stop);
 
-	if (!done && !atomic_load(&comm->stop) && fake.set)
+	if (!done && !atomic_load(&comm->stop) && fake.set != NULL)
 		fake.set("fault", CUDA_ERROR_ILLEGAL_ADDRESS);
 	if (group->number == 1 && number_of("FAKE_NCCL_SPOIL"))
 		memset(group->calls[0].dst, 0, 4);
@@ -337,7 +337,7 @@ static ncclResult_t start_group(ncclComm_t comm)
 	group_t *group = malloc(sizeof(*group) + nbytes);
 	pthread_t thread;
 
-	if (!group)
+	if (group == NULL)
 		return fail(comm, ncclSystemError, "out of memory");
 	*group = (group_t){ .comm = comm,
 			    .stream = comm->stream,
@@ -360,7 +360,7 @@ static ncclResult_t start_group(ncclComm_t comm)
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 {
 	enter("ncclCommGetAsyncError");
-	if (!comm)
+	if (comm == NULL)
 		fake_nccl_complain("no communicator is asked for its errors");
 	if (comm->joining)
 		go_on_joining(comm);
@@ -374,7 +374,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
 	if (enter_or_fail("ncclCommFinalize"))
 		return leave(ncclInternalError);
-	if (!comm || comm->joining || comm->is_held || comm->finalizing)
+	if (comm == NULL || comm->joining || comm->is_held || comm->finalizing)
 		fake_nccl_complain("the end of a communicator that is not ready");
 	comm->finalizing = true;
 	comm->state = ncclInProgress;
@@ -385,7 +385,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
 	enter("ncclCommDestroy");
-	if (!comm || !comm->finalizing || comm->state != ncclSuccess)
+	if (comm == NULL || !comm->finalizing || comm->state != ncclSuccess)
 		fake_nccl_complain("a communicator is destroyed that is not finalized");
 	fake.live--;
 	leave(ncclSuccess);
@@ -425,7 +425,7 @@ ncclResult_t ncclGroupEnd(void)
 	if (depth-- != 1)
 		fake_nccl_complain("the end of a group that did not begin");
 	grouped = NULL;
-	if (!comm)
+	if (comm == NULL)
 		return leave(fails ? ncclInternalError : ncclSuccess);
 	if (fails) {
 		comm->ncalls = 0;
@@ -455,15 +455,15 @@ ncclResult_t fake_nccl_add_call(const char *name, ncclComm_t comm, CUstream stre
 		return leave(ncclInternalError);
 	if (depth != 1)
 		fake_nccl_complain("a call outside of a group");
-	if (!comm || comm->joining || comm->is_held)
+	if (comm == NULL || comm->joining || comm->is_held)
 		fake_nccl_complain("a call of a communicator that is not ready");
-	if (grouped && (grouped != comm || comm->stream != stream))
+	if (grouped != NULL && (grouped != comm || comm->stream != stream))
 		fake_nccl_complain("two communicators or streams in one group");
 	if (call.peer < 0 || call.peer >= comm->size || call.nbytes == 0)
 		fake_nccl_complain("a peer or a size that cannot be");
 	if ((call.kind == WIRE_SEND || call.kind == WIRE_RECV) && call.peer == comm->rank)
 		fake_nccl_complain("a message to itself");
-	if (!grouped)
+	if (grouped == NULL)
 		comm->ncalls = 0;
 	grouped = comm;
 	comm->stream = stream;

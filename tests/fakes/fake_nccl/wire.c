@@ -194,7 +194,8 @@ static bool move(wire_t *wire, part_t *parts, size_t n, const atomic_bool *stop)
 				left++;
 			}
 		}
-		if (atomic_load(stop) || (idle > 4 && getenv("FAKE_NCCL_P2P") && any_dead(wire)))
+		if (atomic_load(stop) ||
+		    (idle > 4 && getenv("FAKE_NCCL_P2P") != NULL && any_dead(wire)))
 			return false;
 		idle = moved ? 0 : idle + 1;
 		if (idle > 4)

@@ -53,11 +53,11 @@ static CUresult add(counter_t *counter, long n)
 __attribute__((destructor)) static void write_counts(void)
 {
 	const char *path = getenv("NULL_CUDA_COUNTS");
-	FILE *out = path ? fopen(path, "w") : NULL;
+	FILE *out = path != NULL ? fopen(path, "w") : NULL;
 
-	if (!out)
+	if (out == NULL)
 		return;
-	for (const counter_t *c = counters; c; c = c->next)
+	for (const counter_t *c = counters; c != NULL; c = c->next)
 		if (c->n)
 			fprintf(out, "%ld %s\n", c->n, c->name);
 	fclose(out);
@@ -173,7 +173,7 @@ static CUfunction function_new(const char *name)
 {
 	counter_t *kernel = calloc(1, sizeof(*kernel));
 
-	if (!kernel || !(kernel->name = strdup(name)))
+	if (kernel == NULL || (kernel->name = strdup(name)) == NULL)
 		abort();
 	add(kernel, 0);
 	return (void *)kernel;

@@ -43,7 +43,7 @@ static srt_status_t backward_activation(const srt_run_t *run, const srt_node_t *
 
 #define READS_INPUT .keeps_in = 1u << 0
 #define READS_OUTPUT .keeps_out = 1
-#define ACTIVATION(id, op, reads)                                                                  \
+#define ACTIVATION(id, reads, op, op_backward)                                                     \
 	static const activation_t id##_activation = {                                              \
 		.layer = { .name = #id,                                                            \
 			   reads,                                                                  \
@@ -51,15 +51,15 @@ static srt_status_t backward_activation(const srt_run_t *run, const srt_node_t *
 			   .forward = forward_activation,                                          \
 			   .backward = backward_activation },                                      \
 		.forward = op,                                                                     \
-		.backward = op##_backward,                                                         \
+		.backward = op_backward,                                                           \
 	}
 
-ACTIVATION(relu, srt_op_relu, READS_OUTPUT);
-ACTIVATION(gelu, srt_op_gelu_tanh, READS_INPUT);
-ACTIVATION(gelu_erf, srt_op_gelu_erf, READS_INPUT);
-ACTIVATION(silu, srt_op_silu, READS_INPUT);
-ACTIVATION(tanh, srt_op_tanh, READS_OUTPUT);
-ACTIVATION(sigmoid, srt_op_sigmoid, READS_OUTPUT);
+ACTIVATION(relu, READS_OUTPUT, srt_op_relu, srt_op_relu_backward);
+ACTIVATION(gelu, READS_INPUT, srt_op_gelu_tanh, srt_op_gelu_tanh_backward);
+ACTIVATION(gelu_erf, READS_INPUT, srt_op_gelu_erf, srt_op_gelu_erf_backward);
+ACTIVATION(silu, READS_INPUT, srt_op_silu, srt_op_silu_backward);
+ACTIVATION(tanh, READS_OUTPUT, srt_op_tanh, srt_op_tanh_backward);
+ACTIVATION(sigmoid, READS_OUTPUT, srt_op_sigmoid, srt_op_sigmoid_backward);
 
 static srt_tensor_t *record_activation(srt_tape_t *tape, const activation_t *activation,
 				       srt_tensor_t *x)

@@ -194,6 +194,7 @@ static void test_norms(void)
 					.rate = 1.0f),
 				s));
 	REFUSED(srt_op_softmax_backward(y, x, at(b, 1), 4, 25, s), "dx overlaps y");
+	CHECK_OK(srt_op_log_softmax(y, x, 4, 25, s));
 	CHECK_OK(srt_op_log_softmax_backward(y, y, x, 4, 25, s));
 	REFUSED(srt_op_silu_backward(y, x, absent, 10, s), "srt_op_silu_backward: x is absent");
 }

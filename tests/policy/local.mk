@@ -4,6 +4,7 @@ SCRIPT_TESTS += $(POLICY_TESTS)
 POLICY_TESTS = \
 	$(DIALECT_TESTS) \
 	tests/policy/test_abi.sh \
+	tests/policy/test_clients.sh \
 	tests/policy/test_cycles.sh \
 	tests/policy/test_docs.sh \
 	tests/policy/test_format.sh \
@@ -17,6 +18,7 @@ POLICY_TESTS = \
 EXTRA_DIST += \
 	scripts/abi.sh \
 	tests/policy/cites.awk \
+	tests/policy/clients.awk \
 	tests/policy/cuda_code.awk \
 	tests/policy/cycles.awk \
 	tests/policy/functions.awk \

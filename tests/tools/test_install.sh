@@ -220,6 +220,7 @@ fi
 
 # A program that has the library in itself loads modules, too: what they need of the library comes in a table.
 cat > "$dest/module.c" <<'END'
+#include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 #include <stdio.h>
 #define TRY(call) if ((call) != SRT_OK) return fprintf(stderr, "%s\n", srt_last_error()), 1

@@ -153,7 +153,7 @@ size_t srt_config_count(void)
 	return SRT_ARRAY_LEN(table);
 }
 
-const srt_config_entry_t *srt_config_entry(size_t i)
+const srt_config_entry_t *srt_config_at(size_t i)
 {
 	return i < SRT_ARRAY_LEN(table) ? &table[i] : NULL;
 }

@@ -149,7 +149,7 @@ struct model {
 			options.optim = &sgd;
 			options.clear_grads = 1; // the autograd can only add
 			context = shardrt::make(srt_context_create, nullptr);
-			stream = shardrt::make(srt_stream_create, srt_context_device(context.get()), 0u, "compute");
+			stream = shardrt::make(srt_stream_create, srt_context_device(context.get()), 0, "compute");
 			engine = shardrt::make(srt_engine_create, context.get(), &options);
 			root.u = shardrt::get(srt_unit_create, engine.get(), nullptr, "model", nullptr);
 			root.stream = stream.get();

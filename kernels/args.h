@@ -2,8 +2,8 @@
 /*
  * Argument structs of the portable kernels, read by all three compilers: fixed-width types, widest
  * first, filled up by `reserved` so that no compiler adds padding (table.c asserts the sizes).
- * Filled by the launchers of <shardrt/ops.h>; sizes are in elements. The grid of a
- * launch follows from its struct: srt_kernel_grid().
+ * Filled by the launchers of runtime/ops/; sizes are in elements. The grid of a launch follows from
+ * its struct: srt_kernel_grid().
  */
 #ifndef SRT_KERNELS_ARGS_H
 #define SRT_KERNELS_ARGS_H

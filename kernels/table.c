@@ -9,7 +9,7 @@ _Static_assert((int)SRT_SCHEDULE_COSINE == SRT_K_SCHEDULE_COSINE, "cosine");
 _Static_assert((int)SRT_SCHEDULE_LINEAR == SRT_K_SCHEDULE_LINEAR, "linear");
 _Static_assert((int)SRT_SCHEDULE_STABLE == SRT_K_SCHEDULE_STABLE, "stable");
 _Static_assert((int)SRT_SCHEDULE_CONSTANT == SRT_K_SCHEDULE_CONSTANT, "constant");
-_Static_assert(sizeof(srt_k_step_state_t) == SRT_STEP_STATE_NBYTES, "step state");
+_Static_assert(sizeof(srt_k_step_state_t) == SRT_STEP_INFO_NBYTES, "step state");
 
 /* Every struct is a whole number of its widest member: no compiler pads its end. */
 #define K(NAME, name, types, access, args, grid)                                                   \

@@ -73,7 +73,7 @@ int tool_check_config(void)
 
 	srt_config_value("SHARDRT_RANK", &rank, NULL);
 	for (size_t i = 0; i < srt_config_count() && status == SRT_OK; i++)
-		status = srt_config_value(srt_config_entry(i)->name, &value, NULL);
+		status = srt_config_value(srt_config_at(i)->name, &value, NULL);
 	if (status == SRT_OK)
 		return 0;
 	if (strcmp(rank, "0") != 0)

@@ -185,6 +185,8 @@ SRT_API const char *srt_comm_transport(const srt_comm_t *comm);
  * @param ranks ranks of `parent`, in rising order; ranks[i] becomes rank i of the group.
  * @param name copied, for messages; NULL: "unnamed".
  * @param[out] comm owned by the caller.
+ * @return on all ranks of `parent`: SRT_ERR_INVALID_ARGUMENT for ranks outside the range or not in
+ *         rising order, SRT_ERR_MISMATCH for names or ranks that differ.
  */
 SRT_API srt_status_t srt_comm_create_group(srt_comm_t *parent, const int *ranks, int nranks,
 					   const char *name, srt_comm_t **comm);

@@ -25,7 +25,7 @@ typedef enum srt_config_type {
 	SRT_CONFIG_SIZE, /* bytes; suffixes k, m, g are powers of 1024 */
 } srt_config_type_t;
 
-/** One variable. All strings are static, save `value`. */
+/** One variable. All strings are static. */
 typedef struct srt_config_entry {
 	const char *name; /* "SHARDRT_BACKEND" */
 	srt_config_type_t type;
@@ -39,7 +39,7 @@ typedef struct srt_config_entry {
 SRT_API size_t srt_config_count(void);
 
 /** The i-th variable, NULL past the end. The table is sorted by name. Thread-safe. */
-SRT_API const srt_config_entry_t *srt_config_entry(size_t i);
+SRT_API const srt_config_entry_t *srt_config_at(size_t i);
 
 /**
  * The text of a variable's present value: the environment's, or the default.

@@ -188,8 +188,9 @@ SRT_API srt_status_t srt_stream_wait_event(srt_stream_t *stream, srt_event_t *ev
 /** Blocks the caller until the event's last record is reached. */
 SRT_API srt_status_t srt_event_sync(srt_event_t *event);
 /**
- * Whether the event's last record is reached. @param[out] done 0 or 1. If it is 1, this fails as
- * srt_event_sync() does.
+ * Whether the event's last record is reached, or its stream has failed. Does not wait.
+ * @param[out] done 0 or 1; also set if the call fails.
+ * @return if done is 1, the failure that srt_event_sync() returns.
  */
 SRT_API srt_status_t srt_event_query(srt_event_t *event, int *done);
 

@@ -51,7 +51,8 @@
  * - While full parameters of a unit are summoned (srt_full_params_begin()), the calls of the table
  *   are "-", except srt_engine_microbatch(), and so are clip, save and load.
  * - Before srt_engine_build() units and parameters are declared; no call of the table is allowed. A
- *   successful build leads to IDLE and ends declaring; a failed one allows srt_engine_destroy().
+ *   successful build leads to IDLE and ends declaring; after a failed one the engine can only be
+ *   destroyed.
  * - srt_engine_reset() leads from every state to IDLE.
  * - The other units run inside their parent: forward inside the parent's forward, backward inside
  *   the parent's backward. A unit may run forward several times in a pass, and then runs backward
@@ -63,8 +64,8 @@
  * - An engine without trainable parameters steps without a backward pass.
  *
  * Streams. Calls with a stream queue their work on it and return. Before the host reads results it
- * calls srt_stream_sync(), unless a description says that the call blocks. Calls may name different
- * streams: the engine orders its gathers, reductions, steps, sums and what it sets and reads, and
+ * calls srt_stream_sync(), unless a description says that the call blocks or waits. Calls may name
+ * different streams: the engine orders its gathers, reductions, steps, sums and what it sets and reads, and
  * the micro-batches that add to one gradient. The program orders its own work on one tensor within
  * a micro-batch, and on views between steps with calls on other streams.
  *
@@ -78,8 +79,9 @@
  * collectives report (SRT_ERR_DEVICE, SRT_ERR_PEER_DEAD, SRT_ERR_TIMEOUT, SRT_ERR_ABORTED,
  * SRT_ERR_MISMATCH). Outputs are set on success only. srt_last_error() has the sentence.
  *
- * Ownership. Units, parameters and what they return (names, views) belong to their engine and live
- * until srt_engine_destroy(). Strings and shapes that a call takes are copied.
+ * Ownership. Units, parameters, buffers and their names belong to their engine and live until
+ * srt_engine_destroy(). A view is valid as long as its function's description says. Strings and
+ * shapes that a call takes are copied.
  *
  * Thread safety. An engine, its units and its parameters belong to one thread at a time.
  */
@@ -119,11 +121,16 @@ typedef struct srt_unit_buffer srt_unit_buffer_t;
  * @param options NULL for the defaults; copied.
  * @param[out] engine owned by the caller, freed by srt_engine_destroy().
  * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim
- *         where it has them (a negative lr, betas outside [0, 1), nesterov without momentum), one
- *         that the optimizer does not have (momentum of Adam, amsgrad of SGD).
+ *         where it has them (a negative lr, betas outside [0, 1), nesterov without momentum), or
+ *         for one that the optimizer does not have (momentum of Adam, amsgrad of SGD).
  */
 SRT_API srt_status_t srt_engine_create(srt_context_t *context, const srt_engine_options_t *options,
 				       srt_engine_t **engine);
+
+/** Frees the engine, its units and its parameters. Waits for the streams of its last calls. A
+ * collective in flight that waits for another rank for half a second is aborted: all ranks fail
+ * with SRT_ERR_ABORTED, "rank 0 destroyed the engine ...". NULL is allowed. */
+SRT_API void srt_engine_destroy(srt_engine_t *engine);
 
 /**
  * Declares a unit. Local; in the same order on all ranks.
@@ -198,7 +205,8 @@ SRT_API srt_status_t srt_engine_group_create(srt_engine_t *engine,
  * @param world_size number of ranks to plan for; 0 = the engine's. On which nodes other numbers of
  *        ranks would run is unknown: the plan takes the engine's transport for all collectives.
  * @param[out] plan its size by SRT_PLAN_INIT; set on success only.
- * @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range.
+ * @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range, or for an engine on a mesh a
+ *         world_size other than the mesh's (srt_mesh_create() makes one to plan with).
  */
 SRT_API srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_size,
 				     srt_plan_t *plan);
@@ -267,17 +275,6 @@ typedef enum srt_param_what {
 SRT_API srt_status_t srt_param_set(srt_param_t *param, srt_param_what_t what, const void *unsharded,
 				   srt_stream_t *stream);
 
-/**
- * Sets this rank's shard of values or of an optimizer state from its elements in host memory, so
- * that no rank needs the unsharded tensor. Local; for values every rank must call it.
- * @param what SRT_PARAM_VALUE (as srt_param_set()), SRT_PARAM_STATE0 or a later one.
- * @param elements those of srt_param_part() of this rank, of the parameter's dtype, row-major; may
- *        be reused when the call returns. NULL only for a shard without elements.
- * @return as srt_param_set().
- */
-SRT_API srt_status_t srt_param_set_local(srt_param_t *param, srt_param_what_t what,
-					 const void *elements, srt_stream_t *stream);
-
 /* ---- a step ---------------------------------------------------------------------------- */
 
 /**
@@ -307,9 +304,9 @@ SRT_API srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stre
 SRT_API srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream);
 
 /**
- * The unsharded tensor, between begin and end of its unit: srt_param_address().
- * A view must not be used outside of begin and end: zero3 gives its memory to other units. Local.
- * @param[out] view srt_param_shape() elements, row-major; read only.
+ * The unsharded tensor as a view, to be used between begin and end of its unit only: zero3 gives its
+ * memory to other units afterwards. srt_param_address() tells where it is before the pass. Local.
+ * @param[out] view srt_param_partition() elements, row-major; read only.
  * @return SRT_ERR_STATE outside of begin and end, and before srt_engine_build().
  */
 SRT_API srt_status_t srt_param_data(srt_param_t *param, srt_view_t *view);
@@ -325,7 +322,7 @@ SRT_API srt_status_t srt_unit_backward_begin(srt_unit_t *unit, srt_stream_t *str
 /**
  * Where the unsharded gradient is written, between srt_unit_backward_begin() and
  * srt_unit_backward_end() of its unit. Local.
- * @param[out] view srt_param_shape() elements, row-major.
+ * @param[out] view srt_param_partition() elements, row-major.
  * @param[out] accumulate 0: store, 1: add to what the view has (a further use of a tied parameter,
  *             or a further micro-batch).
  * @return SRT_ERR_STATE for a frozen parameter or outside the backward pass of its unit.
@@ -343,24 +340,24 @@ SRT_API srt_status_t srt_param_grad(srt_param_t *param, srt_view_t *view, int *a
 SRT_API srt_status_t srt_param_grad_ready(srt_param_t *param);
 
 /**
+ * Ends the stream's backward use of the unit and queues the reduction of its gradients.
+ * Asynchronous.
+ * @return SRT_ERR_STATE if no backward pass has begun, or if one of a child is open.
+ */
+SRT_API srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream);
+
+/**
  * Where srt_param_data() or srt_param_grad() will be in every pass, known from the build on: for a
  * graph that is made once. The memory may only be used as their views: values between begin and end
  * of the unit, gradients in its backward pass, after srt_param_grad(), which says whether to add.
  * The address holds for every strategy, with offload, flat units and micro-batches; units may have
  * the same one, as they use it in turn. Local.
  * @param what SRT_PARAM_VALUE, or SRT_PARAM_GRAD: the gradient as the program writes it.
- * @param[out] view srt_param_shape() elements, row-major.
+ * @param[out] view srt_param_partition() elements, row-major.
  * @return SRT_ERR_INVALID_ARGUMENT for optimizer state; SRT_ERR_STATE for the gradient of a frozen
  *         parameter, and before srt_engine_build().
  */
 SRT_API srt_status_t srt_param_address(srt_param_t *param, srt_param_what_t what, srt_view_t *view);
-
-/**
- * Ends the stream's backward use of the unit and queues the reduction of its gradients.
- * Asynchronous.
- * @return SRT_ERR_STATE if no backward pass has begun, or if one of a child is open.
- */
-SRT_API srt_status_t srt_unit_backward_end(srt_unit_t *unit, srt_stream_t *stream);
 
 /**
  * Completes the reductions. From here to srt_engine_step() this rank's shards of the reduced
@@ -394,9 +391,9 @@ SRT_API srt_status_t srt_engine_clip(srt_engine_t *engine, int norm_p, float max
 SRT_API srt_status_t srt_engine_step(srt_engine_t *engine, srt_stream_t *stream);
 
 /**
- * Drops all gradients, those of earlier micro-batches too, and ends the step without an update.
- * Also drops full parameters that are summoned.
- * Also allowed after a failed call. Local; waits for the engine's queued gathers and reductions.
+ * Drops all gradients, those of earlier micro-batches too, and full parameters that are summoned,
+ * and ends the step without an update. Allowed after a failed call. Local; waits for the engine's
+ * queued gathers and reductions.
  * @return SRT_ERR_STATE before srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_reset(srt_engine_t *engine);
@@ -413,7 +410,7 @@ SRT_API srt_status_t srt_engine_get_step_info(srt_engine_t *engine, srt_step_inf
 					      srt_stream_t *stream);
 
 /**
- * As srt_engine_get_step_info(), without waiting: copies SRT_STEP_STATE_NBYTES bytes to device
+ * As srt_engine_get_step_info(), without waiting: copies SRT_STEP_INFO_NBYTES bytes to device
  * memory, for srt_step_info_decode(). Local, asynchronous.
  * @param to a buffer of the engine's device, e.g. of kind SRT_MEM_PINNED.
  * @param offset bytes from its start.
@@ -502,6 +499,17 @@ typedef struct srt_part {
  * @return SRT_ERR_INVALID_ARGUMENT for a rank outside the range.
  */
 SRT_API srt_status_t srt_param_part(const srt_param_t *param, int rank, srt_part_t *part);
+
+/**
+ * Sets this rank's shard of values or of an optimizer state from its elements in host memory, so
+ * that no rank needs the unsharded tensor. Local; for values every rank must call it.
+ * @param what SRT_PARAM_VALUE (as srt_param_set()), SRT_PARAM_STATE0 or a later one.
+ * @param elements those of srt_param_part() of this rank, of the parameter's dtype, row-major; may
+ *        be reused when the call returns. NULL only for a shard without elements.
+ * @return as srt_param_set().
+ */
+SRT_API srt_status_t srt_param_set_local(srt_param_t *param, srt_param_what_t what,
+					 const void *elements, srt_stream_t *stream);
 
 /** The flat parameter of a unit, in elements, as a rank has it. */
 typedef struct srt_flat_sizes {
@@ -738,11 +746,6 @@ SRT_API int64_t srt_unit_buffer_nelem(const srt_unit_buffer_t *buffer);
 /** Prints the engine for people: units, parameters, shards, plan. Local. @param out owned by the
  * caller. @return SRT_ERR_INVALID_ARGUMENT for NULL. */
 SRT_API srt_status_t srt_engine_print(const srt_engine_t *engine, FILE *out);
-
-/** Frees the engine, its units and its parameters. Waits for the streams of its last calls. A
- * collective in flight that waits for another rank for half a second is aborted: all ranks fail
- * with SRT_ERR_ABORTED, "rank 0 destroyed the engine ...". NULL is allowed. */
-SRT_API void srt_engine_destroy(srt_engine_t *engine);
 
 #ifdef __cplusplus
 }

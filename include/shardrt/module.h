@@ -208,7 +208,7 @@ SRT_API const char *srt_module_path(const srt_module_t *module);
 /** Kind of a module, of srt_module_create(). */
 SRT_API const char *srt_module_kind(const srt_module_t *module);
 /** The i-th child; NULL past the end. */
-SRT_API srt_module_t *srt_module_child(const srt_module_t *module, size_t i);
+SRT_API srt_module_t *srt_module_child_at(const srt_module_t *module, size_t i);
 /** A module below by its path, e.g. "blocks.0.attn"; "" is the module itself. NULL if there is
  * none. */
 SRT_API srt_module_t *srt_module_find(srt_module_t *module, const char *path);

@@ -30,8 +30,8 @@ typedef struct srt_matmul {
 	int trans_b;   /* 0: B stored (k,n); 1: stored (n,k) */
 	srt_view_t a, b, c;
 	int64_t lda, ldb, ldc;
-	int64_t stride_a, stride_b,
-		stride_c; /* between batch items, in elements; C's are disjoint */
+	/* Between batch items, in elements; C's are disjoint. */
+	int64_t stride_a, stride_b, stride_c;
 	float alpha;
 	srt_view_t bias; /* (n) or absent */
 	int accumulate;

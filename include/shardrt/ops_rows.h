@@ -210,9 +210,9 @@ typedef struct srt_loss {
 	 * What lies between rows is neither read nor written. */
 	int64_t ld;
 	float grad_scale;
-	srt_view_t
-		scale; /* (1), SRT_F32, in device memory: the scale of a loss scaler; or absent */
-	srt_view_t x;  /* (rows,n) */
+	/* (1), SRT_F32, in device memory: the scale of a loss scaler; or absent. */
+	srt_view_t scale;
+	srt_view_t x;      /* (rows,n) */
 	srt_view_t target; /* (rows,n); of a cross-entropy (rows), SRT_I32, each in 0..n-1 */
 	srt_view_t loss;   /* (rows), SRT_F32 */
 	srt_view_t dx;     /* (rows,n), or absent */

@@ -44,10 +44,10 @@ extern "C" {
 
 /** What the learning rate does after the warm-up. */
 typedef enum srt_schedule {
-	SRT_SCHEDULE_COSINE, /* half a cosine from base_lr down to min_lr at lr_steps */
-	SRT_SCHEDULE_LINEAR, /* a line from base_lr down to min_lr at lr_steps */
-	SRT_SCHEDULE_STABLE, /* warmup-stable-decay: base_lr, and a line in the last decay_steps */
-	SRT_SCHEDULE_CONSTANT, /* base_lr; the others too if lr_steps is 0 */
+	SRT_SCHEDULE_COSINE,   /* half a cosine from the peak, lr, down to min_lr at lr_steps */
+	SRT_SCHEDULE_LINEAR,   /* a line from the peak down to min_lr at lr_steps */
+	SRT_SCHEDULE_STABLE,   /* warmup-stable-decay: the peak, a line in the last decay_steps */
+	SRT_SCHEDULE_CONSTANT, /* the peak; the others too if lr_steps is 0 */
 } srt_schedule_t;
 
 /** Which optimizer, by the rules of torch.optim. */
@@ -64,8 +64,8 @@ typedef enum srt_optimizer {
 
 /**
  * An optimizer with its hyper-parameters: what a param_group of torch.optim has. All numbers are
- * finite. A field that is not 0 and that the kind does not have is refused. Where parameters are in
- * several groups, each group has such options, all of one kind.
+ * finite. A field that is not 0 and that the kind does not have is refused; SRT_OPTIMIZER_NONE
+ * ignores those of the others. Where parameters are in several groups, each group has such options, all of one kind.
  *
  * Each kind has an initialiser with the defaults of torch.optim: SRT_OPTIM_OPTIONS_INIT is AdamW,
  * SRT_OPTIM_ADAM_INIT Adam, SRT_OPTIM_SGD_INIT SGD.
@@ -139,7 +139,8 @@ typedef struct srt_optim_param {
 
 /**
  * What the steps of a group of parameters have done: counts, scalars of the last step, and the
- * schedule of the learning rate. As srt_optim_set_state() takes it, it continues an earlier run.
+ * schedule of the learning rate. As srt_optim_set_step_info() takes it, it continues an
+ * earlier run.
  */
 typedef struct srt_step_info {
 	size_t size;      /* set by SRT_STEP_INFO_INIT */
@@ -165,12 +166,12 @@ typedef struct srt_step_info {
 		.size = sizeof(srt_step_info_t)                                                    \
 	}
 
-/** Bytes that srt_engine_copy_state() copies, in the library's own form. */
-#define SRT_STEP_STATE_NBYTES 64
+/** Bytes that srt_engine_copy_step_info() copies, in the library's own form. */
+#define SRT_STEP_INFO_NBYTES 64
 
 /**
- * Reads a copy by srt_engine_copy_state(). Local. Thread-safe.
- * @param copy SRT_STEP_STATE_NBYTES bytes, in host memory.
+ * Reads a copy by srt_engine_copy_step_info(). Local. Thread-safe.
+ * @param copy SRT_STEP_INFO_NBYTES bytes, in host memory.
  * @param[out] info its size is set by SRT_STEP_INFO_INIT; filled on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for NULL or a size of 0.
  */
@@ -188,8 +189,8 @@ typedef struct srt_optim srt_optim_t;
  * @param[out] optim owned by the caller, freed by srt_optim_destroy(); set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim (a
  *         negative lr, betas outside [0, 1), nesterov without momentum), or that the optimizer does
- *         not have (momentum of Adam, amsgrad of SGD), groups of several kinds, a name that is not
- *         unique, or a view that is absent, outside its buffer or of another dtype;
+ *         not have (momentum of Adam, amsgrad of SGD), groups of several kinds or of SRT_OPTIMIZER_NONE,
+ *         a name that is not unique, or a view that is absent, outside its buffer or of another dtype;
  *         SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *groups,
@@ -324,8 +325,8 @@ SRT_API const char *srt_optim_state_name(const srt_optim_t *optim, size_t k);
  * @param k 0: momentum_buffer or exp_avg; 1: exp_avg_sq; 2: max_exp_avg_sq.
  * @param[out] view (nelem) of the value's dtype; absent if the parameter has no elements, and for a
  *        sharded tensor (srt_sharded_optim_state()). Set on success only.
- * @return SRT_ERR_INVALID_ARGUMENT for a parameter that there is not, SRT_ERR_NOT_FOUND for a state
- *         that there is not.
+ * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list; SRT_ERR_NOT_FOUND for a state that
+ *         the optimizer does not have.
  */
 SRT_API srt_status_t srt_optim_state(const srt_optim_t *optim, size_t i, size_t k,
 				     srt_view_t *view);

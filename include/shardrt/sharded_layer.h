@@ -66,8 +66,8 @@ typedef struct srt_shard_plan {
  */
 SRT_API srt_status_t srt_shard_plan_apply(srt_context_t *context, srt_comm_t *comm,
 					  srt_module_t *module, const srt_shard_plan_t *plan,
-					  size_t nplan, int root, srt_stream_t *stream,
-					  srt_sharded_tensor_t **tensors);
+					  size_t nplan, int root, srt_sharded_tensor_t **tensors,
+					  srt_stream_t *stream);
 
 /** A layer with a sharded weight, for a number of rows. Opaque. */
 typedef struct srt_sharded_layer srt_sharded_layer_t;

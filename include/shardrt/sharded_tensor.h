@@ -139,13 +139,13 @@ SRT_API srt_dtype_t srt_sharded_tensor_dtype(const srt_sharded_tensor_t *tensor)
  * the unused ones 1; NULL is allowed. */
 SRT_API int srt_sharded_tensor_shape(const srt_sharded_tensor_t *tensor, int64_t *shape);
 /** Number of shards of all ranks; 0 for NULL. */
-SRT_API size_t srt_sharded_tensor_count_shards(const srt_sharded_tensor_t *tensor);
+SRT_API size_t srt_sharded_tensor_shard_count(const srt_sharded_tensor_t *tensor);
 /** The i-th shard of all, in the order of the sharding. @param[out] shard set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an index outside the range. */
-SRT_API srt_status_t srt_sharded_tensor_shard(const srt_sharded_tensor_t *tensor, size_t i,
-					      srt_shard_t *shard);
+SRT_API srt_status_t srt_sharded_tensor_shard_at(const srt_sharded_tensor_t *tensor, size_t i,
+						 srt_shard_t *shard);
 /** Number of shards of this rank; 0 for NULL. */
-SRT_API size_t srt_sharded_tensor_count_local(const srt_sharded_tensor_t *tensor);
+SRT_API size_t srt_sharded_tensor_local_count(const srt_sharded_tensor_t *tensor);
 /** The index among all shards of this rank's i-th one; the number of shards past the last. */
 SRT_API size_t srt_sharded_tensor_local_index(const srt_sharded_tensor_t *tensor, size_t i);
 
@@ -230,8 +230,8 @@ SRT_API srt_status_t srt_sharded_tensor_copy(srt_sharded_tensor_t *to,
  */
 SRT_API srt_status_t srt_sharded_tensor_reshard(const srt_sharded_tensor_t *tensor,
 						const srt_sharding_t *sharding,
-						srt_stream_t *stream,
-						srt_sharded_tensor_t **resharded);
+						srt_sharded_tensor_t **resharded,
+						srt_stream_t *stream);
 
 /**
  * Makes a sharded tensor from one that a rank has: srt_sharded_tensor_create(), then
@@ -246,8 +246,8 @@ SRT_API srt_status_t srt_sharded_tensor_create_from(srt_context_t *context, srt_
 						    const char *name, int ndim,
 						    const int64_t *shape,
 						    const srt_sharding_t *sharding, int root,
-						    srt_view_t whole, srt_stream_t *stream,
-						    srt_sharded_tensor_t **tensor);
+						    srt_view_t whole, srt_sharded_tensor_t **tensor,
+						    srt_stream_t *stream);
 
 /* ---- files; collective, blocking ------------------------------------------------------- */
 

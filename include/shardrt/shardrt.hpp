@@ -5,7 +5,7 @@
 // get() and make().
 //
 //     shardrt::context context = shardrt::make(srt_context_create, nullptr);
-//     shardrt::stream stream = shardrt::make(srt_stream_create, srt_context_device(context.get()), 0u, "compute");
+//     shardrt::stream stream = shardrt::make(srt_stream_create, srt_context_device(context.get()), 0, "compute");
 //     shardrt::abort_on_throw(srt_context_world(context.get()), [&] {
 //             shardrt::forward_pass pass(unit, stream.get());
 //             srt_view_t values = shardrt::get(srt_param_data, param);
@@ -19,6 +19,7 @@
 #ifndef SHARDRT_SHARDRT_HPP
 #define SHARDRT_SHARDRT_HPP
 
+#include <cstddef>
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -141,16 +142,42 @@ using sharded_layer = handle<srt_sharded_layer_t>;
 using sharded_tensor = handle<srt_sharded_tensor_t>;
 using stream = handle<srt_stream_t>;
 
-/// Calls a function whose last parameter is where it stores its result, and returns the result; throws an error if the
-/// call fails. For what other objects own (units, parameters) and for values:
+/// Whether T begins with its size, which a caller sets.
+template <class T, class = void> struct has_size : std::false_type {
+};
+template <class T>
+struct has_size<T, std::enable_if_t<std::is_same_v<decltype(T::size), std::size_t>>>
+	: std::true_type {
+};
+
+/// Calls a function with a place for its result, at index sizeof...(I): before the stream if it has one, else last.
+template <class F, class R, class Given, std::size_t... I>
+srt_status_t call(F function, R *result, Given &&given, std::index_sequence<I...>)
+{
+	if constexpr (std::tuple_size_v<std::decay_t<Given>> > sizeof...(I))
+		return function(std::get<I>(std::forward<Given>(given))..., result,
+				std::get<sizeof...(I)>(std::forward<Given>(given)));
+	else
+		return function(std::get<I>(std::forward<Given>(given))..., result);
+}
+
+/// Calls a function that stores one result, in its last parameter or in the one before the stream, and returns the
+/// result; throws an error if the call fails. The other arguments are given in their order. For what other objects own
+/// (units, parameters) and for values; the size of a struct is set:
 ///     srt_unit_t *root = shardrt::get(srt_unit_create, engine.get(), nullptr, "model", nullptr);
 template <class... Params, class... Args>
 [[nodiscard]] auto get(srt_status_t (*function)(Params...), Args &&...args)
 {
-	using out = std::tuple_element_t<sizeof...(Params) - 1, std::tuple<Params...>>;
-	std::remove_pointer_t<out> result{};
+	using types = std::tuple<Params...>;
+	constexpr std::size_t last = sizeof...(Params) - 1;
+	constexpr bool streams = std::is_same_v<std::tuple_element_t<last, types>, srt_stream_t *>;
+	constexpr std::size_t at = streams ? last - 1 : last;
+	std::remove_pointer_t<std::tuple_element_t<at, types>> result{};
 
-	check(function(std::forward<Args>(args)..., &result));
+	if constexpr (has_size<decltype(result)>::value)
+		result.size = sizeof(result);
+	check(call(function, &result, std::forward_as_tuple(std::forward<Args>(args)...),
+		   std::make_index_sequence<at>()));
 	return result;
 }
 

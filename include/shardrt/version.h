@@ -66,8 +66,8 @@ typedef enum srt_feature_state {
 typedef struct srt_feature_info {
 	size_t size;      /* set by SRT_FEATURE_INFO_INIT */
 	const char *name; /* for people: "sharded checkpoints" */
-	const char *
-		packages; /* that the build needs, Debian's names: "libjansson-dev libxxhash-dev" */
+	/* Debian's names of what the build needs: "libjansson-dev libxxhash-dev" */
+	const char *packages;
 	const char *command; /* a command of the README that needs it */
 	srt_feature_state_t state;
 	char why_missing[512]; /* of a missing feature: a sentence; else "" */

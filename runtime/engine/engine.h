@@ -4,7 +4,7 @@
  *
  *   declare/  options.c, unit.c,     options; units; parameters with name, shape, group, ties
  *             param.c, buffers.c     buffers of units: declared, broadcast, read and written
- *             precision.c, lookup.c  the policy of dtypes of a unit; parameters by name
+ *             precision.c, lookup.c  the policy of dtypes; what was declared, by place and name
  *             cell.c                 tensor parallelism: which part each rank computes with
  *   layout/   roles.c                which tensors a parameter has: dtype, spread, lifetime
  *             shard.c, part.c        which elements each rank owns, where its arenas have them
@@ -30,7 +30,7 @@
  *             access.c, gather_full.c  views inside a pass; unsharded tensors read
  *             local.c                shards as views that the program reads and writes
  *             full_params.c          full tensors of a unit, for the program to read and write
- *             optim_state.c          what a step changes, read and set
+ *             optim_state.c          groups are declared, states set
  *             hash.c, print.c        the hash of all values; an engine printed
  *   build/    engine.c               engines created, reset, destroyed
  *             memory_check.c         the plan compared with free memory

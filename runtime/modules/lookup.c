@@ -77,7 +77,7 @@ const char *srt_module_kind(const srt_module_t *module)
 	return module != NULL ? module->kind : "";
 }
 
-srt_module_t *srt_module_child(const srt_module_t *module, size_t i)
+srt_module_t *srt_module_child_at(const srt_module_t *module, size_t i)
 {
 	return module != NULL && i < module->nchildren ? module->children[i].module : NULL;
 }

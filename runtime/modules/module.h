@@ -54,7 +54,7 @@ typedef struct srt_module_buffer {
 	srt_unit_buffer_t *buffer; /* NULL: in no engine */
 } srt_module_buffer_t;
 
-typedef struct srt_module_child {
+typedef struct srt_module_child_at {
 	char *name;
 	srt_module_t *module;
 } srt_module_child_t;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launchers of the reproducible sums of step.h: kernels/bins.k. The kernels absmax and
- * bin_sum always add to their result, so the result is zeroed first unless the caller accumulates.
+ * Launchers of the reproducible sums of step.h: kernels/bins.k. The kernels absmax and bin_sum
+ * always add to their result, so the result is zeroed first unless the caller accumulates.
  */
 #include "runtime/ops/ops.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launcher of the coalescing of sparse gradients of step.h: kernels/coo.k. The scratch
- * holds two sets of (keys, order), of which one is sorted into the other in turn, the groups'
- * counts and the starts.
+ * Launcher of the coalescing of sparse gradients of step.h: kernels/coo.k. The scratch holds two
+ * sets of (keys, order), of which one is sorted into the other in turn, the groups' counts and the
+ * starts.
  */
 #include "runtime/ops/ops.h"
 

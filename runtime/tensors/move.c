@@ -141,8 +141,8 @@ srt_status_t srt_sharded_tensor_copy(srt_sharded_tensor_t *to, const srt_sharded
 }
 
 srt_status_t srt_sharded_tensor_reshard(const srt_sharded_tensor_t *t,
-					const srt_sharding_t *sharding, srt_stream_t *stream,
-					srt_sharded_tensor_t **resharded)
+					const srt_sharding_t *sharding,
+					srt_sharded_tensor_t **resharded, srt_stream_t *stream)
 {
 	srt_sharded_tensor_t *made;
 	srt_status_t status;
@@ -165,8 +165,8 @@ srt_status_t srt_sharded_tensor_reshard(const srt_sharded_tensor_t *t,
 srt_status_t srt_sharded_tensor_create_from(srt_context_t *context, srt_comm_t *comm,
 					    const char *name, int ndim, const int64_t *shape,
 					    const srt_sharding_t *sharding, int root,
-					    srt_view_t whole, srt_stream_t *stream,
-					    srt_sharded_tensor_t **tensor)
+					    srt_view_t whole, srt_sharded_tensor_t **tensor,
+					    srt_stream_t *stream)
 {
 	srt_sharded_tensor_t *made;
 	srt_status_t status;

@@ -75,7 +75,7 @@ static srt_status_t shard_rows(srt_context_t *context, srt_comm_t *comm, srt_mod
 		whole.dtype = param->dtype;
 		status = srt_sharded_tensor_create_from(context, comm, rows[n].param, param->ndim,
 							param->shape, rows[n].sharding, root, whole,
-							stream, &tensors[n]);
+							&tensors[n], stream);
 		if (status != SRT_OK)
 			break;
 	}
@@ -88,7 +88,7 @@ static srt_status_t shard_rows(srt_context_t *context, srt_comm_t *comm, srt_mod
 
 srt_status_t srt_shard_plan_apply(srt_context_t *context, srt_comm_t *comm, srt_module_t *module,
 				  const srt_shard_plan_t *plan, size_t nplan, int root,
-				  srt_stream_t *stream, srt_sharded_tensor_t **tensors)
+				  srt_sharded_tensor_t **tensors, srt_stream_t *stream)
 {
 	srt_shard_plan_t *rows;
 	uint64_t hash = 0;

@@ -80,8 +80,14 @@ static uint64_t hash_groups(const srt_optim_options_t *groups, size_t ngroups)
 
 	for (size_t i = 0; i < ngroups; i++) {
 		const srt_optim_options_t *g = &groups[i];
-		const float group[] = { g->lr,    g->weight_decay, g->momentum, g->dampening,
-					g->beta1, g->beta2,        g->eps,      g->min_lr };
+		const double group[] = { (double)g->lr,
+					 (double)g->weight_decay,
+					 (double)g->momentum,
+					 (double)g->dampening,
+					 g->beta1,
+					 g->beta2,
+					 (double)g->eps,
+					 (double)g->min_lr };
 		const int flags[] = { g->nesterov, g->amsgrad,       g->maximize,   g->warmup,
 				      g->lr_steps, (int)g->schedule, g->decay_steps };
 

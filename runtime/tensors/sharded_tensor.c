@@ -324,12 +324,13 @@ int srt_sharded_tensor_shape(const srt_sharded_tensor_t *t, int64_t *shape)
 	return t->ndim;
 }
 
-size_t srt_sharded_tensor_count_shards(const srt_sharded_tensor_t *t)
+size_t srt_sharded_tensor_shard_count(const srt_sharded_tensor_t *t)
 {
 	return t != NULL ? t->nshards : 0;
 }
 
-srt_status_t srt_sharded_tensor_shard(const srt_sharded_tensor_t *t, size_t i, srt_shard_t *shard)
+srt_status_t srt_sharded_tensor_shard_at(const srt_sharded_tensor_t *t, size_t i,
+					 srt_shard_t *shard)
 {
 	SRT_TRY(srt_check_not_null(t, __func__, "tensor"));
 	SRT_NOT_NULL(shard);
@@ -341,7 +342,7 @@ srt_status_t srt_sharded_tensor_shard(const srt_sharded_tensor_t *t, size_t i, s
 	return SRT_OK;
 }
 
-size_t srt_sharded_tensor_count_local(const srt_sharded_tensor_t *t)
+size_t srt_sharded_tensor_local_count(const srt_sharded_tensor_t *t)
 {
 	return t != NULL ? t->nlocal : 0;
 }

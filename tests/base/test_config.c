@@ -9,20 +9,19 @@
 static void clean_environment(void)
 {
 	for (size_t i = 0; i < srt_config_count(); i++)
-		unsetenv(srt_config_entry(i)->name);
+		unsetenv(srt_config_at(i)->name);
 }
 
 static void test_table(void)
 {
 	for (size_t i = 0; i < srt_config_count(); i++) {
-		const srt_config_entry_t *e = srt_config_entry(i);
+		const srt_config_entry_t *e = srt_config_at(i);
 		const char *value = NULL;
 		int is_set = 7;
 
 		CHECK(!strncmp(e->name, "SHARDRT_", 8));
 		if (i)
-			CHECK_MSG(strcmp(srt_config_entry(i - 1)->name, e->name) < 0, "%s",
-				  e->name);
+			CHECK_MSG(strcmp(srt_config_at(i - 1)->name, e->name) < 0, "%s", e->name);
 		CHECK(e->default_value != NULL && e->unit != NULL && e->range != NULL &&
 		      e->help != NULL);
 		CHECK_MSG(strlen(e->help) > 10 && e->help[strlen(e->help) - 1] == '.', "%s",
@@ -47,8 +46,8 @@ static void test_table(void)
 		CHECK_STR(srt_config_string(e->name), e->default_value);
 		unsetenv(e->name);
 	}
-	CHECK(srt_config_entry(srt_config_count()) == NULL);
-	CHECK(srt_config_entry(SIZE_MAX) == NULL);
+	CHECK(srt_config_at(srt_config_count()) == NULL);
+	CHECK(srt_config_at(SIZE_MAX) == NULL);
 	CHECK_OK(srt_config_check_all());
 }
 

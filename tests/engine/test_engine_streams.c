@@ -89,7 +89,7 @@ static void test_set_and_read(srt_strategy_t strategy)
 static void test_copied_state(srt_strategy_t strategy)
 {
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
-	unsigned char bytes[SRT_STEP_STATE_NBYTES];
+	unsigned char bytes[SRT_STEP_INFO_NBYTES];
 	srt_buffer_t *copy;
 	fixture_t f;
 

@@ -102,7 +102,7 @@ static void test_shared(bool wrapped)
 	CHECK_STR(srt_module_path(m), "a.n");
 	CHECK(srt_module_find(root, "b.m") == m && srt_module_find(root, "a.n.") == NULL);
 	CHECK(srt_module_find(root, "a.x") == NULL && srt_module_find(b, "") == b);
-	CHECK(srt_module_child(root, 1) == b && srt_module_child(root, 2) == NULL);
+	CHECK(srt_module_child_at(root, 1) == b && srt_module_child_at(root, 2) == NULL);
 	CHECK(srt_engine_param_find(engine, "b.m.weight") == srt_module_param(m, "weight"));
 	CHECK(srt_engine_param_find(engine, "b.own") == srt_module_param(a, "weight"));
 	CHECK(srt_engine_param_find(engine, "b.m.second") == srt_module_param(m, "second"));

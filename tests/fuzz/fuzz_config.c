@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 
 	environ = (char *[]){ variable, NULL };
 	for (size_t i = 0; i < srt_config_count(); i++) {
-		const srt_config_entry_t *e = srt_config_entry(i);
+		const srt_config_entry_t *e = srt_config_at(i);
 
 		if (strcmp(e->name, name) != 0)
 			continue;

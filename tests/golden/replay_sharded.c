@@ -113,12 +113,11 @@ static void compare_metadata(sharded_run_t *r, const sharded_param_t *p)
 	const json_t *row;
 	size_t i;
 
-	verdict_exact(r->verdict,
-		      json_array_size(want) == srt_sharded_tensor_count_shards(p->value),
-		      "%s has %zu shards", p->name, srt_sharded_tensor_count_shards(p->value));
+	verdict_exact(r->verdict, json_array_size(want) == srt_sharded_tensor_shard_count(p->value),
+		      "%s has %zu shards", p->name, srt_sharded_tensor_shard_count(p->value));
 	json_array_foreach(want, i, row)
 	{
-		if (srt_sharded_tensor_shard(p->value, i, &shard) != SRT_OK)
+		if (srt_sharded_tensor_shard_at(p->value, i, &shard) != SRT_OK)
 			return;
 		for (size_t d = 0; d < 2; d++)
 			verdict_exact(
@@ -158,7 +157,7 @@ static srt_status_t create_param(sharded_run_t *r, int i, int64_t rows, int64_t 
 	if (status == SRT_OK && p->ndim == 2)
 		status = srt_sharded_tensor_create_from(r->context, NULL, p->name, 2, p->shape,
 							&sharding, 0, srt_view(whole, 0, SRT_F32),
-							r->stream, &p->value);
+							&p->value, r->stream);
 	if (status == SRT_OK && p->ndim == 2)
 		status = srt_sharded_tensor_create_like(p->value, p->name, &p->grad);
 	if (status == SRT_OK && p->ndim == 1)

@@ -127,8 +127,9 @@ static size_t shard_nbytes(const srt_sharded_tensor_t *tensor, size_t i, srt_sha
 	const int ndim = srt_sharded_tensor_shape(tensor, NULL);
 	size_t nbytes = srt_dtype_bits(srt_sharded_tensor_dtype(tensor)) / 8;
 
-	CHECK_OK_OR_DIE(
-		srt_sharded_tensor_shard(tensor, srt_sharded_tensor_local_index(tensor, i), shard));
+	CHECK_OK_OR_DIE(srt_sharded_tensor_shard_at(tensor,
+						    srt_sharded_tensor_local_index(tensor, i),
+						    shard));
 	for (int d = 0; d < ndim; d++)
 		nbytes *= (size_t)shard->size[d];
 	return nbytes;
@@ -141,7 +142,7 @@ void tensor_check(tensor_case_t *c, const srt_sharded_tensor_t *tensor, const vo
 	int64_t shape[SRT_MAX_DIMS];
 	const int ndim = srt_sharded_tensor_shape(tensor, shape);
 
-	for (size_t i = 0; i < srt_sharded_tensor_count_local(tensor); i++) {
+	for (size_t i = 0; i < srt_sharded_tensor_local_count(tensor); i++) {
 		srt_shard_t shard;
 		const size_t nbytes = shard_nbytes(tensor, i, &shard);
 		unsigned char *want = malloc(nbytes + 1), *got = malloc(nbytes + 1);
@@ -164,7 +165,7 @@ void tensor_set(tensor_case_t *c, srt_sharded_tensor_t *tensor, const void *whol
 	int64_t shape[SRT_MAX_DIMS];
 	const int ndim = srt_sharded_tensor_shape(tensor, shape);
 
-	for (size_t i = 0; i < srt_sharded_tensor_count_local(tensor); i++) {
+	for (size_t i = 0; i < srt_sharded_tensor_local_count(tensor); i++) {
 		srt_shard_t shard;
 		const size_t nbytes = shard_nbytes(tensor, i, &shard);
 		unsigned char *part = malloc(nbytes + 1);

@@ -44,7 +44,7 @@ static void shard_by_rows(void)
 					 .locations = locations,
 					 .nlocations = (size_t)srt_context_world_size(context) };
 	check(srt_sharded_tensor_create_from(context, NULL, "linear.weight", 2, shape, &by_rows, 0,
-					     values, stream, &w));
+					     values, &w, stream));
 	check(srt_sharded_tensor_create_like(w, "linear.weight.grad", &dw));
 	check(srt_sharded_linear_create(w, dw, ROWS, &layer));
 }
@@ -95,7 +95,7 @@ static void reshard(void)
 	srt_optim_t *old_optim = optim;
 
 	srt_sharded_layer_destroy(layer);
-	check(srt_sharded_tensor_reshard(old, &by_columns, stream, &w)); /* one all-to-all */
+	check(srt_sharded_tensor_reshard(old, &by_columns, &w, stream)); /* one all-to-all */
 	check(srt_sharded_tensor_create_like(w, "linear.weight.grad", &dw));
 	check(srt_sharded_linear_create(w, dw, ROWS, &layer));
 	create_optimizer();

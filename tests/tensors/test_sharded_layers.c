@@ -287,7 +287,7 @@ static void test_layer(bool is_embedding, int dim, srt_dtype_t dtype)
 					  "dx", &dx));
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create_from(c.context, NULL, "w", 2, l.shape,
 						       &l.sharding.sharding, 0, view(&l, W),
-						       c.stream, &weight));
+						       &weight, c.stream));
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create_like(weight, "dw", &grad));
 	get(DW, bytes, (size_t)(l.in * l.out) * srt_dtype_bits(dtype) / 8);
 	tensor_set(&c, grad, bytes);

@@ -120,7 +120,7 @@ static void parts_create(parts_t *p, const srt_optim_options_t *groups, srt_dtyp
 		tensor_random_sharding(&s, &c, 2, shapes[i]);
 		if (from != NULL) {
 			CHECK_OK_OR_DIE(srt_sharded_tensor_reshard(from->values[i], &s.sharding,
-								   c.stream, &p->values[i]));
+								   &p->values[i], c.stream));
 		} else {
 			CHECK_OK_OR_DIE(srt_sharded_tensor_create(c.context, NULL, names[i], dtype,
 								  2, shapes[i], &s.sharding,

@@ -38,7 +38,7 @@ static void check_gathered(const srt_sharded_tensor_t *tensor, int root, const v
 static void check_metadata(const srt_sharded_tensor_t *tensor, const tensor_sharding_t *s, int ndim,
 			   const int64_t *shape)
 {
-	const size_t n = srt_sharded_tensor_count_shards(tensor);
+	const size_t n = srt_sharded_tensor_shard_count(tensor);
 	srt_shard_t shards[TENSOR_MAX_SHARDS], shard;
 	size_t nlocal = 0;
 
@@ -46,12 +46,12 @@ static void check_metadata(const srt_sharded_tensor_t *tensor, const tensor_shar
 							      s->sharding.nshards);
 	CHECK_OK(srt_sharding_resolve(&s->sharding, c.world, ndim, shape, shards, n));
 	for (size_t i = 0; i < n; i++) {
-		CHECK_OK(srt_sharded_tensor_shard(tensor, i, &shard));
+		CHECK_OK(srt_sharded_tensor_shard_at(tensor, i, &shard));
 		CHECK(memcmp(&shard, &shards[i], sizeof(shard)) == 0);
 		if (shard.location.rank == c.rank)
 			CHECK_INT(srt_sharded_tensor_local_index(tensor, nlocal++), i);
 	}
-	CHECK_INT(srt_sharded_tensor_count_local(tensor), nlocal);
+	CHECK_INT(srt_sharded_tensor_local_count(tensor), nlocal);
 	CHECK_INT(srt_sharded_tensor_local_index(tensor, nlocal), n);
 }
 
@@ -88,7 +88,7 @@ static void test_random(uint64_t seed)
 	check_metadata(a, &first, ndim, shape);
 	CHECK_OK(srt_sharded_tensor_scatter(a, root, srt_view(buffer, 0, dtype), c.stream));
 	tensor_check(&c, a, whole, "scattered");
-	CHECK_OK(srt_sharded_tensor_reshard(a, &second.sharding, c.stream, &b));
+	CHECK_OK(srt_sharded_tensor_reshard(a, &second.sharding, &b, c.stream));
 	check_metadata(b, &second, ndim, shape);
 	tensor_check(&c, b, whole, "resharded");
 	check_gathered(b, c.world - 1 - root, whole, nbytes, dtype);
@@ -223,8 +223,8 @@ static void test_shard_parameter(void)
 		tensor_chunks(&s, dim, c.world);
 		CHECK_OK_OR_DIE(srt_sharded_tensor_create_from(c.context, NULL, "linear1.weight", 2,
 							       shape, &s.sharding, root,
-							       srt_view(buffer, 0, SRT_F32),
-							       c.stream, &w));
+							       srt_view(buffer, 0, SRT_F32), &w,
+							       c.stream));
 		tensor_check(&c, w, whole, "sharded from a rank");
 		check_gathered(w, 0, whole, sizeof(whole), SRT_F32);
 		srt_sharded_tensor_destroy(w);
@@ -262,7 +262,7 @@ static void test_shard_module(void)
 	srt_sharded_tensor_t *tensors[2];
 
 	CHECK_OK_OR_DIE(
-		srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, c.stream, tensors));
+		srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, tensors, c.stream));
 	for (int i = 0; i < 2; i++) {
 		CHECK_STR(srt_sharded_tensor_name(tensors[i]), plan[i].param);
 		tensor_check(&c, tensors[i], whole, "sharded by a plan");
@@ -272,23 +272,23 @@ static void test_shard_module(void)
 	if (c.world > 1) {
 		srt_shard_plan_t turned[] = { plan[is_root], plan[!is_root] };
 
-		REFUSED(srt_shard_plan_apply(c.context, NULL, model, turned, 2, 0, c.stream,
-					     tensors),
+		REFUSED(srt_shard_plan_apply(c.context, NULL, model, turned, 2, 0, tensors,
+					     c.stream),
 			SRT_ERR_MISMATCH, "the parameters of the plan differ: rank 0 has 2");
 		REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, is_root ? 2 : 1, 0,
-					     c.stream, tensors),
+					     tensors, c.stream),
 			SRT_ERR_MISMATCH, "the parameters of the plan differ: rank 0 has 2");
 		CHECK(tensors[0] == NULL && tensors[1] == NULL);
 	}
 	plan[1].whole.dtype = is_root ? SRT_F16 : SRT_F32;
-	REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
+	REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, tensors, c.stream),
 		SRT_ERR_INVALID_ARGUMENT, "'linear2.weight' are f16, must be f32");
 	plan[1].whole.dtype = SRT_F32;
 	plan[1].whole.offset = is_root ? sizeof(whole) : 0;
-	REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
+	REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, tensors, c.stream),
 		SRT_ERR_INVALID_ARGUMENT, "the whole tensor");
 	plan[1].param = is_root ? "linear2.bias" : plan[1].param;
-	REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, c.stream, tensors),
+	REFUSED(srt_shard_plan_apply(c.context, NULL, model, plan, 2, 0, tensors, c.stream),
 		SRT_ERR_NOT_FOUND, "the module 'MyLinear' has no parameter 'linear2.bias'");
 	CHECK(tensors[0] == NULL && tensors[1] == NULL);
 	srt_module_destroy(model);
@@ -436,7 +436,7 @@ static void test_local_errors(void)
 	turned = tensor_create(&c, "turned", SRT_F32, 2, other, &s.sharding);
 	ints = tensor_create(&c, "ints", SRT_I32, 2, shape, &s.sharding);
 	empty = tensor_create(&c, "empty", SRT_F32, 2, (const int64_t[]){ 0, 4 }, &s.sharding);
-	REFUSED(srt_sharded_tensor_shard(t, (size_t)c.world, &shard), SRT_ERR_INVALID_ARGUMENT,
+	REFUSED(srt_sharded_tensor_shard_at(t, (size_t)c.world, &shard), SRT_ERR_INVALID_ARGUMENT,
 		"there is no shard");
 	REFUSED(srt_sharded_tensor_get(t, 1, x, c.stream), SRT_ERR_INVALID_ARGUMENT,
 		"has 1 shards of sharded tensor 'w', there is no shard 1");

@@ -21,7 +21,7 @@ class training {
 		srt_optim_options_t optim = SRT_OPTIM_OPTIONS_INIT;
 
 		context = shardrt::make(srt_context_create, nullptr);
-		stream = shardrt::make(srt_stream_create, srt_context_device(context.get()), 0u, "compute");
+		stream = shardrt::make(srt_stream_create, srt_context_device(context.get()), 0, "compute");
 		optim.lr = lr;
 		options.optim = &optim;
 		engine = shardrt::make(srt_engine_create, context.get(), &options);

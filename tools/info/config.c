@@ -18,7 +18,7 @@ int info_config(void)
 	int status = 0;
 
 	for (size_t i = 0; i < srt_config_count(); i++) {
-		const srt_config_entry_t *e = srt_config_entry(i);
+		const srt_config_entry_t *e = srt_config_at(i);
 		const char *value = "";
 		int is_set = 0;
 
@@ -58,7 +58,7 @@ void info_config_page(void)
 	     "| Variable | Values | Default | Meaning |\n"
 	     "|---|---|---|---|");
 	for (size_t i = 0; i < srt_config_count(); i++) {
-		const srt_config_entry_t *e = srt_config_entry(i);
+		const srt_config_entry_t *e = srt_config_at(i);
 
 		printf("| `%s` | ", e->name);
 		if (*e->range)

@@ -53,7 +53,7 @@ static srt_status_t keep_losses(trainer_t *t, const srt_gpt_io_t *io, srt_buffer
 /* The optimizer's step, and its results: the engine's scalars, and the scale of the next step. */
 static srt_status_t step_engine(trainer_t *t, size_t slot)
 {
-	const size_t state = offsetof(train_seen_t, states) + slot * SRT_STEP_STATE_NBYTES;
+	const size_t state = offsetof(train_seen_t, states) + slot * SRT_STEP_INFO_NBYTES;
 	srt_view_t view;
 
 	if (t->scaler == NULL) {

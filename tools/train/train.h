@@ -44,7 +44,7 @@
 typedef struct train_seen {
 	float totals[TRAIN_WATCH]; /* sums of losses: step s at (s - 1) % TRAIN_WATCH */
 	float scales[TRAIN_WATCH]; /* of a loss scaler after the same steps */
-	unsigned char states[TRAIN_WATCH][SRT_STEP_STATE_NBYTES]; /* of the engine */
+	unsigned char states[TRAIN_WATCH][SRT_STEP_INFO_NBYTES]; /* of the engine */
 } train_seen_t;
 
 /** A step whose results are being copied to the host. */

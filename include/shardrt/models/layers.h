@@ -151,8 +151,8 @@ typedef struct srt_attention_in {
 	srt_tensor_t *q; /* (batch*queries, width); without k: q, k, v packed, 3*width */
 	srt_tensor_t *k; /* (batch*keys, width), or NULL; without v: k, v packed, 2*width */
 	srt_tensor_t *v; /* (batch*keys, width), or NULL */
-	srt_tensor_t
-		*lengths; /* (batch,1), SRT_I32, or NULL: keys of each item; the rest is padding */
+	/* (batch,1), SRT_I32, or NULL: keys of each item; the rest is padding. */
+	srt_tensor_t *lengths;
 	srt_tensor_t *mask; /* (batch,keys), SRT_U8, or NULL: 0 hides a key */
 	int64_t batch, heads;
 	int causal; /* query i sees keys j <= i */

@@ -119,7 +119,7 @@ typedef struct srt_staging {
 	size_t used;   /* the same shape: the flags summed over ranks */
 	size_t norm;   /* float */
 	size_t found, all_found; /* float: an infinity or NaN here; on every rank */
-	size_t scale;            /* offload: srt_scale_state_t of the scaler */
+	size_t scale;            /* offload: srt_k_step_state_t of the scaler */
 	srt_reproducible_sum_layout_t norm_sum, user_sum;
 	size_t total;
 } srt_staging_t;

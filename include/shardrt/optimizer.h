@@ -65,7 +65,8 @@ typedef enum srt_optimizer {
 /**
  * An optimizer with its hyper-parameters: what a param_group of torch.optim has. All numbers are
  * finite. A field that is not 0 and that the kind does not have is refused; SRT_OPTIMIZER_NONE
- * ignores those of the others. Where parameters are in several groups, each group has such options, all of one kind.
+ * ignores those of the others. Where parameters are in several groups, each group has such options,
+ * all of one kind.
  *
  * Each kind has an initialiser with the defaults of torch.optim: SRT_OPTIM_OPTIONS_INIT is AdamW,
  * SRT_OPTIM_ADAM_INIT Adam, SRT_OPTIM_SGD_INIT SGD.
@@ -189,9 +190,9 @@ typedef struct srt_optim srt_optim_t;
  * @param[out] optim owned by the caller, freed by srt_optim_destroy(); set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim (a
  *         negative lr, betas outside [0, 1), nesterov without momentum), or that the optimizer does
- *         not have (momentum of Adam, amsgrad of SGD), groups of several kinds or of SRT_OPTIMIZER_NONE,
- *         a name that is not unique, or a view that is absent, outside its buffer or of another dtype;
- *         SRT_ERR_OUT_OF_MEMORY.
+ *         not have (momentum of Adam, amsgrad of SGD), groups of several kinds or of
+ *         SRT_OPTIMIZER_NONE, a name that is not unique, or a view that is absent, outside its
+ *         buffer or of another dtype; SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *groups,
 				      size_t ngroups, const srt_optim_param_t *params,
@@ -325,8 +326,8 @@ SRT_API const char *srt_optim_state_name(const srt_optim_t *optim, size_t k);
  * @param k 0: momentum_buffer or exp_avg; 1: exp_avg_sq; 2: max_exp_avg_sq.
  * @param[out] view (nelem) of the value's dtype; absent if the parameter has no elements, and for a
  *        sharded tensor (srt_sharded_optim_state()). Set on success only.
- * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list; SRT_ERR_NOT_FOUND for a state that
- *         the optimizer does not have.
+ * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list; SRT_ERR_NOT_FOUND for a state
+ *         that the optimizer does not have.
  */
 SRT_API srt_status_t srt_optim_state(const srt_optim_t *optim, size_t i, size_t k,
 				     srt_view_t *view);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * All public headers of libshardrt but the optional ones: <shardrt/ops.h>, the operations on
- * tensors; <shardrt/opencl.h> and <shardrt/cuda.h>, the types of drivers; <shardrt/shardrt.hpp>, for
- * C++17. <shardrt/models/...> are those of libshardrt-models. <shardrt/engine.h>,
+ * tensors; <shardrt/opencl.h> and <shardrt/cuda.h>, the types of drivers; <shardrt/shardrt.hpp>,
+ * for C++17. <shardrt/models/...> are those of libshardrt-models. <shardrt/engine.h>,
  * <shardrt/module.h> and <shardrt/checkpoint.h> are what a program that trains a model reads, in
  * this order.
  *

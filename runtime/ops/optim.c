@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Launchers of the optimizer steps of step.h: kernels/optim.k. Values computed from
- * hyper-parameters are part of the result, so they are computed in the floating-point environment of
- * the kernels.
+ * hyper-parameters are part of the result, so they are computed in the floating-point environment
+ * of the kernels.
  */
 #include "base/fpenv.h"
 #include "runtime/ops/ops.h"

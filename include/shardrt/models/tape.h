@@ -153,9 +153,9 @@ SRT_API srt_view_t srt_tensor_grad(const srt_tensor_t *tensor);
 SRT_API void srt_tensor_require_grad(srt_tensor_t *tensor);
 
 /**
- * Runs the forward pass. Asynchronous. Gathers and releases
- * the units on its way. On a training tape a loss that is fused with its product
- * (srt_layer_head_loss) gets its values in the backward pass only.
+ * Runs the forward pass; gathers and releases the units on its way. Asynchronous. On a training
+ * tape a loss that is fused with its product (srt_layer_head_loss) gets its values in the backward
+ * pass only.
  * @return SRT_ERR_STATE for a tape that is not bound; else what the units and the stream report.
  */
 SRT_API srt_status_t srt_tape_forward(srt_tape_t *tape, srt_stream_t *stream);

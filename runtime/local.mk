@@ -3,13 +3,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/checkpoint.c \
 	runtime/checkpoint/doing.h \
 	runtime/checkpoint/formats/file.c \
-	runtime/checkpoint/formats/file_calls.c \
-	runtime/checkpoint/formats/file_calls.h \
 	runtime/checkpoint/formats/file_hash.c \
-	runtime/checkpoint/formats/json.c \
-	runtime/checkpoint/formats/json.h \
-	runtime/checkpoint/formats/replacement.c \
-	runtime/checkpoint/formats/replacement.h \
 	runtime/checkpoint/formats/safetensors.h \
 	runtime/checkpoint/formats/safetensors_parse.c \
 	runtime/checkpoint/formats/safetensors_read.c \

@@ -37,12 +37,12 @@ tests_fuzz_fuzz_flight_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_frame_SOURCES = tests/fuzz/fuzz_frame.c collectives/bootstrap/frame.c $(fuzz_main)
 tests_fuzz_fuzz_frame_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_frame_LDFLAGS = $(fuzz_link)
-tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c runtime/checkpoint/formats/manifest_read.c runtime/checkpoint/formats/json.c \
+tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c runtime/checkpoint/formats/manifest_read.c base/json.c \
 	$(fuzz_main)
 tests_fuzz_fuzz_manifest_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_manifest_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c runtime/checkpoint/formats/safetensors_parse.c \
-	runtime/checkpoint/formats/json.c $(fuzz_main)
+	base/json.c $(fuzz_main)
 tests_fuzz_fuzz_safetensors_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c tools/train/sizes.c $(fuzz_main)

@@ -18,8 +18,8 @@
 #include <shardrt/checkpoint.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/formats/file_calls.h"
-#include "runtime/checkpoint/formats/replacement.h"
+#include "base/file_calls.h"
+#include "base/replacement.h"
 
 #define TEMPORARY ".tmp-"
 #define REPLACED ".replaced"

@@ -14,7 +14,7 @@
 
 #include "base/base.h"
 #include "runtime/checkpoint/formats/folder.h"
-#include "runtime/checkpoint/formats/replacement.h"
+#include "base/replacement.h"
 
 /* What was set aside as damaged, here and by shardrt-train. */
 #define DAMAGED ".damaged"

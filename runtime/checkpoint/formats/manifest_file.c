@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/formats/replacement.h"
+#include "base/replacement.h"
 
 /* The whole file; to be freed. */
 static srt_status_t read_file(const char *path, char **text, size_t *nbytes)

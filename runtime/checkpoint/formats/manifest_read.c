@@ -14,7 +14,7 @@
 #include <sys/random.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/formats/json.h"
+#include "base/json.h"
 #include "runtime/checkpoint/formats/safetensors.h"
 
 typedef struct reader {

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/formats/json.h"
+#include "base/json.h"
 
 /* Names of the format and their bits; the library's own dtypes come from its table. */
 static const struct {

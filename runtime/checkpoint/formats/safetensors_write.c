@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/formats/replacement.h"
+#include "base/replacement.h"
 
 typedef struct place {
 	size_t entry; /* index of the caller's */

@@ -4,8 +4,8 @@
  * renamed, so that the target is complete at any time. After a failure it is what it was.
  * Used by safetensors_write.c, and for manifests and the file `latest`.
  */
-#ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_REPLACEMENT_H
-#define SRT_RUNTIME_CHECKPOINT_FORMATS_REPLACEMENT_H
+#ifndef SRT_BASE_REPLACEMENT_H
+#define SRT_BASE_REPLACEMENT_H
 
 #include <stdbool.h>
 #include <stddef.h>

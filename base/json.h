@@ -10,8 +10,8 @@
  *
  * Used by safetensors_parse.c and manifest_read.c.
  */
-#ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_JSON_H
-#define SRT_RUNTIME_CHECKPOINT_FORMATS_JSON_H
+#ifndef SRT_BASE_JSON_H
+#define SRT_BASE_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See file_calls.h. */
-#include "runtime/checkpoint/formats/file_calls.h"
+#include "base/file_calls.h"
 
 #include <errno.h>
 #include <fcntl.h>

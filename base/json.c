@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See json.h. */
-#include "runtime/checkpoint/formats/json.h"
+#include "base/json.h"
 
 #include <stdio.h>
 #include <string.h>

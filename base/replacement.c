@@ -3,7 +3,7 @@
  * See replacement.h. A temporary file is locked while the process that writes it lives. The next
  * one that replaces the same target removes those that are not locked: their processes were killed.
  */
-#include "runtime/checkpoint/formats/replacement.h"
+#include "base/replacement.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/formats/file_calls.h"
+#include "base/file_calls.h"
 
 /* Whether the name is the target's name, then ".tmp-". */
 static bool is_temporary(const char *name, const char *target)

@@ -6,8 +6,8 @@
  *
  * Used by replacement.c and folder.c for every file that the library writes.
  */
-#ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_FILE_CALLS_H
-#define SRT_RUNTIME_CHECKPOINT_FORMATS_FILE_CALLS_H
+#ifndef SRT_BASE_FILE_CALLS_H
+#define SRT_BASE_FILE_CALLS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -304,8 +304,9 @@ SRT_API srt_status_t srt_unit_forward_begin(srt_unit_t *unit, srt_stream_t *stre
 SRT_API srt_status_t srt_unit_forward_end(srt_unit_t *unit, srt_stream_t *stream);
 
 /**
- * The unsharded tensor as a view, to be used between begin and end of its unit only: zero3 gives its
- * memory to other units afterwards. srt_param_address() tells where it is before the pass. Local.
+ * The unsharded tensor as a view, to be used between begin and end of its unit only: zero3 gives
+ * its memory to other units afterwards. srt_param_address() tells where it is before the pass.
+ * Local.
  * @param[out] view srt_param_partition() elements, row-major; read only.
  * @return SRT_ERR_STATE outside of begin and end, and before srt_engine_build().
  */

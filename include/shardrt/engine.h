@@ -65,9 +65,9 @@
  *
  * Streams. Calls with a stream queue their work on it and return. Before the host reads results it
  * calls srt_stream_sync(), unless a description says that the call blocks or waits. Calls may name
- * different streams: the engine orders its gathers, reductions, steps, sums and what it sets and reads, and
- * the micro-batches that add to one gradient. The program orders its own work on one tensor within
- * a micro-batch, and on views between steps with calls on other streams.
+ * different streams: the engine orders its gathers, reductions, steps, sums and what it sets and
+ * reads, and the micro-batches that add to one gradient. The program orders its own work on one
+ * tensor within a micro-batch, and on views between steps with calls on other streams.
  *
  * Ranks. All ranks run the same units in the same order in every pass, and give other calls the
  * same arguments; a difference is SRT_ERR_MISMATCH, in the first step before the pass, later at the

@@ -119,11 +119,11 @@ void product_download(const product_t *p, float *c)
 double product_error(const product_t *p, const float *c, double operands, int times)
 {
 	const srt_matmul_t *mm = &p->mm;
-	const double alpha = mm->alpha != 0.0f ? (double)mm->alpha : 1.0;
+	const double alpha = (double)mm->alpha;
 	const double unit = p->dtype == SRT_F32 ? 0x1p-24 : p->dtype == SRT_F16 ? 0x1p-11 : 0x1p-8;
 	/* cuBLASLt's products of a few rows round before they add the bias, and C. */
 	const int roundings = times + (p->bias && mm->accumulate);
-	const int64_t items = mm->batch ? mm->batch : 1;
+	const int64_t items = mm->batch;
 	double most = 0;
 
 	for (int64_t e = 0; e < items * mm->m * mm->n; e++) {

@@ -21,7 +21,7 @@ static void test_products(void)
 						      (int64_t)(bits % 3), dtypes[t]);
 
 				p.first = (int)i;
-				p.mm.alpha = bits % 5 ? 0.0f : 0.75f;
+				p.mm.alpha = bits % 5 == 0 ? 0.75f : (float)(bits % 5 - 1);
 				product_check(&p, 1);
 			}
 }

@@ -98,6 +98,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops/random.c \
 	runtime/ops/rows.c \
 	runtime/ops/scaler.c \
+	runtime/ops/step.h \
 	runtime/ops/strided.c \
 	runtime/optimizer/optimizer.c \
 	runtime/optimizer/optimizer.h \

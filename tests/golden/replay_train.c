@@ -132,7 +132,7 @@ static srt_status_t create_scaler(replay_t *r)
 
 	options.rule = class != NULL && !strcmp(class, "ShardedGradScaler") ? SRT_SCALER_SHARDED :
 									      SRT_SCALER_PLAIN;
-	options.init_scale = (float)golden_number(s, "init_scale", options.init_scale);
+	options.init_scale = (float)golden_number(s, "init_scale", (double)options.init_scale);
 	options.growth_factor = golden_number(s, "growth_factor", options.growth_factor);
 	options.backoff_factor = golden_number(s, "backoff_factor", options.backoff_factor);
 	options.growth_interval = (int)golden_number(s, "growth_interval", options.growth_interval);

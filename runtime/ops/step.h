@@ -51,7 +51,7 @@ srt_status_t srt_op_bin_total(const srt_bin_total_t *args, srt_stream_t *stream)
 /*
  * Adds entries of `values` (nnz,block) with the same indices into one, as srt_scaler_sparse_t
  * describes it; coo.round_each is used. Without knowing the number of entries that are left, those
- * behind them add nothing. Nothing returns to the host.
+ * past them add nothing. Nothing returns to the host.
  */
 srt_status_t srt_op_coo_coalesce(const srt_scaler_sparse_t *sparse, srt_view_t values,
 				 srt_stream_t *stream);

@@ -36,45 +36,28 @@ static int64_t pitch_of(int64_t vocab)
 	return (vocab + LOGITS_ALIGN - 1) / LOGITS_ALIGN * LOGITS_ALIGN;
 }
 
-/* The shapes of the products of a chunk. */
+/* The shapes of the products of a chunk. Rows of the logits are c->ld apart. */
 static srt_matmul_t make_logits_product(const chunk_t *c)
 {
-	srt_matmul_t mm = SRT_MATMUL_INIT;
+	srt_matmul_t mm = srt_dense_product(c->rows, c->vocab, c->n, 0, 1);
 
-	mm.m = c->rows;
-	mm.n = c->vocab;
-	mm.k = c->n;
-	mm.trans_b = 1;
-	mm.lda = c->n;
-	mm.ldb = c->n;
 	mm.ldc = c->ld;
 	return mm;
 }
 
 static srt_matmul_t make_x_product(const chunk_t *c)
 {
-	srt_matmul_t mm = SRT_MATMUL_INIT;
+	srt_matmul_t mm = srt_dense_product(c->rows, c->n, c->vocab, 0, 0);
 
-	mm.m = c->rows;
-	mm.n = c->n;
-	mm.k = c->vocab;
 	mm.lda = c->ld;
-	mm.ldb = c->n;
-	mm.ldc = c->n;
 	return mm;
 }
 
 static srt_matmul_t make_weight_product(const chunk_t *c, int64_t rows)
 {
-	srt_matmul_t mm = SRT_MATMUL_INIT;
+	srt_matmul_t mm = srt_dense_product(c->vocab, c->n, rows, 1, 0);
 
-	mm.m = c->vocab;
-	mm.n = c->n;
-	mm.k = rows;
-	mm.trans_a = 1;
 	mm.lda = c->ld;
-	mm.ldb = c->n;
-	mm.ldc = c->n;
 	return mm;
 }
 

@@ -8,49 +8,26 @@
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
-/* y = x W^T, without its tensors. */
+/* y = x W^T */
 static srt_matmul_t make_y_product(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
-	srt_matmul_t mm = SRT_MATMUL_INIT;
 
-	mm.m = x->rows;
-	mm.n = y->n;
-	mm.k = x->n;
-	mm.trans_b = 1;
-	mm.lda = x->n;
-	mm.ldb = x->n;
-	mm.ldc = y->n;
-	return mm;
+	return srt_dense_product(x->rows, y->n, x->n, 0, 1);
 }
 
 static srt_matmul_t make_dx_product(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
-	srt_matmul_t mm = SRT_MATMUL_INIT;
 
-	mm.m = x->rows;
-	mm.n = x->n;
-	mm.k = y->n;
-	mm.lda = y->n;
-	mm.ldb = x->n;
-	mm.ldc = x->n;
-	return mm;
+	return srt_dense_product(x->rows, x->n, y->n, 0, 0);
 }
 
 static srt_matmul_t make_dw_product(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
-	srt_matmul_t mm = SRT_MATMUL_INIT;
 
-	mm.m = y->n;
-	mm.n = x->n;
-	mm.k = x->rows;
-	mm.trans_a = 1;
-	mm.lda = y->n;
-	mm.ldb = x->n;
-	mm.ldc = x->n;
-	return mm;
+	return srt_dense_product(y->n, x->n, x->rows, 1, 0);
 }
 
 static srt_status_t measure_linear(srt_tape_t *tape, const srt_node_t *node)

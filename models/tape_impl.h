@@ -240,6 +240,20 @@ int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 /* Checks the input of a cross-entropy and its targets, SRT_I32 of (rows,1). */
 int srt_tape_targets_are(srt_tape_t *tape, const srt_tensor_t *x, const srt_tensor_t *targets);
 
+/* A product of dense matrices, without its tensors. */
+static inline srt_matmul_t srt_dense_product(int64_t m, int64_t n, int64_t k, int trans_a,
+					     int trans_b)
+{
+	srt_matmul_t mm = SRT_MATMUL_INIT;
+
+	mm.m = m;
+	mm.n = n;
+	mm.k = k;
+	mm.trans_a = trans_a;
+	mm.trans_b = trans_b;
+	return mm;
+}
+
 /* This rank's part of a vocabulary, cut as srt_placement_t cuts rows. */
 srt_vocab_part_t srt_tape_vocab_part(const srt_tape_t *tape, int64_t vocab);
 /* The part of the rows of a matrix that this rank has, which must be cut over the ranks of the

@@ -102,9 +102,6 @@ static srt_status_t multiply_y(const srt_sharded_layer_t *layer, srt_view_t bias
 	mm.a = whole_view(layer, layer->x);
 	mm.b = layer->weight;
 	mm.c = y_view(layer);
-	mm.lda = k;
-	mm.ldb = k;
-	mm.ldc = n;
 	if (bias.buffer != NULL && !srt_layer_sums_y(layer)) {
 		mm.bias = bias;
 		mm.bias.offset += (size_t)layer->first * srt_dtype_size(layer->dtype);
@@ -123,9 +120,6 @@ static srt_status_t multiply_dx(const srt_sharded_layer_t *layer, srt_stream_t *
 	mm.a = whole_view(layer, layer->dy);
 	mm.b = layer->weight;
 	mm.c = dx_view(layer);
-	mm.lda = k;
-	mm.ldb = n;
-	mm.ldc = n;
 	return srt_op_matmul(&mm, stream);
 }
 
@@ -142,9 +136,6 @@ static srt_status_t multiply_dw(const srt_sharded_layer_t *layer, int accumulate
 	mm.a = whole_view(layer, layer->dy);
 	mm.b = whole_view(layer, layer->x);
 	mm.c = layer->grad;
-	mm.lda = m;
-	mm.ldb = n;
-	mm.ldc = n;
 	mm.accumulate = accumulate;
 	return srt_op_matmul(&mm, stream);
 }

@@ -30,7 +30,7 @@ const char *srt_status_string(srt_status_t status)
 	return text[status];
 }
 
-const char *srt_last_error(void)
+const char *srt_error_last(void)
 {
 	return last_error;
 }

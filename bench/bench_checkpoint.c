@@ -55,13 +55,13 @@ static void check_status(srt_status_t status)
 {
 	if (status == SRT_OK)
 		return;
-	fprintf(stderr, "bench_checkpoint: %s\n", srt_last_error());
+	fprintf(stderr, "bench_checkpoint: %s\n", srt_error_last());
 	exit(1);
 }
 
 static void declare(void)
 {
-	const srt_optim_options_t none = { .size = sizeof(none), .kind = SRT_OPTIMIZER_NONE };
+	const srt_optim_options_t none = { .size = sizeof(none), .kind = SRT_OPTIM_NONE };
 	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
 	const int64_t shape[] = { ROWS, COLUMNS };
 	srt_unit_t *root, *unit;

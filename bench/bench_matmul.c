@@ -384,7 +384,7 @@ int main(int argc, char **argv)
 	load_library("libopenblas.so.0", "cblas_sgemm", &b.cblas);
 	load_library("libdnnl.so.2", "dnnl_sgemm", &b.dnnl);
 	if (argc > 3 && open_device(&b, device)) {
-		fprintf(stderr, "bench_matmul: %s\n", srt_last_error());
+		fprintf(stderr, "bench_matmul: %s\n", srt_error_last());
 		return 1;
 	}
 	if (!strcmp(name, "avx512") && srt_cpu_pool_create(1, false, &b.pool) == SRT_OK)
@@ -393,7 +393,7 @@ int main(int argc, char **argv)
 	if (b.gemm == NULL || bench_model(&b, "nano", 384, 128) ||
 	    bench_model(&b, "char", 1536, 384) || bench_model(&b, "gpt2-124m", 256, 768)) {
 		fprintf(stderr, "bench_matmul: %s\n",
-			b.device != NULL ? srt_last_error() : "out of memory");
+			b.device != NULL ? srt_error_last() : "out of memory");
 		return 1;
 	}
 	print_means(&b, name, device);

@@ -30,7 +30,7 @@ static void check_status(srt_status_t status)
 {
 	if (status == SRT_OK)
 		return;
-	fprintf(stderr, "bench_startup: %s\n", srt_last_error());
+	fprintf(stderr, "bench_startup: %s\n", srt_error_last());
 	exit(1);
 }
 

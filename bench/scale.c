@@ -282,7 +282,7 @@ static void set_model(const char *name)
 					     .vocab = 32000,
 					     .mult = 4 };
 	else if (srt_gpt_preset(name, &config) != SRT_OK)
-		fail(srt_last_error());
+		fail(srt_error_last());
 	if (strcmp(name, "gpt2-124m") == 0)
 		config.vocab = 50257;
 }

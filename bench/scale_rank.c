@@ -11,7 +11,7 @@ static void check_status(srt_status_t status)
 {
 	if (status == SRT_OK)
 		return;
-	fprintf(stderr, "scale: %s\n", srt_last_error());
+	fprintf(stderr, "scale: %s\n", srt_error_last());
 	exit(1);
 }
 

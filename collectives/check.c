@@ -280,7 +280,7 @@ static void fill_record(const srt_comm_t *comm, const srt_coll_desc_t *desc, srt
 		status = sum_messages(comm, desc, mine);
 	mine->status = (int32_t)status;
 	if (status != SRT_OK) {
-		snprintf(mine->text, sizeof(mine->text), "%s", srt_last_error());
+		snprintf(mine->text, sizeof(mine->text), "%s", srt_error_last());
 		return;
 	}
 	if (!a->has_buffers)

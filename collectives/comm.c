@@ -86,7 +86,7 @@ srt_status_t srt_comm_connect(srt_bootstrap_t *bootstrap, srt_device_t *device, 
 	status = alloc_comm(bootstrap, device, parent, id, rank, size, world_ranks, name, &comm);
 	if (status != SRT_OK)
 		return srt_bootstrap_fail(bootstrap, "creating a communicator", status,
-					  srt_last_error());
+					  srt_error_last());
 	status = connect_ranks(comm);
 	if (status != SRT_OK) {
 		srt_comm_destroy(comm);

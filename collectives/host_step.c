@@ -30,7 +30,7 @@ static srt_status_t check_device(const srt_coll_start_t *start)
 	srt_status_t status = srt_device_check(start->coll->comm->device);
 
 	if (status != SRT_OK)
-		poison_start(start, status, srt_last_error());
+		poison_start(start, status, srt_error_last());
 	return status;
 }
 

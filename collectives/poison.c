@@ -258,7 +258,7 @@ srt_status_t srt_comm_share_failure(srt_comm_t *comm, const char *what, srt_stre
 {
 	if (status == SRT_OK || srt_stream_check(stream) == SRT_OK)
 		return status;
-	return srt_comm_fail_alone(comm, what, status, srt_last_error());
+	return srt_comm_fail_alone(comm, what, status, srt_error_last());
 }
 
 void *srt_comm_calloc(srt_comm_t *comm, size_t n, size_t size, const char *what)
@@ -266,7 +266,7 @@ void *srt_comm_calloc(srt_comm_t *comm, size_t n, size_t size, const char *what)
 	void *p = srt_calloc(n, size, what);
 
 	if (p == NULL)
-		srt_comm_fail_alone(comm, what, SRT_ERR_OUT_OF_MEMORY, srt_last_error());
+		srt_comm_fail_alone(comm, what, SRT_ERR_OUT_OF_MEMORY, srt_error_last());
 	return p;
 }
 

@@ -118,7 +118,7 @@ static srt_status_t fail_start(srt_coll_t *coll, srt_status_t status)
 		return srt_comm_fail(comm, 0, "%s of \"%s\" cannot start", coll->algorithm->name,
 				     coll->name);
 	snprintf(what, sizeof(what), "%s of \"%s\"", coll->algorithm->name, coll->name);
-	status = srt_comm_fail_alone(comm, what, status, srt_last_error());
+	status = srt_comm_fail_alone(comm, what, status, srt_error_last());
 	if (coll->transport->abort_starts != NULL)
 		coll->transport->abort_starts(coll);
 	return status;

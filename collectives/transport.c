@@ -305,7 +305,7 @@ static void probe_ucx(const srt_comm_t *comm, capabilities_t *mine)
 		snprintf(mine->ucx_reason, sizeof(mine->ucx_reason),
 			 "SHARDRT_COLLECTIVES is not ucx on this rank; set the same everywhere");
 	else if (srt_ucx_probe() != SRT_OK)
-		snprintf(mine->ucx_reason, sizeof(mine->ucx_reason), "%.191s", srt_last_error());
+		snprintf(mine->ucx_reason, sizeof(mine->ucx_reason), "%.191s", srt_error_last());
 	else
 		mine->has_ucx = 1;
 }
@@ -327,7 +327,7 @@ static void probe_nccl(const srt_device_t *device, capabilities_t *mine)
 		return;
 	mine->has_library = ops->probe(device->impl, &description) == SRT_OK;
 	if (!mine->has_library)
-		snprintf(mine->reason, sizeof(mine->reason), "%.191s", srt_last_error());
+		snprintf(mine->reason, sizeof(mine->reason), "%.191s", srt_error_last());
 	mine->library_version = description.version;
 	memcpy(mine->device_id, description.device_id, sizeof(mine->device_id));
 	mine->driver_overhead = description.driver_overhead;

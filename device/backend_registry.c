@@ -256,7 +256,7 @@ static const srt_backend_t *choose_backend(void)
 			continue;
 		if (load_backend(families[i].name, &backend) != SRT_OK)
 			srt_log(SRT_LOG_WARN, "SHARDRT_BACKEND=auto goes on without %s: %s",
-				families[i].name, srt_last_error());
+				families[i].name, srt_error_last());
 		else if (backend == srt_backend_cpu() ||
 			 (backend != NULL && has_accelerator(backend)))
 			return backend;
@@ -286,7 +286,7 @@ srt_status_t srt_backend_lookup(const char *name, const srt_backend_t **backend)
 				"backend \"%s\" is not installed, or not part of this build of "
 				"libshardrt: %s; install it, set SHARDRT_MODULE_PATH to its "
 				"folder, or set SHARDRT_BACKEND=cpu",
-				name, srt_last_error());
+				name, srt_error_last());
 	if (module_name(name)[0])
 		return srt_fail_prefix(SRT_ERR_INVALID_ARGUMENT,
 				       "there is no backend \"%s\"; SHARDRT_BACKEND is one of "

@@ -66,7 +66,7 @@ static void look_for_devices(const char *name, srt_backend_info_t *info)
 	if (status != SRT_OK)
 		info->ndevices = 0;
 	if (info->ndevices < 1)
-		snprintf(info->why_none, sizeof(info->why_none), "%s", srt_last_error());
+		snprintf(info->why_none, sizeof(info->why_none), "%s", srt_error_last());
 	srt_error_restore(&before); /* this call has not failed */
 }
 

@@ -194,7 +194,7 @@ srt_status_t srt_event_gen_record(srt_stream_t *stream, srt_event_gen_t *gen)
 	if (status != SRT_OK) {
 		gen->failure.status = status;
 		snprintf(gen->failure.message, sizeof(gen->failure.message), "%s",
-			 srt_last_error());
+			 srt_error_last());
 	} else if (stream->failure.status != SRT_OK) {
 		gen->failure = stream->failure;
 		atomic_store(&stream->failure_known, true);

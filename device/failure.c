@@ -39,7 +39,7 @@ srt_status_t srt_device_waited(srt_device_t *device, srt_status_t status)
 		return srt_device_check(device);
 	if (status != SRT_ERR_DEVICE || ops->poll_error == NULL)
 		return status;
-	snprintf(sentence, sizeof(sentence), "%s", srt_last_error());
+	snprintf(sentence, sizeof(sentence), "%s", srt_error_last());
 	if (ops->poll_error(device->impl) == SRT_OK)
 		return srt_fail(status, "%s", sentence);
 	/* A rank that dies may cause this error: wait for the report of its death. */

@@ -237,7 +237,7 @@ static const srt_probe_t *ask_once(const char *name, double limit)
 		probes.done[probes.n++].name = name;
 	} else {
 		srt_log(SRT_LOG_DEBUG, "backend \"%s\" is asked in this process: %s", name,
-			srt_last_error());
+			srt_error_last());
 		free(probe->module);
 		free(probe->devices);
 		probe = NULL;

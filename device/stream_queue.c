@@ -111,7 +111,7 @@ static srt_status_t run_host_fn(srt_stream_t *stream, const srt_command_t *comma
 	if (status == SRT_OK)
 		status = command->host.fn(command->host.arg);
 	else if (command->host.failed != NULL)
-		command->host.failed(command->host.arg, (int)status, srt_last_error());
+		command->host.failed(command->host.arg, (int)status, srt_error_last());
 	if (status != SRT_OK && command->host.failed != NULL)
 		atomic_store(&stream->failure_known, true);
 	return status;
@@ -177,7 +177,7 @@ static srt_status_t submit_function(srt_stream_t *stream, const srt_command_t *c
 	in_function = false;
 	if (status == SRT_OK)
 		srt_error_restore(&before);
-	else if (!srt_last_error()[0])
+	else if (!srt_error_last()[0])
 		srt_fail(status, "stream \"%s\": a function of srt_stream_enqueue() failed: %s",
 			 stream->name, srt_status_string(status));
 	release_argument(command);
@@ -207,7 +207,7 @@ static srt_status_t run_command(srt_stream_t *stream, const srt_command_t *comma
 /* Stores the first failure with the thread's last error as its message. Under the lock. */
 static void set_failure(srt_stream_t *stream, srt_status_t status)
 {
-	const char *message = srt_last_error();
+	const char *message = srt_error_last();
 
 	if (status == SRT_OK || stream->failure.status != SRT_OK)
 		return;

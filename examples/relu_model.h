@@ -28,7 +28,7 @@ typedef struct relu_call {
 static void check(srt_status_t status)
 {
 	if (status != SRT_OK) {
-		fprintf(stderr, "%s\n", srt_last_error());
+		fprintf(stderr, "%s\n", srt_error_last());
 		exit(1);
 	}
 }

@@ -22,7 +22,7 @@ static srt_view_t sample, gradient, loss[3]; /* (N), (N), (1) each */
 static void check(srt_status_t status)
 {
 	if (status != SRT_OK) {
-		fprintf(stderr, "%s\n", srt_last_error());
+		fprintf(stderr, "%s\n", srt_error_last());
 		exit(1);
 	}
 }

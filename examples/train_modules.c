@@ -22,7 +22,7 @@ static srt_buffer_t *memory;
 static void check(srt_status_t status)
 {
 	if (status != SRT_OK) {
-		fprintf(stderr, "%s\n", srt_last_error());
+		fprintf(stderr, "%s\n", srt_error_last());
 		exit(1);
 	}
 }

@@ -24,7 +24,7 @@ static float x[N], h[N][HIDDEN], error[N]; /* samples, activations, y - sin(3 x)
 static void check(srt_status_t status)
 {
 	if (status != SRT_OK) {
-		fprintf(stderr, "%s\n", srt_last_error());
+		fprintf(stderr, "%s\n", srt_error_last());
 		exit(1);
 	}
 }

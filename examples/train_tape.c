@@ -20,7 +20,7 @@ static srt_param_t *norm[BLOCKS], *qkv[BLOCKS], *out[BLOCKS];
 static void check(srt_status_t status)
 {
 	if (status != SRT_OK) {
-		fprintf(stderr, "%s\n", srt_last_error());
+		fprintf(stderr, "%s\n", srt_error_last());
 		exit(1);
 	}
 }

@@ -17,7 +17,7 @@ srt_status_t srt_tape_fail(srt_tape_t *tape, srt_status_t status, const char *fo
 		return srt_tape_status(tape);
 	tape->status = status;
 	if (format == NULL) {
-		snprintf(tape->error, sizeof(tape->error), "%s", srt_last_error());
+		snprintf(tape->error, sizeof(tape->error), "%s", srt_error_last());
 		return status;
 	}
 	va_start(ap, format);

@@ -189,7 +189,7 @@ struct srt_tape {
 	char error[1024];
 };
 
-/* Remembers the first failure; the message is printf-like, or NULL to take srt_last_error().
+/* Remembers the first failure; the message is printf-like, or NULL to take srt_error_last().
  * Returns srt_tape_status(). */
 srt_status_t srt_tape_fail(srt_tape_t *tape, srt_status_t status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

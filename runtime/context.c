@@ -156,7 +156,7 @@ srt_status_t srt_context_create(const srt_context_options_t *given, srt_context_
 	status = open_device(context, &options);
 	if (status != SRT_OK) {
 		status = srt_bootstrap_fail(context->bootstrap, "opening the device", status,
-					    srt_last_error());
+					    srt_error_last());
 		goto leave_job;
 	}
 	status = srt_comm_create_world(context->bootstrap, context->device, &context->world);

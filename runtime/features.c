@@ -116,7 +116,7 @@ srt_status_t srt_feature_get_info(srt_feature_t feature, srt_feature_info_t *inf
 			full.state = SRT_FEATURE_FOUND;
 		else
 			snprintf(full.why_missing, sizeof(full.why_missing), "%s",
-				 srt_last_error());
+				 srt_error_last());
 		srt_error_restore(&before); /* this call has not failed */
 	}
 	return srt_struct_write(info, &full, sizeof(full), "srt_feature_info_t");

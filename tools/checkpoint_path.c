@@ -72,13 +72,13 @@ static int find_latest(const char *folder, tool_found_t *found)
 			    folder,
 			    status == SRT_ERR_NOT_FOUND ? ", and no complete checkpoint is in it" :
 							  "",
-			    srt_last_error(), advice);
+			    srt_error_last(), advice);
 	}
 	if (status == SRT_ERR_FORMAT)
-		return fail(found, "%s; name one of the checkpoints in %s", srt_last_error(),
+		return fail(found, "%s; name one of the checkpoints in %s", srt_error_last(),
 			    folder);
 	if (status != SRT_OK)
-		return fail(found, "%s", srt_last_error());
+		return fail(found, "%s", srt_error_last());
 	name = strrchr(found->path, '/') + 1;
 	snprintf(shown, sizeof(shown), "%s", name);
 	tool_make_printable(shown);

@@ -78,7 +78,7 @@ int tool_check_config(void)
 		return 0;
 	if (strcmp(rank, "0") != 0)
 		sleep(RANK0_PRINTS_S);
-	tool_error("%s", srt_last_error());
+	tool_error("%s", srt_error_last());
 	return TOOL_EXIT_USAGE;
 }
 

@@ -119,7 +119,7 @@ static void open_fast_products(srt_cpu_device_t *device)
 	srt_error_save(&before);
 	device->fast = srt_cpu_onednn_open();
 	srt_log(SRT_LOG_INFO, "numerics fast: products of bf16 operands by oneDNN%s%s",
-		device->fast != NULL ? "" : ": no, ", device->fast != NULL ? "" : srt_last_error());
+		device->fast != NULL ? "" : ": no, ", device->fast != NULL ? "" : srt_error_last());
 	srt_error_restore(&before);
 }
 

@@ -125,7 +125,7 @@ static srt_status_t agree(const srt_place_t *place, double timeout_s, choice_t *
 			status = choose(place, timeout_s, generation, choice, name, node);
 		if (status != SRT_OK) {
 			choice->status = (int32_t)status;
-			snprintf(choice->text, sizeof(choice->text), "%s", srt_last_error());
+			snprintf(choice->text, sizeof(choice->text), "%s", srt_error_last());
 		}
 		status = place->share(place, generation, choice, sizeof(*choice), timeout_s);
 		if (status == SRT_OK && choice->status != SRT_OK)

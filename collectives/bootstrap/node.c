@@ -288,8 +288,8 @@ void srt_node_finish(srt_node_t *node, srt_status_t status)
 	if (status == SRT_OK)
 		return;
 	if (node->root != NULL)
-		srt_root_fail(node->root, status, srt_last_error());
-	leave(node, status, srt_last_error());
+		srt_root_fail(node->root, status, srt_error_last());
+	leave(node, status, srt_error_last());
 }
 
 int srt_node_nlinks(const srt_node_t *node)

@@ -380,7 +380,7 @@ srt_status_t srt_comm_status_consensus(srt_comm_t *comm, const char *what, srt_s
 	if (comm->size == 1)
 		return status;
 	if (status != SRT_OK)
-		snprintf(text, sizeof(text), "%s", srt_last_error());
+		snprintf(text, sizeof(text), "%s", srt_error_last());
 	if (srt_comm_poisoned(comm))
 		return report_own(comm, what, status, text,
 				  srt_exchange_refuse(comm, comm->oob_seqno, what, 0));

@@ -222,7 +222,7 @@ SRT_API srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write);
 /**
  * Sets all that srt_checkpoint_save() saved. Collective, blocking; between steps. Each rank reads
  * the blocks that it needs, with any number of ranks, strategy, mesh and flat units. What the
- * engine does not have is not read. An engine without an optimizer (SRT_OPTIMIZER_NONE) needs no
+ * engine does not have is not read. An engine without an optimizer (SRT_OPTIM_NONE) needs no
  * optimizer states, and with values_only no engine does.
  * @param options NULL for the defaults; borrowed for the call.
  * @return on all ranks, with the rank that failed: SRT_ERR_NOT_FOUND without the folder or one of

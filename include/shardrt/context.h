@@ -53,7 +53,7 @@ typedef struct srt_native_device {
  * creates the context. The library sets no deadline.
  * @return 0 on success; else the context is not created, and the error names the value.
  */
-typedef int srt_broadcast_fn(void *arg, void *data, size_t nbytes);
+typedef int srt_context_broadcast_fn(void *arg, void *data, size_t nbytes);
 
 /**
  * Options of srt_context_create(). A zero field takes its value from the environment variable that
@@ -79,7 +79,7 @@ typedef struct srt_context_options {
 	 * srt_context_create() only, and may be NULL for one rank. The option bootstrap must be
 	 * NULL. world_size 0: what the launcher tells. Ranks of one node find that out. */
 	int rank, world_size;
-	srt_broadcast_fn *broadcast;
+	srt_context_broadcast_fn *broadcast;
 	void *broadcast_arg;
 } srt_context_options_t;
 

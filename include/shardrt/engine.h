@@ -48,8 +48,8 @@
  *     The last column is for a parameter of the root. A parameter of another unit may be set unless
  *     that unit is in use; the unit then needs a forward pass before its next backward pass.
  *
- * - While full parameters of a unit are summoned (srt_full_params_begin()), the calls of the table
- *   are "-", except srt_engine_microbatch(), and so are clip, save and load.
+ * - While full parameters of a unit are summoned (srt_unit_full_params_begin()), the calls of the
+ *   table are "-", except srt_engine_microbatch(), and so are clip, save and load.
  * - Before srt_engine_build() units and parameters are declared; no call of the table is allowed. A
  *   successful build leads to IDLE and ends declaring; after a failed one the engine can only be
  *   destroyed.
@@ -77,7 +77,7 @@
  *
  * Errors. Besides those named below: a call that queues work may return what its device or its
  * collectives report (SRT_ERR_DEVICE, SRT_ERR_PEER_DEAD, SRT_ERR_TIMEOUT, SRT_ERR_ABORTED,
- * SRT_ERR_MISMATCH). Outputs are set on success only. srt_last_error() has the sentence.
+ * SRT_ERR_MISMATCH). Outputs are set on success only. srt_error_last() has the sentence.
  *
  * Ownership. Units, parameters, buffers and their names belong to their engine and live until
  * srt_engine_destroy(). A view is valid as long as its function's description says. Strings and
@@ -582,13 +582,13 @@ SRT_API srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *st
 /* ---- full parameters on demand --------------------------------------------------------- */
 
 /*
- * FullyShardedDataParallel.summon_full_params() of PyTorch: between srt_full_params_begin() and
- * srt_full_params_end() each rank has the unsharded stored values of a unit's parameters, with any
- * strategy, dtype, offload and mesh, and may read and write them.
+ * FullyShardedDataParallel.summon_full_params() of PyTorch: between srt_unit_full_params_begin()
+ * and srt_unit_full_params_end() each rank has the unsharded stored values of a unit's parameters,
+ * with any strategy, dtype, offload and mesh, and may read and write them.
  *
- *     srt_full_params_begin(unit, NULL, stream);
+ *     srt_unit_full_params_begin(unit, NULL, stream);
  *         srt_param_full(param, SRT_PARAM_VALUE, &view);    (work on `stream`)
- *     srt_full_params_end(unit, stream);
+ *     srt_unit_full_params_end(unit, stream);
  *
  * Units that do not overlap may be summoned at the same time. While any unit is, the engine runs no
  * pass and no step, changes no value or gradient by other calls, and saves nothing; what
@@ -600,7 +600,7 @@ SRT_API srt_status_t srt_engine_write_end(srt_engine_t *engine, srt_stream_t *st
  * are gathered up to the largest parameter twice more. Later steps allocate nothing.
  */
 
-/** Options of srt_full_params_begin(); each is 0 or 1. */
+/** Options of srt_unit_full_params_begin(); each is 0 or 1. */
 typedef struct srt_full_params_options {
 	size_t size;        /* sizeof(srt_full_params_options_t) */
 	int recurse;        /* the units inside the unit, too */
@@ -629,15 +629,15 @@ typedef struct srt_full_params_options {
  *         are no reduced gradients; SRT_ERR_OUT_OF_MEMORY on all ranks if one has no memory;
  *         SRT_ERR_MISMATCH if the ranks' options differ. Nothing is summoned then.
  */
-SRT_API srt_status_t srt_full_params_begin(srt_unit_t *unit,
-					   const srt_full_params_options_t *options,
-					   srt_stream_t *stream);
+SRT_API srt_status_t srt_unit_full_params_begin(srt_unit_t *unit,
+						const srt_full_params_options_t *options,
+						srt_stream_t *stream);
 
 /**
  * A full tensor of a summoned unit. Local.
  * @param what SRT_PARAM_VALUE or SRT_PARAM_GRAD.
  * @param[out] view srt_param_shape() elements, row-major, in the parameter's dtype; valid until
- *        srt_full_params_end(). With offload_to_cpu of a buffer of srt_context_host(), whose
+ *        srt_unit_full_params_end(). With offload_to_cpu of a buffer of srt_context_host(), whose
  *        address is srt_view_host().
  * @return SRT_ERR_STATE if the unit, or its gradients, are not summoned; SRT_ERR_NOT_FOUND for the
  *         gradient of a parameter that is frozen or that has none, and on ranks other than 0 with
@@ -646,17 +646,17 @@ SRT_API srt_status_t srt_full_params_begin(srt_unit_t *unit,
 SRT_API srt_status_t srt_param_full(srt_param_t *param, srt_param_what_t what, srt_view_t *view);
 
 /**
- * Ends what srt_full_params_begin() of this unit began. With writeback each rank stores its own
- * shard of the tensors that it has, as PyTorch does; so all ranks must write the same values to
+ * Ends what srt_unit_full_params_begin() of this unit began. With writeback each rank stores its
+ * own shard of the tensors that it has, as PyTorch does; so all ranks must write the same values to
  * them. SHARDRT_CHECK=1 compares the ranks' tensors. Collective, blocking.
- * @param stream that of srt_full_params_begin(). Its work on the tensors comes before the end, and
- *        work on other streams must be over.
+ * @param stream that of srt_unit_full_params_begin(). Its work on the tensors comes before the end,
+ *        and work on other streams must be over.
  * @return SRT_ERR_STATE if the unit was not summoned, or by the call for another unit;
  *         SRT_ERR_INVALID_ARGUMENT for another stream: nothing has changed. SRT_ERR_MISMATCH on all
  *         ranks, with SHARDRT_CHECK=1, if they wrote different values: nothing is written back, and
  *         the memory is freed.
  */
-SRT_API srt_status_t srt_full_params_end(srt_unit_t *unit, srt_stream_t *stream);
+SRT_API srt_status_t srt_unit_full_params_end(srt_unit_t *unit, srt_stream_t *stream);
 
 /* ---- buffers of units ------------------------------------------------------------------ */
 

@@ -138,7 +138,7 @@ typedef enum srt_accumulation {
  * What is in host memory instead of device memory. If any is, each rank owns values, gradients and
  * optimizer state on its host device (srt_context_host()), which clips, unscales and steps them;
  * the bits are those of the device. What is not offloaded has a copy on the device for the whole
- * run. `params` or `grads` without `state` needs SRT_OPTIMIZER_NONE, as a step is where its state
+ * run. `params` or `grads` without `state` needs SRT_OPTIM_NONE, as a step is where its state
  * is. Zero: nothing. Does not grow.
  */
 typedef struct srt_offload {
@@ -290,7 +290,7 @@ typedef struct srt_param_options {
 	size_t size;        /* sizeof(srt_param_options_t) */
 	int frozen;         /* 1: no gradient, no optimizer state */
 	size_t group;       /* of srt_engine_group_create(); 0: srt_engine_options_t.optim */
-	float weight_decay; /* at least 0, or SRT_GROUP_WEIGHT_DECAY */
+	float weight_decay; /* at least 0, or SRT_OPTIM_GROUP_WEIGHT_DECAY */
 	float lr_scale;     /* factor of the learning rate, at least 0 */
 	srt_placement_t placement;
 } srt_param_options_t;
@@ -298,7 +298,7 @@ typedef struct srt_param_options {
 /** Trainable, of group 0, whole. */
 #define SRT_PARAM_OPTIONS_INIT                                                                     \
 	{                                                                                          \
-		.size = sizeof(srt_param_options_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY,       \
+		.size = sizeof(srt_param_options_t), .weight_decay = SRT_OPTIM_GROUP_WEIGHT_DECAY, \
 		.lr_scale = 1.0f                                                                   \
 	}
 

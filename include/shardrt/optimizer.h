@@ -9,7 +9,7 @@
  * There are three ways to an object, and these functions work on all of them. The engine
  * (<shardrt/engine.h>) has one over its shards, srt_engine_optim(). srt_sharded_optim_create()
  * makes one over sharded tensors (<shardrt/sharded_optim.h>). srt_optim_create() makes one over
- * views, for tensors that no engine owns, or for an engine with SRT_OPTIMIZER_NONE:
+ * views, for tensors that no engine owns, or for an engine with SRT_OPTIM_NONE:
  *
  *     srt_engine_finish_backward(engine, stream);
  *     srt_engine_write_begin(engine, stream);
@@ -51,20 +51,20 @@ typedef enum srt_schedule {
 } srt_schedule_t;
 
 /** Which optimizer, by the rules of torch.optim. */
-typedef enum srt_optimizer {
-	SRT_OPTIMIZER_SGD,
-	SRT_OPTIMIZER_ADAM,
-	SRT_OPTIMIZER_ADAMW,
-	SRT_OPTIMIZER_NONE, /* of an engine: the program changes the values
+typedef enum srt_optim_kind {
+	SRT_OPTIM_SGD,
+	SRT_OPTIM_ADAM,
+	SRT_OPTIM_ADAMW,
+	SRT_OPTIM_NONE, /* of an engine: the program changes the values
 			     * (srt_engine_write_begin()), the engine counts steps */
-} srt_optimizer_t;
+} srt_optim_kind_t;
 
 /** Most optimizer states of a parameter: exp_avg, exp_avg_sq, max_exp_avg_sq. */
 #define SRT_OPTIM_MAX_STATES 3
 
 /**
  * An optimizer with its hyper-parameters: what a param_group of torch.optim has. All numbers are
- * finite. A field that is not 0 and that the kind does not have is refused; SRT_OPTIMIZER_NONE
+ * finite. A field that is not 0 and that the kind does not have is refused; SRT_OPTIM_NONE
  * ignores those of the others. Where parameters are in several groups, each group has such options,
  * all of one kind.
  *
@@ -73,7 +73,7 @@ typedef enum srt_optimizer {
  */
 typedef struct srt_optim_options {
 	size_t size; /* sizeof(srt_optim_options_t) */
-	srt_optimizer_t kind;
+	srt_optim_kind_t kind;
 	float lr;           /* at least 0: peak of the schedule, or constant; 0: none, so that steps
 			     * are refused until a call sets one (which may be 0) */
 	float weight_decay; /* at least 0; of parameters without their own */
@@ -96,23 +96,23 @@ typedef struct srt_optim_options {
 /** The defaults of torch.optim.AdamW. */
 #define SRT_OPTIM_OPTIONS_INIT                                                                     \
 	{                                                                                          \
-		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIMIZER_ADAMW, .lr = 0.001f,    \
+		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIM_ADAMW, .lr = 0.001f,        \
 		.weight_decay = 0.01f, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8f                  \
 	}
 /** The defaults of torch.optim.Adam. */
 #define SRT_OPTIM_ADAM_INIT                                                                        \
 	{                                                                                          \
-		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIMIZER_ADAM, .lr = 0.001f,     \
+		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIM_ADAM, .lr = 0.001f,         \
 		.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8f                                         \
 	}
 /** The defaults of torch.optim.SGD. */
 #define SRT_OPTIM_SGD_INIT                                                                         \
 	{                                                                                          \
-		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIMIZER_SGD, .lr = 0.001f       \
+		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIM_SGD, .lr = 0.001f           \
 	}
 
 /** Weight decay of a parameter: that of its group. */
-#define SRT_GROUP_WEIGHT_DECAY (-1)
+#define SRT_OPTIM_GROUP_WEIGHT_DECAY (-1)
 
 /** A parameter: an element of the list. */
 typedef struct srt_optim_param {
@@ -127,14 +127,14 @@ typedef struct srt_optim_param {
 	 * object. srt_optim_state_count() of them. */
 	srt_view_t state[SRT_OPTIM_MAX_STATES];
 	size_t group;       /* index of its group */
-	float weight_decay; /* at least 0, or SRT_GROUP_WEIGHT_DECAY */
+	float weight_decay; /* at least 0, or SRT_OPTIM_GROUP_WEIGHT_DECAY */
 	float lr_scale;     /* factor of the group's learning rate, at least 0 */
 } srt_optim_param_t;
 
 /** A parameter without views, of group 0. */
 #define SRT_OPTIM_PARAM_INIT                                                                       \
 	{                                                                                          \
-		.size = sizeof(srt_optim_param_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY,         \
+		.size = sizeof(srt_optim_param_t), .weight_decay = SRT_OPTIM_GROUP_WEIGHT_DECAY,   \
 		.lr_scale = 1.0f                                                                   \
 	}
 
@@ -191,7 +191,7 @@ typedef struct srt_optim srt_optim_t;
  * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim (a
  *         negative lr, betas outside [0, 1), nesterov without momentum), or that the optimizer does
  *         not have (momentum of Adam, amsgrad of SGD), groups of several kinds or of
- *         SRT_OPTIMIZER_NONE, a name that is not unique, or a view that is absent, outside its
+ *         SRT_OPTIM_NONE, a name that is not unique, or a view that is absent, outside its
  *         buffer or of another dtype; SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *groups,

@@ -83,15 +83,15 @@ typedef struct srt_sharded_layer srt_sharded_layer_t;
  * @return on all ranks: SRT_ERR_INVALID_ARGUMENT for another weight, gradient or number;
  *         SRT_ERR_OUT_OF_MEMORY.
  */
-SRT_API srt_status_t srt_sharded_linear_create(srt_sharded_tensor_t *weight,
-					       srt_sharded_tensor_t *grad, int64_t rows,
-					       srt_sharded_layer_t **layer);
+SRT_API srt_status_t srt_sharded_layer_create_linear(srt_sharded_tensor_t *weight,
+						     srt_sharded_tensor_t *grad, int64_t rows,
+						     srt_sharded_layer_t **layer);
 
 /** Creates an Embedding: row r of the output is the row ids[r] of the weight (vocab,n). The rest as
- * srt_sharded_linear_create(); grad may be NULL. */
-SRT_API srt_status_t srt_sharded_embedding_create(srt_sharded_tensor_t *weight,
-						  srt_sharded_tensor_t *grad, int64_t rows,
-						  srt_sharded_layer_t **layer);
+ * srt_sharded_layer_create_linear(); grad may be NULL. */
+SRT_API srt_status_t srt_sharded_layer_create_embedding(srt_sharded_tensor_t *weight,
+							srt_sharded_tensor_t *grad, int64_t rows,
+							srt_sharded_layer_t **layer);
 
 /** Frees a layer. Waits for the streams of its passes. Local. NULL is allowed. */
 SRT_API void srt_sharded_layer_destroy(srt_sharded_layer_t *layer);

@@ -50,8 +50,8 @@ typedef struct srt_sharded_optim_param {
 /** A parameter without tensors, of group 0. */
 #define SRT_SHARDED_OPTIM_PARAM_INIT                                                               \
 	{                                                                                          \
-		.size = sizeof(srt_sharded_optim_param_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY, \
-		.lr_scale = 1.0f                                                                   \
+		.size = sizeof(srt_sharded_optim_param_t),                                         \
+		.weight_decay = SRT_OPTIM_GROUP_WEIGHT_DECAY, .lr_scale = 1.0f                     \
 	}
 
 /**

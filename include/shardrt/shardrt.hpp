@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //
-// The C interface for C++17: handles that destroy their objects, exceptions instead of statuses, guards of a unit's
-// passes. Nothing else has a name in C++: programs call the functions of <shardrt/shardrt.h>, alone or by check(),
-// get() and make().
+// The C interface for C++17: handles that destroy their objects, exceptions instead of statuses,
+// guards of a unit's passes. Nothing else has a name in C++: programs call the functions of
+// <shardrt/shardrt.h>, alone or by check(), get() and make().
 //
 //     shardrt::context context = shardrt::make(srt_context_create, nullptr);
-//     shardrt::stream stream = shardrt::make(srt_stream_create, srt_context_device(context.get()), 0, "compute");
-//     shardrt::abort_on_throw(srt_context_world(context.get()), [&] {
+//     shardrt::stream stream = shardrt::make(srt_stream_create, srt_context_device(context.get()),
+//     0, "compute"); shardrt::abort_on_throw(srt_context_world(context.get()), [&] {
 //             shardrt::forward_pass pass(unit, stream.get());
 //             srt_view_t values = shardrt::get(srt_param_data, param);
 //             ...
@@ -14,8 +14,8 @@
 //             shardrt::check(srt_stream_sync(stream.get()));
 //     });
 //
-// Declare handles in the order of creation: the context first, engines last (docs/embedding.md, "C++"). Threads and
-// ownership are those of the C functions.
+// Declare handles in the order of creation: the context first, engines last (docs/embedding.md,
+// "C++"). Threads and ownership are those of the C functions.
 #ifndef SHARDRT_SHARDRT_HPP
 #define SHARDRT_SHARDRT_HPP
 
@@ -32,11 +32,11 @@
 namespace shardrt
 {
 
-/// A call of the library that has failed. what() is the sentence of srt_last_error().
+/// A call of the library that has failed. what() is the sentence of srt_error_last().
 class error : public std::runtime_error
 {
-public:
-	explicit error(srt_status_t status, const char *sentence = srt_last_error())
+      public:
+	explicit error(srt_status_t status, const char *sentence = srt_error_last())
 	    : std::runtime_error(sentence), status_(status)
 	{
 	}
@@ -46,7 +46,7 @@ public:
 		return status_;
 	}
 
-private:
+      private:
 	srt_status_t status_;
 };
 
@@ -147,14 +147,14 @@ template <class T, class = void> struct has_size : std::false_type {
 };
 template <class T>
 struct has_size<T, std::enable_if_t<std::is_same_v<decltype(T::size), std::size_t>>>
-	: std::true_type {
+    : std::true_type {
 };
 
 /// Calls a function with a place for its result, at index sizeof...(I): before the stream if it has one, else last.
 template <class F, class R, class Given, std::size_t... I>
 srt_status_t call(F function, R *result, Given &&given, std::index_sequence<I...>)
 {
-	if constexpr (std::tuple_size_v<std::decay_t<Given>> > sizeof...(I))
+	if constexpr (std::tuple_size_v < std::decay_t < Given >>> sizeof...(I))
 		return function(std::get<I>(std::forward<Given>(given))..., result,
 				std::get<sizeof...(I)>(std::forward<Given>(given)));
 	else
@@ -236,7 +236,7 @@ template <srt_status_t (*begin_fn)(srt_unit_t *, srt_stream_t *),
 	  srt_status_t (*end_fn)(srt_unit_t *, srt_stream_t *)>
 class [[nodiscard]] unit_pass
 {
-public:
+      public:
 	/// Begins the pass. Unit and stream must outlive it.
 	unit_pass(srt_unit_t *unit, srt_stream_t *stream) : unit_(unit), stream_(stream)
 	{
@@ -250,7 +250,7 @@ public:
 		check(end_fn(unit_, stream_));
 	}
 
-private:
+      private:
 	srt_unit_t *unit_;
 	srt_stream_t *stream_;
 };

@@ -58,12 +58,12 @@ SRT_API const char *srt_status_string(srt_status_t status);
  *         thread; "" if nothing has failed yet. Never NULL.
  * Thread-safe: each thread has its own.
  */
-SRT_API const char *srt_last_error(void);
+SRT_API const char *srt_error_last(void);
 
 /**
  * Sets the calling thread's last error, for a library on top of this one: its functions then fail
  * as this library's do. Failures that this library returned are passed on without it.
- * @param message the sentence, copied; it may be srt_last_error(). One of 1024 bytes or more is cut
+ * @param message the sentence, copied; it may be srt_error_last(). One of 1024 bytes or more is cut
  *        and ends with "...".
  * @return status; SRT_ERR_INVALID_ARGUMENT if message is NULL.
  * Thread-safe.

@@ -171,16 +171,16 @@ srt_status_t srt_saved_manifest(srt_engine_t *engine, const srt_saved_tensor_t *
 	return status;
 }
 
-const char *srt_optimizer_name(srt_optimizer_t optimizer)
+const char *srt_optimizer_name(srt_optim_kind_t optimizer)
 {
 	switch (optimizer) {
-	case SRT_OPTIMIZER_SGD:
+	case SRT_OPTIM_SGD:
 		return "sgd";
-	case SRT_OPTIMIZER_ADAM:
+	case SRT_OPTIM_ADAM:
 		return "adam";
-	case SRT_OPTIMIZER_ADAMW:
+	case SRT_OPTIM_ADAMW:
 		return "adamw";
-	case SRT_OPTIMIZER_NONE:
+	case SRT_OPTIM_NONE:
 		break;
 	}
 	return "none";

@@ -45,7 +45,7 @@ typedef struct srt_saved_file {
 srt_status_t srt_saved_manifest(srt_engine_t *engine, const srt_saved_tensor_t *tensors, size_t n,
 				srt_manifest_t *manifest, srt_saved_file_t **files);
 
-const char *srt_optimizer_name(srt_optimizer_t optimizer);
+const char *srt_optimizer_name(srt_optim_kind_t optimizer);
 /* Arguments and state of a public call. *options: a copy of `given`, or the defaults for NULL.
  * Local. */
 srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,

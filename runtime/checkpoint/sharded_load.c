@@ -92,7 +92,7 @@ static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *sa
 /* The engine takes what the optimizer had. */
 static bool has_optimizer(const loader_t *l)
 {
-	return l->engine->optim->groups[0].kind != SRT_OPTIMIZER_NONE && !l->options.values_only;
+	return l->engine->optim->groups[0].kind != SRT_OPTIM_NONE && !l->options.values_only;
 }
 
 static srt_status_t check_optimizer(const loader_t *l)

@@ -99,7 +99,7 @@ struct srt_unit_buffer {
 
 /* The full parameters of a unit, while they are summoned. */
 typedef struct srt_full {
-	const srt_unit_t *unit; /* of srt_full_params_begin() */
+	const srt_unit_t *unit; /* of srt_unit_full_params_begin() */
 	const srt_stream_t *stream;
 	bool writeback, with_grads, on_host;
 	srt_buffer_t *values, *grads; /* NULL: this rank does not have them */

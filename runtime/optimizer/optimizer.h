@@ -139,7 +139,7 @@ srt_status_t srt_optim_check_owner(const srt_optim_t *optim, const char *call);
 srt_status_t srt_optim_set_field(srt_optim_t *optim, size_t i, size_t field, int32_t value,
 				 srt_stream_t *stream);
 /* PyTorch's name of state k; "" if the kind has no such state. */
-const char *srt_optimizer_state_name(srt_optimizer_t kind, size_t k);
+const char *srt_optimizer_state_name(srt_optim_kind_t kind, size_t k);
 
 /* ---- step.c */
 /* SRT_ERR_STATE if a group with parameters never got a learning rate. */

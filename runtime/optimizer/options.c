@@ -7,9 +7,9 @@
 #include "runtime/optimizer/optimizer.h"
 
 static const char *const kind_names[] = {
-	[SRT_OPTIMIZER_SGD] = "SGD",
-	[SRT_OPTIMIZER_ADAM] = "Adam",
-	[SRT_OPTIMIZER_ADAMW] = "AdamW",
+	[SRT_OPTIM_SGD] = "SGD",
+	[SRT_OPTIM_ADAM] = "Adam",
+	[SRT_OPTIM_ADAMW] = "AdamW",
 };
 
 /* Finite and at least 0; the comparisons are false for NaN. */
@@ -45,7 +45,7 @@ static srt_status_t check_unused(const srt_optim_options_t *o)
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(options); i++) {
-		if (options[i].value == 0.0 || options[i].of_sgd == (o->kind == SRT_OPTIMIZER_SGD))
+		if (options[i].value == 0.0 || options[i].of_sgd == (o->kind == SRT_OPTIM_SGD))
 			continue;
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option %s is %g, but the optimizer is %s: only %s",
@@ -83,19 +83,19 @@ srt_status_t srt_optim_read_options(const srt_optim_options_t *given, srt_optim_
 {
 	*o = (srt_optim_options_t)SRT_OPTIM_OPTIONS_INIT;
 	SRT_TRY(srt_struct_read(o, sizeof(*o), given, "srt_optim_options_t"));
-	if ((unsigned)o->kind > SRT_OPTIMIZER_NONE)
+	if ((unsigned)o->kind > SRT_OPTIM_NONE)
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,
-			"option kind of an optimizer is %d, which is not an srt_optimizer_t",
+			"option kind of an optimizer is %d, which is not an srt_optim_kind_t",
 			(int)o->kind);
 	SRT_TRY(srt_optim_check_amount("option lr", (double)o->lr));
 	SRT_TRY(srt_optim_check_amount("option weight_decay", (double)o->weight_decay));
 	SRT_TRY(srt_optim_check_schedule(o->min_lr, o->warmup, o->lr_steps, o->schedule,
 					 o->decay_steps));
-	if (o->kind == SRT_OPTIMIZER_NONE)
+	if (o->kind == SRT_OPTIM_NONE)
 		return SRT_OK;
 	SRT_TRY(check_unused(o));
-	return o->kind == SRT_OPTIMIZER_SGD ? check_sgd(o) : check_adam(o);
+	return o->kind == SRT_OPTIM_SGD ? check_sgd(o) : check_adam(o);
 }
 
 srt_status_t srt_optim_read_groups(const srt_optim_options_t *given, size_t ngroups,
@@ -113,10 +113,10 @@ srt_status_t srt_optim_read_groups(const srt_optim_options_t *given, size_t ngro
 	for (size_t g = 0; status == SRT_OK && g < ngroups; g++) {
 		status = srt_optim_read_options(srt_struct_at(given, g), &groups[g]);
 		if (status == SRT_OK &&
-		    (groups[g].kind != groups[0].kind || groups[g].kind == SRT_OPTIMIZER_NONE))
+		    (groups[g].kind != groups[0].kind || groups[g].kind == SRT_OPTIM_NONE))
 			status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					  "option kind of group %zu is %d, must be "
-					  "SRT_OPTIMIZER_SGD, _ADAM or _ADAMW, and that of group 0",
+					  "SRT_OPTIM_SGD, _ADAM or _ADAMW, and that of group 0",
 					  g, (int)groups[g].kind);
 	}
 	if (status == SRT_OK)
@@ -128,14 +128,14 @@ srt_status_t srt_optim_read_groups(const srt_optim_options_t *given, size_t ngro
 
 float srt_optim_weight_decay(float own, const srt_optim_options_t *group)
 {
-	return own == SRT_GROUP_WEIGHT_DECAY ? group->weight_decay : own;
+	return own == SRT_OPTIM_GROUP_WEIGHT_DECAY ? group->weight_decay : own;
 }
 
 srt_status_t srt_optim_check_param(const char *name, float weight_decay, float lr_scale)
 {
 	srt_status_t status = SRT_OK;
 
-	if (weight_decay != SRT_GROUP_WEIGHT_DECAY)
+	if (weight_decay != SRT_OPTIM_GROUP_WEIGHT_DECAY)
 		status = srt_optim_check_amount("option weight_decay", (double)weight_decay);
 	if (status == SRT_OK)
 		status = srt_optim_check_amount("option lr_scale", (double)lr_scale);
@@ -170,9 +170,9 @@ int srt_optim_count_states_of(const srt_optim_options_t *groups, size_t ngroups)
 	for (size_t g = 0; g < ngroups; g++) {
 		int n = 0;
 
-		if (groups[g].kind == SRT_OPTIMIZER_SGD)
+		if (groups[g].kind == SRT_OPTIM_SGD)
 			n = groups[g].momentum != 0.0f ? 1 : 0;
-		else if (groups[g].kind != SRT_OPTIMIZER_NONE)
+		else if (groups[g].kind != SRT_OPTIM_NONE)
 			n = groups[g].amsgrad ? 3 : 2;
 		most = n > most ? n : most;
 	}

@@ -90,7 +90,7 @@ static void join_run(srt_optim_t *optim, srt_optim_entry_t *entry)
 /* Without elements there is nothing to step. */
 static bool is_stepped(const srt_optim_t *optim, const srt_optim_entry_t *entry)
 {
-	return optim->groups[0].kind != SRT_OPTIMIZER_NONE && entry->param.nelem > 0;
+	return optim->groups[0].kind != SRT_OPTIM_NONE && entry->param.nelem > 0;
 }
 
 srt_status_t srt_optim_make_runs(srt_optim_t *optim)
@@ -151,7 +151,7 @@ srt_status_t srt_optim_allocate_states(srt_optim_t *optim)
 		}
 	}
 	for (size_t r = 0; r < optim->nruns; r++) { /* a group without momentum has no use of m */
-		if (optim->groups[0].kind == SRT_OPTIMIZER_SGD &&
+		if (optim->groups[0].kind == SRT_OPTIM_SGD &&
 		    optim->groups[optim->runs[r].group].momentum == 0.0f)
 			optim->runs[r].args.m = (srt_view_t){ 0 };
 	}

@@ -280,11 +280,11 @@ size_t srt_optim_state_count(const srt_optim_t *optim)
 	return optim != NULL ? (size_t)optim->nstates : 0;
 }
 
-const char *srt_optimizer_state_name(srt_optimizer_t kind, size_t k)
+const char *srt_optimizer_state_name(srt_optim_kind_t kind, size_t k)
 {
 	static const char *const adam[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" };
 
-	if (kind == SRT_OPTIMIZER_SGD)
+	if (kind == SRT_OPTIM_SGD)
 		return k == 0 ? "momentum_buffer" : "";
 	return k < SRT_ARRAY_LEN(adam) ? adam[k] : "";
 }

@@ -46,7 +46,7 @@ static srt_status_t step_run(const srt_optim_t *optim, const srt_optim_run_t *ru
 {
 	const srt_optim_options_t *group = &optim->groups[run->group];
 
-	if (optim->groups[0].kind == SRT_OPTIMIZER_SGD)
+	if (optim->groups[0].kind == SRT_OPTIM_SGD)
 		return srt_op_sgd(&run->args,
 				  &(srt_sgd_t){ .momentum = group->momentum,
 						.dampening = group->dampening,
@@ -57,7 +57,7 @@ static srt_status_t step_run(const srt_optim_t *optim, const srt_optim_run_t *ru
 			   &(srt_adam_t){ .beta1 = group->beta1,
 					  .beta2 = group->beta2,
 					  .eps = group->eps,
-					  .decoupled = optim->groups[0].kind == SRT_OPTIMIZER_ADAMW,
+					  .decoupled = optim->groups[0].kind == SRT_OPTIM_ADAMW,
 					  .amsgrad = group->amsgrad,
 					  .maximize = group->maximize },
 			   stream);
@@ -65,7 +65,7 @@ static srt_status_t step_run(const srt_optim_t *optim, const srt_optim_run_t *ru
 
 srt_status_t srt_optim_apply(srt_optim_t *optim, srt_stream_t *stream)
 {
-	if (optim->groups[0].kind == SRT_OPTIMIZER_NONE)
+	if (optim->groups[0].kind == SRT_OPTIM_NONE)
 		return SRT_OK;
 	for (size_t r = 0; r < optim->nruns; r++)
 		SRT_TRY(step_run(optim, &optim->runs[r], stream));
@@ -74,7 +74,7 @@ srt_status_t srt_optim_apply(srt_optim_t *optim, srt_stream_t *stream)
 
 srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call)
 {
-	if (optim->groups[0].kind == SRT_OPTIMIZER_NONE)
+	if (optim->groups[0].kind == SRT_OPTIM_NONE)
 		return SRT_OK;
 	for (size_t g = 0; g < optim->ngroups; g++) {
 		if (!optim->has_lr[g] && optim->first_slot[g + 1] > optim->first_slot[g])

@@ -67,7 +67,7 @@ static srt_status_t reserve_user(srt_scaler_t *scaler)
 
 	if (users == NULL)
 		return srt_comm_fail_alone(scaler->options.comm, what, SRT_ERR_OUT_OF_MEMORY,
-					   srt_last_error());
+					   srt_error_last());
 	scaler->users = users;
 	return SRT_OK;
 }

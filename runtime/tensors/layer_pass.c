@@ -272,7 +272,7 @@ srt_status_t srt_sharded_layer_forward(srt_sharded_layer_t *layer, srt_view_t x,
 	if (status == SRT_OK)
 		return SRT_OK;
 	return srt_comm_fail_alone(layer->comm, "the forward pass of a sharded layer", status,
-				   srt_last_error());
+				   srt_error_last());
 }
 
 srt_status_t srt_sharded_layer_backward(srt_sharded_layer_t *layer, srt_view_t dy, srt_view_t dx,
@@ -286,5 +286,5 @@ srt_status_t srt_sharded_layer_backward(srt_sharded_layer_t *layer, srt_view_t d
 	if (status == SRT_OK)
 		return SRT_OK;
 	return srt_comm_fail_alone(layer->comm, "the backward pass of a sharded layer", status,
-				   srt_last_error());
+				   srt_error_last());
 }

@@ -269,16 +269,18 @@ destroy_layer:
 	return status;
 }
 
-srt_status_t srt_sharded_linear_create(srt_sharded_tensor_t *weight, srt_sharded_tensor_t *grad,
-				       int64_t rows, srt_sharded_layer_t **layer)
+srt_status_t srt_sharded_layer_create_linear(srt_sharded_tensor_t *weight,
+					     srt_sharded_tensor_t *grad, int64_t rows,
+					     srt_sharded_layer_t **layer)
 {
 	SRT_NOT_NULL(weight);
 	SRT_NOT_NULL(layer);
 	return create_layer(weight, grad, rows, false, layer);
 }
 
-srt_status_t srt_sharded_embedding_create(srt_sharded_tensor_t *weight, srt_sharded_tensor_t *grad,
-					  int64_t rows, srt_sharded_layer_t **layer)
+srt_status_t srt_sharded_layer_create_embedding(srt_sharded_tensor_t *weight,
+						srt_sharded_tensor_t *grad, int64_t rows,
+						srt_sharded_layer_t **layer)
 {
 	SRT_NOT_NULL(weight);
 	SRT_NOT_NULL(layer);

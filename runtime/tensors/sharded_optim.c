@@ -117,7 +117,7 @@ static srt_status_t verify_list(srt_comm_t *comm, const inputs_t *in)
 /* ---- states ------------------------------------------------------------------------------ */
 
 /* Copies the list and creates the states of sharded parameters. Collective. */
-static srt_status_t create_states(srt_sharded_optim_t *optim, srt_optimizer_t kind,
+static srt_status_t create_states(srt_sharded_optim_t *optim, srt_optim_kind_t kind,
 				  const srt_sharded_optim_param_t *params)
 {
 	for (size_t i = 0; i < optim->nparams; i++) {
@@ -134,7 +134,7 @@ static srt_status_t create_states(srt_sharded_optim_t *optim, srt_optimizer_t ki
 
 			if (name == NULL)
 				return srt_comm_fail_alone(optim->comm, creating,
-							   SRT_ERR_OUT_OF_MEMORY, srt_last_error());
+							   SRT_ERR_OUT_OF_MEMORY, srt_error_last());
 			status = srt_sharded_tensor_create_like(p->value, name, &named->states[k]);
 			free(name);
 			SRT_TRY(status);

@@ -31,7 +31,7 @@ static srt_status_t check_same_param(const char *name, const srt_named_param_t *
 static srt_status_t check_load(const srt_sharded_optim_t *optim, const srt_sharded_optim_t *from)
 {
 	const srt_optim_t *to_list = optim->local[0], *from_list = from->local[0];
-	const srt_optimizer_t kinds[] = { to_list->groups[0].kind, from_list->groups[0].kind };
+	const srt_optim_kind_t kinds[] = { to_list->groups[0].kind, from_list->groups[0].kind };
 
 	if (optim->comm != from->comm || kinds[0] != kinds[1] ||
 	    to_list->ngroups != from_list->ngroups || optim->nstates != from->nstates)

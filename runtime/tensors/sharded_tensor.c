@@ -31,7 +31,7 @@ static void fill_record(const srt_sharded_tensor_t *t, srt_status_t status, reco
 	mine->status = (int32_t)status;
 	snprintf(mine->name, sizeof(mine->name), "%s", t->name != NULL ? t->name : "");
 	if (status != SRT_OK) {
-		snprintf(mine->text, sizeof(mine->text), "%s", srt_last_error());
+		snprintf(mine->text, sizeof(mine->text), "%s", srt_error_last());
 		return;
 	}
 	mine->dtype = (int32_t)t->dtype;

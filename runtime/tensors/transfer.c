@@ -368,5 +368,5 @@ srt_status_t srt_transfer_run(srt_transfer_t *t, const srt_view_t *from, const s
 	if (status == SRT_OK)
 		return SRT_OK;
 	snprintf(what, sizeof(what), "moving sharded tensor '%s'", t->name);
-	return srt_comm_fail_alone(t->comm, what, status, srt_last_error());
+	return srt_comm_fail_alone(t->comm, what, status, srt_error_last());
 }

@@ -26,33 +26,33 @@ static void test_sentences(void)
 	char big[3000];
 
 	CHECK_STATUS(srt_fail(SRT_ERR_IO, "file %s: %d", "a", 7), SRT_ERR_IO);
-	CHECK_STR(srt_last_error(), "file a: 7");
+	CHECK_STR(srt_error_last(), "file a: 7");
 	CHECK_STATUS(srt_fail_prefix(SRT_ERR_IO, "unit %s: ", "b"), SRT_ERR_IO);
-	CHECK_STR(srt_last_error(), "unit b: file a: 7");
+	CHECK_STR(srt_error_last(), "unit b: file a: 7");
 	/* The last error as its own argument. */
-	srt_fail(SRT_ERR_IO, "again: %s", srt_last_error());
-	CHECK_STR(srt_last_error(), "again: unit b: file a: 7");
-	CHECK_STATUS(srt_error_set(SRT_ERR_IO, srt_last_error()), SRT_ERR_IO);
-	CHECK_STR(srt_last_error(), "again: unit b: file a: 7");
+	srt_fail(SRT_ERR_IO, "again: %s", srt_error_last());
+	CHECK_STR(srt_error_last(), "again: unit b: file a: 7");
+	CHECK_STATUS(srt_error_set(SRT_ERR_IO, srt_error_last()), SRT_ERR_IO);
+	CHECK_STR(srt_error_last(), "again: unit b: file a: 7");
 	srt_error_set(SRT_ERR_IO, "100%s of %n");
-	CHECK_STR(srt_last_error(), "100%s of %n");
+	CHECK_STR(srt_error_last(), "100%s of %n");
 
 	memset(big, 'x', sizeof big - 1);
 	big[sizeof big - 1] = '\0';
 	srt_fail(SRT_ERR_IO, "%s", big);
-	CHECK_INT(strlen(srt_last_error()), 1023);
-	CHECK_STR(srt_last_error() + 1019, "x...");
+	CHECK_INT(strlen(srt_error_last()), 1023);
+	CHECK_STR(srt_error_last() + 1019, "x...");
 	srt_fail_prefix(SRT_ERR_IO, "front: ");
-	CHECK_INT(strlen(srt_last_error()), 1023);
-	CHECK(!strncmp(srt_last_error(), "front: x", 8));
-	CHECK_STR(srt_last_error() + 1019, "x...");
+	CHECK_INT(strlen(srt_error_last()), 1023);
+	CHECK(!strncmp(srt_error_last(), "front: x", 8));
+	CHECK_STR(srt_error_last() + 1019, "x...");
 	srt_fail_prefix(SRT_ERR_IO, "%s", big);
-	CHECK_STR(srt_last_error() + 1019, "x...");
+	CHECK_STR(srt_error_last() + 1019, "x...");
 }
 
 static void *other_thread(void *arg)
 {
-	CHECK_STR(srt_last_error(), "");
+	CHECK_STR(srt_error_last(), "");
 	srt_fail(SRT_ERR_STATE, "of the other thread");
 	return arg;
 }
@@ -64,7 +64,7 @@ static void test_threads(void)
 	srt_fail(SRT_ERR_STATE, "of the main thread");
 	CHECK_OR_DIE(!pthread_create(&thread, NULL, other_thread, NULL));
 	pthread_join(thread, NULL);
-	CHECK_STR(srt_last_error(), "of the main thread");
+	CHECK_STR(srt_error_last(), "of the main thread");
 }
 
 /* The number and the text are of the same version. */
@@ -82,7 +82,7 @@ static void test_version(void)
 
 int main(void)
 {
-	CHECK_STR(srt_last_error(), "");
+	CHECK_STR(srt_error_last(), "");
 	test_texts();
 	test_sentences();
 	test_threads();

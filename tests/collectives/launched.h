@@ -15,7 +15,7 @@
 #define MUST(call)                                                                                 \
 	do {                                                                                       \
 		if ((call) != SRT_OK) {                                                            \
-			fprintf(stderr, "FAIL: %s: %s\n", #call, srt_last_error());                \
+			fprintf(stderr, "FAIL: %s: %s\n", #call, srt_error_last());                \
 			exit(1);                                                                   \
 		}                                                                                  \
 	} while (0)

@@ -175,7 +175,7 @@ int main(int argc, char **argv)
 			&(srt_context_options_t){ .size = sizeof(srt_context_options_t) }, &b);
 
 		if (status != SRT_OK) {
-			printf("%s\n", srt_last_error());
+			printf("%s\n", srt_error_last());
 			return 3;
 		}
 		printf("rank %d of %d: local rank %d of %d\n", b->rank, b->world_size,

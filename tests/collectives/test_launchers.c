@@ -69,7 +69,7 @@ static void expect(const char *variables, const char *launcher, int rank, int si
 {
 	srt_place_t place;
 
-	CHECK_MSG(find(variables, NULL, &place) == SRT_OK, "%s: %s", variables, srt_last_error());
+	CHECK_MSG(find(variables, NULL, &place) == SRT_OK, "%s: %s", variables, srt_error_last());
 	CHECK_MSG(strcmp(place.launcher, launcher) == 0, "%s: %s", variables, place.launcher);
 	CHECK_MSG(place.rank == rank && place.world_size == size, "%s", variables);
 	CHECK_MSG(place.local_rank == local_rank && place.local_size == local_size, "%s",
@@ -82,7 +82,7 @@ static void refuse(const char *variables, const char *words)
 	srt_place_t place;
 
 	CHECK_MSG(find(variables, NULL, &place) == SRT_ERR_INVALID_ARGUMENT, "%s", variables);
-	CHECK_MSG(strstr(srt_last_error(), words) != NULL, "%s: %s", variables, srt_last_error());
+	CHECK_MSG(strstr(srt_error_last(), words) != NULL, "%s: %s", variables, srt_error_last());
 }
 
 #define FOUR "RANK=2 WORLD_SIZE=4 "

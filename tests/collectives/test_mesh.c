@@ -252,7 +252,7 @@ static void check_same_error(job_t *job, const char *words)
 	char mine[512] = "", all[MAX_WORLD][512];
 
 	CHECK_ERROR_HAS(words);
-	snprintf(mine, sizeof(mine), "%s", srt_last_error());
+	snprintf(mine, sizeof(mine), "%s", srt_error_last());
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_STR(all[r], all[0]);

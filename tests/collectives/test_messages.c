@@ -234,7 +234,7 @@ static void refused(job_t *job, const srt_coll_desc_t *desc, srt_status_t status
 	CHECK_ERROR_HAS(desc->name);
 	CHECK_ERROR_HAS(a);
 	CHECK_ERROR_HAS(b);
-	snprintf(mine, sizeof(mine), "%s", srt_last_error());
+	snprintf(mine, sizeof(mine), "%s", srt_error_last());
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_STR(all[r], all[0]);

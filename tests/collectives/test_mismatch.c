@@ -59,7 +59,7 @@ static void check_same_error(job_t *job, srt_comm_t *comm)
 {
 	char mine[512] = "", all[64][512];
 
-	snprintf(mine, sizeof(mine), "%s", srt_last_error());
+	snprintf(mine, sizeof(mine), "%s", srt_error_last());
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(comm, mine, sizeof(mine), all));
 	for (int r = 0; r < job->size; r++)
 		CHECK_STR(all[r], all[0]);
@@ -193,7 +193,7 @@ static void check_groups(job_t *job)
 static void check_order_error(job_t *job, const srt_coll_t *a, const srt_coll_t *b)
 {
 	char mine[512] = "", all[64][512], even[64], odd[64];
-	const char *said = strstr(srt_last_error(), ": rank ");
+	const char *said = strstr(srt_error_last(), ": rank ");
 	char *waited;
 
 	snprintf(even, sizeof(even), "started %s of \"unit a\"", a->algorithm->name);

@@ -332,7 +332,7 @@ static int survivor(const job_t *job)
 
 	clock_gettime(CLOCK_REALTIME, &t);
 	printf("survivor %d at %lld.%03ld: %s: %s\n", job->rank, (long long)t.tv_sec,
-	       t.tv_nsec / 1000000, srt_status_string(SRT_ERR_PEER_DEAD), srt_last_error());
+	       t.tv_nsec / 1000000, srt_status_string(SRT_ERR_PEER_DEAD), srt_error_last());
 	fflush(stdout);
 	return 3;
 }

@@ -211,7 +211,7 @@ static void different_slots(job_t *job)
 		     SRT_ERR_MISMATCH);
 	CHECK_ERROR_HAS("SHARDRT_STAGING_BYTES makes slots of");
 	CHECK_ERROR_HAS("on rank 1");
-	snprintf(mine, sizeof(mine), "%s", srt_last_error());
+	snprintf(mine, sizeof(mine), "%s", srt_error_last());
 	setenv("SHARDRT_STAGING_BYTES", old, 1);
 	CHECK_OK_OR_DIE(srt_comm_create_world(job->bootstrap, job->device, &job->world));
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));

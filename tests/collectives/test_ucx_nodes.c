@@ -42,7 +42,7 @@ static void check_refused(job_t *job, const char *collectives, srt_status_t stat
 	set_collectives(collectives);
 	CHECK_STATUS(srt_comm_create_world(job->bootstrap, job->device, &job->world), status);
 	CHECK_ERROR_HAS(words);
-	snprintf(mine, sizeof(mine), "%s", srt_last_error());
+	snprintf(mine, sizeof(mine), "%s", srt_error_last());
 	set_collectives("ucx");
 	create_world(job);
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, mine, sizeof(mine), all));

@@ -20,7 +20,7 @@ static inline void opencl_add(void)
 	CHECK_OK_OR_DIE(srt_backend_add(opencl_backend()));
 	CHECK_OK_OR_DIE(opencl_backend()->device->probe(srt_host_services(), &ndevices));
 	if (!ndevices)
-		CHECK_SKIP("%s", srt_last_error());
+		CHECK_SKIP("%s", srt_error_last());
 }
 
 #endif

@@ -419,10 +419,10 @@ static void test_each_call_fails(void)
 		if (!failed[0])
 			break;
 		check_count++;
-		if (status == SRT_ERR_DEVICE ? strstr(srt_last_error(), "CUDA_ERROR_") == NULL :
+		if (status == SRT_ERR_DEVICE ? strstr(srt_error_last(), "CUDA_ERROR_") == NULL :
 					       status != SRT_OK)
 			CHECK_REPORT("call %ld, %s, fails: %s, \"%s\"", k, failed,
-				     srt_status_string(status), srt_last_error());
+				     srt_status_string(status), srt_error_last());
 		if (!frees(failed) && f->live() > live)
 			CHECK_REPORT("call %ld, %s, fails: %ld objects are left", k, failed,
 				     f->live() - live);

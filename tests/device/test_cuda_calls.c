@@ -101,8 +101,8 @@ static bool fails(const char *what, long k)
 	if (status == SRT_OK) /* did without */
 		CHECK_MSG(is_right(out), "%s, %ld: wrong results and no failure", what, k);
 	else
-		CHECK_MSG(strstr(srt_last_error(), "CUDA_ERROR_") != NULL && came,
-			  "%s, %ld: %s: %s", what, k, srt_status_string(status), srt_last_error());
+		CHECK_MSG(strstr(srt_error_last(), "CUDA_ERROR_") != NULL && came,
+			  "%s, %ld: %s: %s", what, k, srt_status_string(status), srt_error_last());
 	/* The module keeps the driver once it has it. */
 	return came;
 }

@@ -397,7 +397,7 @@ static int fails_well(int k)
 		check_numbers(&c, &s);
 	} else {
 		CHECK(came);
-		CHECK(srt_last_error()[0]);
+		CHECK(srt_error_last()[0]);
 	}
 	srt_stream_destroy(stream);
 	stream = old;

@@ -181,7 +181,7 @@ static int fails_well(int k, int of_driver)
 		CHECK(product_error(&p, c, 0, 1) <= 1.0);
 	} else {
 		CHECK(came);
-		CHECK(srt_last_error()[0]);
+		CHECK(srt_error_last()[0]);
 		if (!of_driver)
 			CHECK_ERROR_HAS("cuBLASLt");
 	}

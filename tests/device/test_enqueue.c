@@ -206,7 +206,7 @@ static void test_failure(srt_device_t *device, const char *sentence, const char 
 	CHECK_OK_OR_DIE(srt_event_create(device, &event));
 	srt_error_set(SRT_OK, "before");
 	CHECK_OK(srt_stream_enqueue(bad, leave_error, NULL, 0, NULL));
-	CHECK_STR(srt_last_error(), "before");
+	CHECK_STR(srt_error_last(), "before");
 	CHECK_OK(srt_stream_enqueue(bad, count_call, &good, sizeof(good), NULL));
 	CHECK_OK(srt_stream_enqueue(bad, count_call, &fails, sizeof(fails), NULL));
 	CHECK_OK(srt_op_fill(f32(x), 1, N, bad)); /* skipped */
@@ -215,11 +215,11 @@ static void test_failure(srt_device_t *device, const char *sentence, const char 
 	CHECK_OK(srt_event_record(event, bad));
 	CHECK_OK(srt_stream_wait_event(next, event));
 	status = srt_stream_enqueue(next, count_call, &good, sizeof(good), NULL);
-	CHECK_MSG(status == SRT_OK || status == SRT_ERR_IO, "%s", srt_last_error());
+	CHECK_MSG(status == SRT_OK || status == SRT_ERR_IO, "%s", srt_error_last());
 	CHECK_STATUS(srt_stream_sync(next), SRT_ERR_IO);
-	CHECK_STR(srt_last_error(), expected);
+	CHECK_STR(srt_error_last(), expected);
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_IO);
-	CHECK_STR(srt_last_error(), expected);
+	CHECK_STR(srt_error_last(), expected);
 	check_refused(bad, count_call, &good);
 	CHECK_INT(atomic_load(&ncalls), 2);
 	srt_stream_destroy(bad);
@@ -268,7 +268,7 @@ static void test_release(srt_device_t *device)
 		CHECK_OK(srt_stream_enqueue(bad, count_call, &fails, sizeof(fails), count_release));
 	atomic_store(&gate, true);
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_IO);
-	CHECK_STR(srt_last_error(), "it burst");
+	CHECK_STR(srt_error_last(), "it burst");
 	CHECK_INT(atomic_load(&ncalls), 2);
 	CHECK_INT(atomic_load(&nreleased), is_inline ? 2 : 3);
 
@@ -284,7 +284,7 @@ static void test_release(srt_device_t *device)
 	/* The destruction of a stream waits for the function and its release. */
 	srt_error_set(SRT_OK, "before");
 	CHECK_OK(srt_stream_enqueue(good, count_call, &owner, sizeof(owner), count_release));
-	CHECK_STR(srt_last_error(), "before");
+	CHECK_STR(srt_error_last(), "before");
 	srt_stream_destroy(good);
 	CHECK_INT(atomic_load(&ncalls), 3);
 	CHECK_INT(atomic_load(&nreleased), 1);
@@ -324,7 +324,7 @@ typedef struct inside {
 static int is_refused(srt_status_t status)
 {
 	return status == SRT_ERR_STATE &&
-	       strstr(srt_last_error(), "must not submit to a stream or wait for one") != NULL;
+	       strstr(srt_error_last(), "must not submit to a stream or wait for one") != NULL;
 }
 
 static srt_status_t call_library(void *queue, const void *arg)

@@ -313,7 +313,7 @@ static void test_failure(srt_device_t *from, srt_device_t *to)
 	CHECK_OK(srt_stream_wait_event(next, late));
 	CHECK_OK(srt_stream_host_fn(next, set_passed, &passed));
 	CHECK_STATUS(srt_stream_sync(next), SRT_ERR_DEVICE);
-	CHECK_STR(srt_last_error(), "the boiler burst");
+	CHECK_STR(srt_error_last(), "the boiler burst");
 	CHECK(!atomic_load(&passed));
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_DEVICE);
 	srt_event_destroy(early);
@@ -339,7 +339,7 @@ static void test_device_failure(srt_device_t *from, srt_device_t *to)
 	CHECK_OK(srt_event_record(event, bad));
 	CHECK_OK(srt_stream_wait_event(next, event));
 	CHECK_STATUS(srt_stream_sync(next), SRT_ERR_PEER_DEAD);
-	CHECK_STR(srt_last_error(), "rank 1 is gone");
+	CHECK_STR(srt_error_last(), "rank 1 is gone");
 	CHECK_OK(srt_stream_sync(clean));
 	CHECK_OK(srt_device_check(to));
 	CHECK_INT(nlogs, 1);

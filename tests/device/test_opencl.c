@@ -174,7 +174,7 @@ static void test_codes(void)
 	CHECK_STATUS(srt_ocl_fail(srt_host_services(), CL_MEM_OBJECT_ALLOCATION_FAILURE, "a %s",
 				  "b"),
 		     SRT_ERR_OUT_OF_MEMORY);
-	CHECK_STR(srt_last_error(), "a b: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)");
+	CHECK_STR(srt_error_last(), "a b: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)");
 }
 
 static void test_out_of_memory(srt_device_t *device)

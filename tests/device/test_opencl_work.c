@@ -144,7 +144,7 @@ static void test_failure(srt_device_t *device)
 	CHECK_OK(srt_op_fill(whole(y), 3.0f, NELEM, next));
 	CHECK_STATUS(srt_event_sync(event), SRT_ERR_IO);
 	CHECK_STATUS(srt_stream_sync(next), SRT_ERR_IO);
-	CHECK_STR(srt_last_error(), "the printer is out of paper");
+	CHECK_STR(srt_error_last(), "the printer is out of paper");
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_IO);
 	CHECK_OK(srt_buffer_zero(y, 0, NBYTES, bad)); /* skipped too, now without the worker */
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_IO);

@@ -157,7 +157,7 @@ static void test_poison(srt_device_t *device)
 	CHECK_OK(srt_buffer_copy_from_host(b, 0, bytes, sizeof(bytes), bad));
 	CHECK_OK(srt_event_record(late, bad));
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_DEVICE);
-	CHECK_STR(srt_last_error(), "the boiler burst");
+	CHECK_STR(srt_error_last(), "the boiler burst");
 	CHECK_STATUS(srt_stream_sync(bad), SRT_ERR_DEVICE); /* it stays */
 	CHECK_INT(list.n, 1);                               /* what followed was skipped */
 	CHECK_STATUS(srt_buffer_copy_to_host(&byte, b, 0, 1, bad), SRT_ERR_DEVICE);
@@ -169,11 +169,11 @@ static void test_poison(srt_device_t *device)
 	CHECK_OK(srt_stream_wait_event(clean, early));
 	CHECK_OK(srt_stream_sync(clean));
 	CHECK_STATUS(srt_event_sync(late), SRT_ERR_DEVICE);
-	CHECK_STR(srt_last_error(), "the boiler burst");
+	CHECK_STR(srt_error_last(), "the boiler burst");
 	CHECK_OK(srt_stream_wait_event(next, late));
 	CHECK_OK(srt_stream_host_fn(next, append, &after));
 	CHECK_STATUS(srt_stream_sync(next), SRT_ERR_DEVICE);
-	CHECK_STR(srt_last_error(), "the boiler burst");
+	CHECK_STR(srt_error_last(), "the boiler burst");
 	CHECK_INT(list.n, 1);
 	/* The wait goes on, from stream to stream. */
 	CHECK_OK(srt_event_record(early, next));
@@ -273,7 +273,7 @@ static void test_long_sentence(srt_device_t *device)
 
 	CHECK_OK(srt_stream_host_fn(s, fail_at_length, NULL));
 	CHECK_STATUS(srt_stream_sync(s), SRT_ERR_IO);
-	CHECK(strlen(srt_last_error()) > 100);
+	CHECK(strlen(srt_error_last()) > 100);
 	srt_stream_destroy(s);
 }
 

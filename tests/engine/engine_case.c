@@ -21,7 +21,7 @@ float case_random(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 /* eps is not 0 in SRT_F16. */
 const srt_optim_options_t case_adamw_eps = {
 	.size = sizeof(srt_optim_options_t),
-	.kind = SRT_OPTIMIZER_ADAMW,
+	.kind = SRT_OPTIM_ADAMW,
 	.lr = 0.05f,
 	.beta1 = 0.9,
 	.beta2 = 0.999,
@@ -31,7 +31,7 @@ const srt_optim_options_t case_adamw_eps = {
 srt_engine_options_t case_adamw(srt_strategy_t strategy)
 {
 	static const srt_optim_options_t adamw = {
-		.size = sizeof(adamw), .kind = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, ADAM_BASE
+		.size = sizeof(adamw), .kind = SRT_OPTIM_ADAMW, .lr = 0.05f, ADAM_BASE
 	};
 
 	return (srt_engine_options_t){

@@ -188,7 +188,7 @@ srt_status_t fault_note(const char *call, srt_status_t status)
 {
 	if (!noted)
 		fault_record("error %lld %d %.*s: %s", fault_now_ns(), (int)status,
-			     (int)strcspn(call, "("), call, srt_last_error());
+			     (int)strcspn(call, "("), call, srt_error_last());
 	noted = true;
 	return status;
 }

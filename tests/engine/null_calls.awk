@@ -11,14 +11,14 @@ BEGIN {
 		"srt_coll_start.epilogue srt_precision_resolve.precision srt_scaler_create.options " \
 		"srt_buffer_create.name srt_buffer_wrap.name srt_buffer_wrap_native.name srt_stream_create.name " \
 		"srt_comm_abort.reason srt_comm_create_group.name srt_comm_split.name srt_mesh_create.comm " \
-		"srt_full_params_begin.options srt_module_create.parent srt_module_add_param.options " \
+		"srt_unit_full_params_begin.options srt_module_create.parent srt_module_add_param.options " \
 		"srt_module_set_reset.arg srt_module_wrap.options srt_module_wrap_together.options " \
 		"srt_module_ignore.param srt_module_apply.arg " \
 		"srt_engine_wrap.policy srt_engine_wrap.options srt_engine_materialize.options " \
 		"srt_sharded_tensor_create.comm srt_sharded_tensor_shape.shape " \
 		"srt_sharded_tensor_create_from.comm " \
-		"srt_sharded_optim_create.comm srt_shard_plan_apply.comm srt_sharded_linear_create.grad " \
-		"srt_sharded_embedding_create.grad srt_sharded_tensor_save.path srt_file_find.tensor " \
+		"srt_sharded_optim_create.comm srt_shard_plan_apply.comm srt_sharded_layer_create_linear.grad " \
+		"srt_sharded_layer_create_embedding.grad srt_sharded_tensor_save.path srt_file_find.tensor " \
 		"srt_file_hash_params.all " \
 		"srt_checkpoint_save.options srt_checkpoint_load.options srt_checkpoint_get_entry.nbytes " \
 		"srt_checkpoint_save_begin.options srt_checkpoint_save_done.write " \

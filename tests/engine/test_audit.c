@@ -121,7 +121,7 @@ static void expect_fault(engine_case_t *c, const variant_t *v, int step)
 	status = case_step(c, step, nmicro);
 	CHECK_MSG(status == SRT_ERR_DEVICE, "%s: rank %d, parameter '%s', where %d: status %d (%s)",
 		  v->name, fault.rank, fault.param->name, (int)fault.where, (int)status,
-		  status == SRT_OK ? "no error" : srt_last_error());
+		  status == SRT_OK ? "no error" : srt_error_last());
 	CHECK(fault.planted == (fault.rank == rank));
 	if (status == SRT_ERR_DEVICE) {
 		snprintf(text, sizeof(text),
@@ -225,7 +225,7 @@ static void print_hash(const variant_t *v)
 		CHECK_OK_OR_DIE(case_step(&c, step, count_microbatches(v)));
 	status = srt_engine_hash(c.engine, hash, c.stream);
 	CHECK_MSG(status == SRT_OK || status == SRT_ERR_UNSUPPORTED, "%s: %s", v->name,
-		  srt_last_error());
+		  srt_error_last());
 	for (int i = 0; rank == 0 && status == SRT_OK && i < 16; i++)
 		printf("%02x%s", hash[i], i == 15 ? "\n" : "");
 	case_destroy(&c);

@@ -112,7 +112,7 @@ static void test_special(const srt_engine_options_t *options, int nmicro)
 				  "strategy %d, param %d, reduce %d, average %d, values %d: %s",
 				  (int)options->strategy, (int)options->precision->param,
 				  (int)options->precision->reduce, (int)options->average, values,
-				  srt_last_error());
+				  srt_error_last());
 		}
 		CHECK_OK(srt_engine_reset(s.engine));
 	}

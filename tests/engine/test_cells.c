@@ -367,7 +367,7 @@ static void test_refused(void)
 
 		CHECK(srt_param_create(root, "p", SRT_F32, 2, shape, &o, &p) ==
 		      SRT_ERR_INVALID_ARGUMENT);
-		CHECK(strstr(srt_last_error(), "'p'") != NULL);
+		CHECK(strstr(srt_error_last(), "'p'") != NULL);
 	}
 	srt_engine_destroy(engine);
 	srt_mesh_destroy(options.mesh);

@@ -74,10 +74,10 @@ static void test_misfits(void)
 					     .entries = entries,
 					     .nentries = 1 };
 	srt_engine_options_t sgd = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
-				     .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f,
+				     .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f,
 						    .momentum = 0.5f) };
 	srt_engine_options_t none = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
-				      .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+				      .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
 	const case_types_t groups = { .ngroups = 3 };
 	engine_case_t c, d;
 	char path[256];
@@ -340,8 +340,8 @@ static void check_refused(engine_case_t *c, const char *words, const char *what)
 
 	CHECK_MSG(status == SRT_ERR_FORMAT || status == SRT_ERR_NOT_FOUND, "%s: status %d", what,
 		  (int)status);
-	CHECK_MSG(strstr(srt_last_error(), words) != NULL, "%s: '%s' has no '%s'", what,
-		  srt_last_error(), words);
+	CHECK_MSG(strstr(srt_error_last(), words) != NULL, "%s: '%s' has no '%s'", what,
+		  srt_error_last(), words);
 	case_wait_for_all(context);
 }
 

@@ -39,7 +39,7 @@ static void declare(training_t *t)
 	srt_param_options_t frozen = SRT_PARAM_OPTIONS_INIT;
 	srt_unit_t *model, *states;
 
-	options.optim = OPTIM(.kind = SRT_OPTIMIZER_NONE);
+	options.optim = OPTIM(.kind = SRT_OPTIM_NONE);
 	check(srt_engine_create(context, &options, &t->engine));
 	check(srt_unit_create(t->engine, NULL, "model", NULL, &model));
 	check(srt_param_create(model, "weight", SRT_F32, 2, shape, NULL, &t->weight));

@@ -267,7 +267,7 @@ static long fail_in_turn(const char *parent, int rank, event_t what, const char 
 		last = all[rank];
 		CHECK_MSG(status == SRT_OK || (status == SRT_ERR_IO && what == EVENT_FAIL),
 			  "call %ld of rank %d: status %d, %s", n + 1, rank, (int)status,
-			  srt_last_error());
+			  srt_error_last());
 		found = check_latest(parent);
 		if (status == SRT_OK)
 			CHECK_INT(found, *seed);
@@ -275,7 +275,7 @@ static long fail_in_turn(const char *parent, int rank, event_t what, const char 
 			CHECK_INT(found, before);
 		*seed = found;
 		CHECK_MSG(!last || status == SRT_OK, "a save without a failure: %s",
-			  srt_last_error());
+			  srt_error_last());
 	}
 	return n - 1;
 }
@@ -346,7 +346,7 @@ static void reshard(const char *kind, long n, const char *from, const char *to)
 	status = srt_checkpoint_reshard(from, 3, to);
 	event = EVENT_NONE;
 	CHECK_MSG(status == SRT_OK || (status == SRT_ERR_IO && strcmp(kind, "fail") == 0),
-		  "status %d, %s", (int)status, srt_last_error());
+		  "status %d, %s", (int)status, srt_error_last());
 	printf("%s, %s\n", ncalls < n ? "end" : "made", status == SRT_OK ? "success" : "failure");
 }
 
@@ -367,7 +367,7 @@ static void test_slow(const char *parent, bool dies)
 		slow_s = s;
 	if (dies) {
 		CHECK_STATUS(save(folder, 7), SRT_ERR_PEER_DEAD);
-		printf("%s\n", srt_last_error());
+		printf("%s\n", srt_error_last());
 		return;
 	}
 	fill(7);
@@ -404,8 +404,8 @@ static void test_abort(const char *parent)
 	fill(7);
 	status = srt_checkpoint_save(engine, folder, NULL, stream); /* rank 0 removes the folder */
 	CHECK_MSG(status != SRT_OK &&
-			  strstr(srt_last_error(), "rank 0 aborted communicator") != NULL,
-		  "status %d: %s", (int)status, srt_last_error());
+			  strstr(srt_error_last(), "rank 0 aborted communicator") != NULL,
+		  "status %d: %s", (int)status, srt_error_last());
 	removal_marker = NULL;
 	if (aborts)
 		pthread_join(thread, NULL);
@@ -420,7 +420,7 @@ static void test_loop(const char *folder, uint64_t seed)
 		status = save(folder, seed);
 		CHECK_MSG(status == SRT_OK || status == SRT_ERR_IO ||
 				  status == SRT_ERR_INVALID_ARGUMENT, /* absent for a moment */
-			  "status %d: %s", (int)status, srt_last_error());
+			  "status %d: %s", (int)status, srt_error_last());
 	}
 }
 

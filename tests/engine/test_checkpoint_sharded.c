@@ -407,16 +407,16 @@ static void test_resumes(const char *folder)
 	const run_t runs[] = {
 		{ "schedule, amsgrad, clipping",
 		  { ENGINE_BASE, .norm_p = 2, .max_norm = 1.0f,
-		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.05f, .min_lr = 0.01f,
+		    .optim = OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.05f, .min_lr = 0.01f,
 				   .warmup = 2, .lr_steps = 5, .amsgrad = 1, ADAM_BASE) },
 		  { .stored = SRT_F32 } },
 		{ "bf16",
 		  { ENGINE_BASE, .precision = &bf16,
-		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, ADAM_BASE) },
+		    .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 0.05f, ADAM_BASE) },
 		  { .ngroups = 3 } },
 		{ "stored f16",
 		  { ENGINE_BASE,
-		    .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f) },
+		    .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9f) },
 		  { .stored = SRT_F16, .ngroups = 2 } },
 		{ "offload, accumulation",
 		  { .size = sizeof(srt_engine_options_t),
@@ -425,7 +425,7 @@ static void test_resumes(const char *folder)
 		    .accumulation =
 			    (world & (world - 1)) == 0 ? SRT_ACCUMULATE_TREE : SRT_ACCUMULATE_LAST,
 		    .offload = { .params = 1, .grads = 1, .state = 1 },
-		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, ADAM_BASE) },
+		    .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 0.05f, ADAM_BASE) },
 		  { .stored = SRT_F32 } },
 	};
 

@@ -25,14 +25,14 @@ static srt_context_t *context;
 static srt_stream_t *stream;
 
 /* has_buffers: with names between those of the parameters. */
-static srt_engine_t *make_engine(srt_optimizer_t optimizer, int nparams, srt_dtype_t dtype,
+static srt_engine_t *make_engine(srt_optim_kind_t optimizer, int nparams, srt_dtype_t dtype,
 				 bool has_buffers)
 {
 	static const srt_optim_options_t kinds[] = {
-		[SRT_OPTIMIZER_SGD] = { .size = sizeof(kinds[0]), .lr = 0.1f, .momentum = 0.9f },
-		[SRT_OPTIMIZER_ADAM] = SRT_OPTIM_ADAM_INIT,
-		[SRT_OPTIMIZER_ADAMW] = SRT_OPTIM_OPTIONS_INIT,
-		[SRT_OPTIMIZER_NONE] = { .size = sizeof(kinds[0]), .kind = SRT_OPTIMIZER_NONE },
+		[SRT_OPTIM_SGD] = { .size = sizeof(kinds[0]), .lr = 0.1f, .momentum = 0.9f },
+		[SRT_OPTIM_ADAM] = SRT_OPTIM_ADAM_INIT,
+		[SRT_OPTIM_ADAMW] = SRT_OPTIM_OPTIONS_INIT,
+		[SRT_OPTIM_NONE] = { .size = sizeof(kinds[0]), .kind = SRT_OPTIM_NONE },
 	};
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
 					       .optim = &kinds[optimizer] };
@@ -77,8 +77,8 @@ static void count_unused(srt_log_level_t level, const char *message, void *arg)
 
 static void test_unused(const char *folder)
 {
-	srt_engine_t *both = make_engine(SRT_OPTIMIZER_ADAM, 2, SRT_F32, false);
-	srt_engine_t *one = make_engine(SRT_OPTIMIZER_ADAM, 1, SRT_F32, false);
+	srt_engine_t *both = make_engine(SRT_OPTIM_ADAM, 2, SRT_F32, false);
+	srt_engine_t *one = make_engine(SRT_OPTIM_ADAM, 1, SRT_F32, false);
 
 	CHECK_OK_OR_DIE(srt_checkpoint_save(both, folder, NULL, stream));
 	srt_log_set(count_unused, SRT_LOG_WARN, NULL);
@@ -100,8 +100,8 @@ static void test_values_only(const char *folder)
 	const srt_checkpoint_options_t bad = { .size = sizeof(srt_checkpoint_options_t),
 					       .entries = &without_size,
 					       .nentries = 1 };
-	srt_engine_t *from = make_engine(SRT_OPTIMIZER_ADAM, NPARAMS, SRT_F32, true);
-	srt_engine_t *to = make_engine(SRT_OPTIMIZER_SGD, NPARAMS, SRT_F32, true);
+	srt_engine_t *from = make_engine(SRT_OPTIM_ADAM, NPARAMS, SRT_F32, true);
+	srt_engine_t *to = make_engine(SRT_OPTIM_SGD, NPARAMS, SRT_F32, true);
 	srt_step_info_t before = SRT_STEP_INFO_INIT, after = SRT_STEP_INFO_INIT;
 	float x[NELEM];
 	int32_t steps;
@@ -173,7 +173,7 @@ static void check_hash(const char *path, const unsigned char wanted[16])
 
 static void test_hashes(const char *folder, srt_dtype_t dtype, bool has_buffers)
 {
-	srt_engine_t *engine = make_engine(SRT_OPTIMIZER_SGD, NPARAMS, dtype, has_buffers);
+	srt_engine_t *engine = make_engine(SRT_OPTIM_SGD, NPARAMS, dtype, has_buffers);
 	unsigned char hash[16];
 	char path[512];
 

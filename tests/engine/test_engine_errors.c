@@ -54,16 +54,16 @@ static void test_options(void)
 		{ { .dampening = NAN }, "option dampening" },
 		{ { .nesterov = 1 }, "option nesterov" },
 		{ { .nesterov = 1, .momentum = 0.9f, .dampening = 0.1f }, "option nesterov" },
-		{ { .kind = SRT_OPTIMIZER_ADAM, .beta1 = 1.0 }, "beta1 1" },
-		{ { .kind = SRT_OPTIMIZER_ADAM, .beta2 = -0.1 }, "beta2 -0.1" },
-		{ { .kind = SRT_OPTIMIZER_ADAMW, .beta2 = (double)NAN }, "beta2 nan" },
-		{ { .kind = SRT_OPTIMIZER_ADAMW, .eps = -2.0f }, "option eps is -2" },
-		{ { .kind = SRT_OPTIMIZER_ADAM, .momentum = 0.9f }, "is Adam: only SGD" },
-		{ { .kind = SRT_OPTIMIZER_ADAMW, .dampening = 0.1f }, "option dampening" },
-		{ { .kind = SRT_OPTIMIZER_ADAMW, .nesterov = 1 }, "option nesterov" },
+		{ { .kind = SRT_OPTIM_ADAM, .beta1 = 1.0 }, "beta1 1" },
+		{ { .kind = SRT_OPTIM_ADAM, .beta2 = -0.1 }, "beta2 -0.1" },
+		{ { .kind = SRT_OPTIM_ADAMW, .beta2 = (double)NAN }, "beta2 nan" },
+		{ { .kind = SRT_OPTIM_ADAMW, .eps = -2.0f }, "option eps is -2" },
+		{ { .kind = SRT_OPTIM_ADAM, .momentum = 0.9f }, "is Adam: only SGD" },
+		{ { .kind = SRT_OPTIM_ADAMW, .dampening = 0.1f }, "option dampening" },
+		{ { .kind = SRT_OPTIM_ADAMW, .nesterov = 1 }, "option nesterov" },
 		{ { .beta1 = 0.9 }, "is SGD: only Adam and AdamW" },
 		{ { .beta2 = -1 }, "option beta2" },
-		{ { .kind = (srt_optimizer_t)7 }, "kind of an optimizer is 7" },
+		{ { .kind = (srt_optim_kind_t)7 }, "kind of an optimizer is 7" },
 		{ { .warmup = -1 }, "warmup -1" },
 		{ { .eps = 1e-8f }, "option eps" },
 		{ { .amsgrad = 1 }, "option amsgrad" },
@@ -424,7 +424,7 @@ static void test_done_differently(srt_strategy_t strategy)
 		if (status == SRT_OK)
 			status = srt_stream_sync(c.stream);
 		CHECK_MSG(status == SRT_ERR_MISMATCH, "%s: %s", srt_status_string(status),
-			  srt_last_error());
+			  srt_error_last());
 		CHECK_ERROR_HAS("b2");
 		CHECK_ERROR_HAS("b3");
 	}
@@ -452,7 +452,7 @@ static int survive(void)
 	}
 	CHECK_STATUS(status, SRT_ERR_PEER_DEAD);
 	CHECK_ERROR_HAS("rank");
-	printf("rank %d survives: %s\n", rank, srt_last_error());
+	printf("rank %d survives: %s\n", rank, srt_error_last());
 	srt_engine_reset(c.engine);
 	case_destroy(&c);
 	return check_done();

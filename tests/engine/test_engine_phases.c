@@ -223,7 +223,7 @@ static void test_nonfinite(srt_strategy_t strategy, int norm_p)
 
 /* ---- an optimizer of the program's -------------------------------------------------------- */
 
-static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
+static srt_optim_t *own_optimizer(engine_case_t *c, srt_optim_kind_t kind)
 {
 	srt_optim_options_t options = SRT_OPTIM_OPTIONS_INIT;
 	srt_optim_param_t list[MAX_CASE_PARAMS];
@@ -254,7 +254,7 @@ static srt_optim_t *own_optimizer(engine_case_t *c, srt_optimizer_t kind)
 }
 
 static void test_own_optimizer(srt_strategy_t strategy, srt_dtype_t stored, srt_dtype_t param,
-			       srt_optimizer_t kind)
+			       srt_optim_kind_t kind)
 {
 	const srt_precision_t precision = { .size = sizeof(precision), .param = param };
 	srt_optim_options_t of_engine = SRT_OPTIM_OPTIONS_INIT;
@@ -266,13 +266,13 @@ static void test_own_optimizer(srt_strategy_t strategy, srt_dtype_t stored, srt_
 	engine_case_t a, b;
 	float *x, *y;
 
-	if (kind == SRT_OPTIMIZER_SGD)
+	if (kind == SRT_OPTIM_SGD)
 		of_engine = (srt_optim_options_t)SRT_OPTIM_SGD_INIT;
 	of_engine.kind = kind;
 	of_engine.lr = 0.05f;
 	of_engine.weight_decay = 0;
 	declare(&a, &options, stored);
-	of_engine.kind = SRT_OPTIMIZER_NONE;
+	of_engine.kind = SRT_OPTIM_NONE;
 	options.norm_p = 0;
 	options.max_norm = 0.0f;
 	declare(&b, &options, stored);
@@ -319,10 +319,10 @@ int main(void)
 			test_skip(s, stored[d], 0, 0);
 			test_skip(s, stored[d], 2, 1);
 			test_skip(s, stored[d], 2, 2);
-			test_own_optimizer(s, stored[d], SRT_DTYPE_NONE, SRT_OPTIMIZER_ADAMW);
-			test_own_optimizer(s, stored[d], SRT_DTYPE_NONE, SRT_OPTIMIZER_SGD);
+			test_own_optimizer(s, stored[d], SRT_DTYPE_NONE, SRT_OPTIM_ADAMW);
+			test_own_optimizer(s, stored[d], SRT_DTYPE_NONE, SRT_OPTIM_SGD);
 		}
-		test_own_optimizer(s, SRT_F32, SRT_BF16, SRT_OPTIMIZER_ADAM);
+		test_own_optimizer(s, SRT_F32, SRT_BF16, SRT_OPTIM_ADAM);
 		test_nonfinite(s, i == 0 ? SRT_NORM_INF : 2);
 	}
 	srt_context_destroy(context);

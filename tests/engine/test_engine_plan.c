@@ -148,8 +148,7 @@ static void test_exact(const srt_engine_options_t *options, int64_t h, srt_flat_
 static void test_scaling(void)
 {
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW,
-							      ADAM_BASE) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, ADAM_BASE) };
 	srt_plan_t one = SRT_PLAN_INIT, many = SRT_PLAN_INIT;
 	engine_case_t c;
 

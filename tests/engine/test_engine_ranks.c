@@ -189,13 +189,13 @@ static void test_arguments(void)
 	case_end(&c, context, group);
 
 	group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "full parameters");
-	status = srt_full_params_begin(c.block[1],
-				       &(srt_full_params_options_t){
-					       .size = sizeof(srt_full_params_options_t),
-					       .offload_to_cpu = rank == 0 },
-				       c.stream);
-	check_differs(&c, status, "calls srt_full_params_begin() of unit 'b1' (options 11)",
-		      "calls srt_full_params_begin() of unit 'b1' (options 1)");
+	status = srt_unit_full_params_begin(c.block[1],
+					    &(srt_full_params_options_t){
+						    .size = sizeof(srt_full_params_options_t),
+						    .offload_to_cpu = rank == 0 },
+					    c.stream);
+	check_differs(&c, status, "calls srt_unit_full_params_begin() of unit 'b1' (options 11)",
+		      "calls srt_unit_full_params_begin() of unit 'b1' (options 1)");
 	case_end(&c, context, group);
 
 	group = case_begin(&c, context, SRT_STRATEGY_ZERO3, "clip");

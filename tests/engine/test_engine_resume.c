@@ -163,24 +163,23 @@ static void test_resumes(void)
 					      .reduce = SRT_F32 };
 	const run_options_t runs[] = {
 		{ { ENGINE_BASE, .norm_p = 2, .max_norm = 1.0f,
-		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.05f, .min_lr = 0.01f,
+		    .optim = OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.05f, .min_lr = 0.01f,
 				   .warmup = 2, .lr_steps = 5, .amsgrad = 1, ADAM_BASE) },
 		  SRT_F32,
 		  1 },
-		{ { ENGINE_BASE,
-		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, ADAM_BASE) },
+		{ { ENGINE_BASE, .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 0.05f, ADAM_BASE) },
 		  SRT_BF16,
 		  3 },
 		{ { ENGINE_BASE, .precision = &bf16,
-		    .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.05f, ADAM_BASE) },
+		    .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 0.05f, ADAM_BASE) },
 		  SRT_F32,
 		  3 },
 		{ { ENGINE_BASE,
-		    .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f) },
+		    .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9f) },
 		  SRT_F32,
 		  1 },
 		{ { ENGINE_BASE,
-		    .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f) },
+		    .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9f) },
 		  SRT_F16,
 		  2 },
 	};
@@ -194,7 +193,7 @@ static void test_resumes(void)
 /* ---- groups ------------------------------------------------------------------------------ */
 
 /* One step: each parameter moves as in an engine that has its group's options for all. */
-static void test_groups(srt_optimizer_t kind, srt_strategy_t strategy)
+static void test_groups(srt_optim_kind_t kind, srt_strategy_t strategy)
 {
 	srt_optim_options_t optim = SRT_OPTIM_SGD_INIT, group = SRT_OPTIM_OPTIONS_INIT;
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .optim = &optim,
@@ -203,7 +202,7 @@ static void test_groups(srt_optimizer_t kind, srt_strategy_t strategy)
 	engine_case_t c, plain;
 	float *all, *one;
 
-	if (kind == SRT_OPTIMIZER_SGD)
+	if (kind == SRT_OPTIM_SGD)
 		optim.momentum = 0.9f;
 	else
 		optim = group;
@@ -257,7 +256,7 @@ static void test_defaults(srt_strategy_t strategy)
 
 	case_declare(&c, context, &options, 5); /* torch.optim.AdamW */
 	CHECK_OK(srt_optim_group_options(srt_engine_optim(c.engine), 0, &group));
-	CHECK(group.kind == SRT_OPTIMIZER_ADAMW && group.lr == 1e-3f);
+	CHECK(group.kind == SRT_OPTIM_ADAMW && group.lr == 1e-3f);
 	CHECK(group.beta1 == 0.9 && group.beta2 == 0.999 && group.eps == 1e-8f);
 	CHECK(group.weight_decay == 0.01f);
 	case_destroy(&c);
@@ -287,8 +286,8 @@ static void test_set_local(srt_strategy_t strategy)
 {
 	static const srt_param_what_t whats[] = { SRT_PARAM_VALUE, SRT_PARAM_STATE0 };
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW,
-							      .lr = 0.1f, ADAM_BASE) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 0.1f,
+							      ADAM_BASE) };
 	srt_param_t *param;
 	engine_case_t c;
 	int64_t nelem;
@@ -328,7 +327,7 @@ static void test_set_local(srt_strategy_t strategy)
 static void test_no_lr(srt_strategy_t strategy)
 {
 	const srt_engine_options_t options = ENGINE_SGD(strategy, 0);
-	const srt_optim_options_t group = { .size = sizeof(group), .kind = SRT_OPTIMIZER_SGD };
+	const srt_optim_options_t group = { .size = sizeof(group), .kind = SRT_OPTIM_SGD };
 	const srt_param_options_t how = { PARAM_BASE, .group = 1 };
 	const int64_t shape[] = { 2 };
 	srt_param_t *param;
@@ -399,8 +398,8 @@ static void test_group_lr(srt_strategy_t strategy)
 static void test_errors(void)
 {
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM,
-							      .lr = 0.1f, ADAM_BASE) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.1f,
+							      ADAM_BASE) };
 	const int64_t shape[] = { 2 };
 	static const struct {
 		float weight_decay, lr_scale;
@@ -457,8 +456,8 @@ int main(void)
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	test_resumes();
 	for (srt_strategy_t s = SRT_STRATEGY_DDP; s <= SRT_STRATEGY_ZERO3; s++) {
-		test_groups(SRT_OPTIMIZER_SGD, s);
-		test_groups(SRT_OPTIMIZER_ADAMW, s);
+		test_groups(SRT_OPTIM_SGD, s);
+		test_groups(SRT_OPTIM_ADAMW, s);
 		test_group_lr(s);
 		test_set_local(s);
 	}

@@ -154,7 +154,7 @@ static void try_call(walk_t *w, call_t call)
 	w->tried[from][call]++;
 	CHECK_MSG(status == (to == NONE ? SRT_ERR_STATE : SRT_OK), "call %d in %s gives %s: %s",
 		  (int)call, state_names[from], srt_status_string(status),
-		  status == SRT_OK ? "" : srt_last_error());
+		  status == SRT_OK ? "" : srt_error_last());
 	if (to == NONE)
 		return;
 	if (call == MICRO_FIRST)

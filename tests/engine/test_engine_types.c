@@ -143,7 +143,7 @@ static float reduce_values(srt_comm_t *comm, const srt_precision_t *precision, s
 					       .average = SRT_AVERAGE_SUM,
 					       .accumulation = accumulation,
 					       .microbatches = nmicro,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_SGD) };
 	const int64_t one = 1;
 	unsigned char bytes[4];
 	srt_stream_t *stream;
@@ -279,7 +279,7 @@ static void test_tree_refused(void)
 					 .strategy = SRT_STRATEGY_DDP,
 					 .accumulation = SRT_ACCUMULATE_TREE,
 					 .microbatches = 3,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
+					 .optim = OPTIM(.kind = SRT_OPTIM_SGD) };
 	int world = srt_context_world_size(context);
 	srt_engine_t *engine;
 	engine_case_t c;
@@ -339,7 +339,7 @@ static void test_own_values(srt_strategy_t strategy)
 {
 	const srt_precision_t p = { .size = sizeof(p), .param = SRT_BF16 };
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .precision = &p,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+					 .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
 	srt_view_t view;
 	engine_case_t c;
 

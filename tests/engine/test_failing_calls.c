@@ -165,14 +165,14 @@ static srt_status_t declare_alone(program_t *p, const srt_engine_options_t *opti
 	const srt_status_t status = declare_units(p, options);
 
 	if (status != SRT_OK)
-		srt_comm_abort(srt_context_world(p->context), srt_last_error());
+		srt_comm_abort(srt_context_world(p->context), srt_error_last());
 	return status;
 }
 
 static srt_status_t declare(program_t *p)
 {
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.01f,
+					 .optim = OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.01f,
 							ADAM_BASE) };
 
 	TRY(srt_context_create(NULL, &p->context));
@@ -273,7 +273,7 @@ int main(int argc, char **argv)
 		plan_failure(argv, rank);
 	program.all = strcmp(argv[1], "all") == 0;
 	status = run(&program, argv[2]);
-	printf("rank %d: %s\n", rank, status == SRT_OK ? "done" : srt_last_error());
+	printf("rank %d: %s\n", rank, status == SRT_OK ? "done" : srt_error_last());
 	srt_engine_destroy(program.engine);
 	srt_scaler_destroy(program.scaler);
 	srt_mesh_destroy(program.slice);

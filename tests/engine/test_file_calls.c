@@ -158,9 +158,9 @@ static void test_refused(void)
 			errors[call] = refusals[i];
 			nfailed = 0;
 			CHECK_MSG(save_file((float)turn) == SRT_OK, "a file, %s: %s", names[call],
-				  srt_last_error());
+				  srt_error_last());
 			CHECK_MSG(save_folder(turn) == SRT_OK, "a checkpoint, %s: %s", names[call],
-				  srt_last_error());
+				  srt_error_last());
 			CHECK_MSG(nfailed > 0, "%s is not called", names[call]);
 			errors[call] = 0;
 			CHECK_INT((int)load_file(), turn);

@@ -37,7 +37,7 @@ static void planned_create(planned_t *p, int nranks, srt_flat_t flat, srt_dtype_
 	static const char *const names[] = { "dp" };
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
 					 .precision = precision,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
+					 .optim = OPTIM(.kind = SRT_OPTIM_SGD) };
 	const srt_unit_options_t unit = { .size = sizeof(unit), .flat = flat };
 
 	CHECK_OK_OR_DIE(srt_mesh_create(NULL, 1, &nranks, names, &p->mesh));
@@ -282,7 +282,7 @@ typedef struct program {
 static void program_create(program_t *p, srt_strategy_t strategy, srt_flat_t flat)
 {
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
 	const srt_unit_options_t unit = { .size = sizeof(unit), .flat = flat };
 
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "test", &p->stream));

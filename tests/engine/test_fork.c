@@ -62,7 +62,7 @@ static void call_engine(engine_case_t *c, srt_context_t *context, const char *pa
 	REFUSED(srt_checkpoint_save(c->engine, path, NULL, c->stream));
 	REFUSED(srt_checkpoint_save_begin(c->engine, path, NULL, &write, c->stream));
 	REFUSED(srt_checkpoint_load(c->engine, path, NULL, c->stream));
-	REFUSED(srt_full_params_begin(c->root, NULL, c->stream));
+	REFUSED(srt_unit_full_params_begin(c->root, NULL, c->stream));
 	REFUSED(srt_engine_reset(c->engine));
 	REFUSED(srt_param_get(c->param[0], SRT_PARAM_VALUE, values, c->stream));
 	REFUSED(srt_engine_sum(c->engine, srt_view(c->scratch, 0, SRT_F32), 1, 2,

@@ -157,7 +157,7 @@ static void test_values(const setup_t *s, bool on_host)
 	for (size_t i = 0; i < c.nparams; i++)
 		CHECK_OK(srt_param_get(c.param[i], SRT_PARAM_VALUE, before[i], c.stream));
 	allocated = case_allocated(context);
-	CHECK_OK_OR_DIE(srt_full_params_begin(c.root, &look, c.stream));
+	CHECK_OK_OR_DIE(srt_unit_full_params_begin(c.root, &look, c.stream));
 	CHECK_INT(case_allocated(context) - allocated, expected_nbytes(&c));
 	for (size_t i = 0; i < c.nparams; i++) {
 		access_full(&c, c.param[i], SRT_PARAM_VALUE, on_host, false, bytes);
@@ -166,18 +166,18 @@ static void test_values(const setup_t *s, bool on_host)
 		make_values(c.param[i], 1, bytes); /* is dropped */
 		access_full(&c, c.param[i], SRT_PARAM_VALUE, on_host, true, bytes);
 	}
-	CHECK_OK(srt_full_params_end(c.root, c.stream));
+	CHECK_OK(srt_unit_full_params_end(c.root, c.stream));
 	CHECK_INT(case_allocated(context), allocated);
 	for (size_t i = 0; i < c.nparams; i++)
 		check_values(&c, i, before[i], "without writeback");
 
-	CHECK_OK_OR_DIE(srt_full_params_begin(c.root, &options, c.stream));
+	CHECK_OK_OR_DIE(srt_unit_full_params_begin(c.root, &options, c.stream));
 	for (size_t i = 0; i < c.nparams; i++) {
 		make_values(c.param[i], 2, bytes);
 		access_full(&c, c.param[i], SRT_PARAM_VALUE, on_host, true, bytes);
 		check_values(&c, i, before[i], "before the end"); /* of the shards */
 	}
-	CHECK_OK(srt_full_params_end(c.root, c.stream));
+	CHECK_OK(srt_unit_full_params_end(c.root, c.stream));
 	CHECK_INT(case_allocated(context), allocated);
 
 	/* A twin that was set goes the same way. */
@@ -230,15 +230,15 @@ static void test_grads(const setup_t *s, bool on_host)
 	options.offload_to_cpu = on_host;
 	start(&c, s, &mesh);
 	start(&set, s, &other);
-	CHECK_STATUS(srt_full_params_begin(c.root, &options, c.stream), SRT_ERR_STATE);
+	CHECK_STATUS(srt_unit_full_params_begin(c.root, &options, c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("with gradients, but there are no reduced ones");
 	CHECK_OK(case_passes(&c, 0, 1));
-	CHECK_STATUS(srt_full_params_begin(c.root, &options, c.stream), SRT_ERR_STATE);
+	CHECK_STATUS(srt_unit_full_params_begin(c.root, &options, c.stream), SRT_ERR_STATE);
 	CHECK_ERROR_HAS("with gradients, but there are no reduced ones");
 	CHECK_OK(srt_engine_finish_backward(c.engine, c.stream));
 	CHECK_OK(case_passes(&set, 0, 1));
 	allocated = case_allocated(context);
-	CHECK_OK_OR_DIE(srt_full_params_begin(c.root, &options, c.stream));
+	CHECK_OK_OR_DIE(srt_unit_full_params_begin(c.root, &options, c.stream));
 	CHECK_OK(srt_engine_finish_backward(set.engine, set.stream));
 	for (size_t i = 0; i < c.nparams; i++) {
 		const int64_t nelem = srt_param_nelem(c.param[i]);
@@ -266,7 +266,7 @@ static void test_grads(const setup_t *s, bool on_host)
 		home = set.engine->home.stream != NULL ? set.engine->home.stream : set.stream;
 		CHECK_OK(srt_op_scale(local, local, 2.0f, set.param[i]->shard.nelem, home));
 	}
-	CHECK_OK(srt_full_params_end(c.root, c.stream));
+	CHECK_OK(srt_unit_full_params_end(c.root, c.stream));
 	CHECK_INT(case_allocated(context), allocated);
 	CHECK_OK(srt_engine_step(c.engine, c.stream));
 	CHECK_OK(srt_engine_step(set.engine, set.stream));
@@ -278,11 +278,11 @@ static void test_grads(const setup_t *s, bool on_host)
 	CHECK_OK(srt_engine_get_step_info(set.engine, &want, set.stream));
 	CHECK_MSG(state.grad_norm == want.grad_norm && state.grad_norm > 0.0f, "norm %g, not %g",
 		  (double)state.grad_norm, (double)want.grad_norm);
-	CHECK_OK_OR_DIE(srt_full_params_begin(c.block[0], &options, c.stream)); /* to look at */
+	CHECK_OK_OR_DIE(srt_unit_full_params_begin(c.block[0], &options, c.stream));
 	CHECK_OK(srt_param_get(c.param[2], SRT_PARAM_GRAD, grad, c.stream));
 	access_full(&c, c.param[2], SRT_PARAM_GRAD, on_host, false, bytes);
 	CHECK(memcmp(bytes, grad, nbytes_of(c.param[2])) == 0);
-	CHECK_OK(srt_full_params_end(c.block[0], c.stream));
+	CHECK_OK(srt_unit_full_params_end(c.block[0], c.stream));
 	stop(&set, other);
 	stop(&c, mesh);
 }
@@ -309,28 +309,27 @@ static void test_nested(void)
 	inner = srt_engine_param_find(c.engine, "b1.inner.weight");
 	block = srt_engine_param_find(c.engine, "b1.weight");
 	other = srt_engine_param_find(c.engine, "b2.weight");
-	CHECK_OK_OR_DIE(srt_full_params_begin(c.block[1], NULL, c.stream)); /* and inner */
+	CHECK_OK_OR_DIE(srt_unit_full_params_begin(c.block[1], NULL, c.stream)); /* and inner */
 	CHECK_OK(srt_param_full(inner, SRT_PARAM_VALUE, &view));
 	REFUSED(srt_param_full(other, SRT_PARAM_VALUE, &view),
 		"the full tensor of parameter 'b2.weight' is not there");
 	REFUSED(srt_param_full(inner, SRT_PARAM_GRAD, &view), "with option with_grads");
-	REFUSED(srt_full_params_begin(c.inner, NULL, c.stream),
-		"unit 'b1.inner' is summoned already, by that of unit 'b1'");
-	REFUSED(srt_full_params_begin(c.root, NULL, c.stream), "unit 'b1' is summoned already");
-	CHECK_OK_OR_DIE(srt_full_params_begin(c.root, &alone, c.stream));
-	CHECK_OK(srt_full_params_begin(c.block[2], &alone, c.stream));
-	REFUSED(srt_full_params_end(c.inner, c.stream), "it is summoned by that of 'b1'");
-	REFUSED(srt_full_params_end(c.block[0], c.stream), "without srt_full_params_begin()");
+	REFUSED(srt_unit_full_params_begin(c.inner, NULL, c.stream), "by that of unit 'b1'");
+	REFUSED(srt_unit_full_params_begin(c.root, NULL, c.stream), "'b1' is summoned already");
+	CHECK_OK_OR_DIE(srt_unit_full_params_begin(c.root, &alone, c.stream));
+	CHECK_OK(srt_unit_full_params_begin(c.block[2], &alone, c.stream));
+	REFUSED(srt_unit_full_params_end(c.inner, c.stream), "it is summoned by that of 'b1'");
+	REFUSED(srt_unit_full_params_end(c.block[0], c.stream), "without srt_unit_full");
 	make_values(block, 4, bytes);
 	access_full(&c, block, SRT_PARAM_VALUE, false, true, bytes);
 	make_values(inner, 4, bytes);
 	access_full(&c, inner, SRT_PARAM_VALUE, false, true, bytes);
 	make_values(other, 4, bytes);
 	access_full(&c, other, SRT_PARAM_VALUE, false, true, bytes);
-	CHECK_OK(srt_full_params_end(c.block[1], c.stream));
+	CHECK_OK(srt_unit_full_params_end(c.block[1], c.stream));
 	REFUSED(srt_param_full(inner, SRT_PARAM_VALUE, &view), "is not there");
-	CHECK_OK(srt_full_params_end(c.root, c.stream));
-	CHECK_OK(srt_full_params_end(c.block[2], c.stream));
+	CHECK_OK(srt_unit_full_params_end(c.root, c.stream));
+	CHECK_OK(srt_unit_full_params_end(c.block[2], c.stream));
 	for (size_t i = 0; i < c.nparams; i++) {
 		if (c.param[i] != block && c.param[i] != inner && c.param[i] != other)
 			continue;
@@ -353,12 +352,13 @@ static void test_rank0(void)
 	size_t built;
 
 	start(&c, &setups[3], &mesh);
-	CHECK_STATUS(srt_full_params_begin(c.root, &options, c.stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_unit_full_params_begin(c.root, &options, c.stream),
+		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("writeback with rank0_only of unit 'root'");
 	options.writeback = 0;
 	CHECK_OK(srt_param_get(c.param[0], SRT_PARAM_VALUE, want, c.stream));
 	built = case_allocated(context);
-	CHECK_OK_OR_DIE(srt_full_params_begin(c.root, &options, c.stream));
+	CHECK_OK_OR_DIE(srt_unit_full_params_begin(c.root, &options, c.stream));
 	CHECK_INT(case_allocated(context) - built, rank == 0 ? expected_nbytes(&c) : 0);
 	if (rank == 0) {
 		access_full(&c, c.param[0], SRT_PARAM_VALUE, false, false, bytes);
@@ -367,7 +367,7 @@ static void test_rank0(void)
 		CHECK_STATUS(srt_param_full(c.param[0], SRT_PARAM_VALUE, &view), SRT_ERR_NOT_FOUND);
 		CHECK_ERROR_HAS("'root.weight' is on rank 0 alone");
 	}
-	CHECK_OK(srt_full_params_end(c.root, c.stream));
+	CHECK_OK(srt_unit_full_params_end(c.root, c.stream));
 	CHECK_OK(case_step(&c, 0, 1));
 	stop(&c, mesh);
 	CHECK_INT(case_allocated(context), allocated);
@@ -384,23 +384,23 @@ static void test_refused(void)
 
 	CHECK_OK_OR_DIE(srt_stream_create(srt_context_device(context), 0, "other", &other));
 	case_declare(&c, context, &(srt_engine_options_t)ENGINE_SGD(SRT_STRATEGY_DDP, 0.1f), H);
-	REFUSED(srt_full_params_begin(c.root, NULL, c.stream), "before srt_engine_build()");
+	REFUSED(srt_unit_full_params_begin(c.root, NULL, c.stream), "before srt_engine_build()");
 	case_destroy(&c);
 	start(&c, &setups[3], &mesh);
 	CHECK_OK(srt_unit_forward_begin(c.root, c.stream));
-	REFUSED(srt_full_params_begin(c.block[0], NULL, c.stream), "inside a pass of root 'root'");
+	REFUSED(srt_unit_full_params_begin(c.block[0], NULL, c.stream), "inside a pass of root");
 	CHECK_OK(srt_unit_forward_end(c.root, c.stream));
 	CHECK_OK(srt_unit_backward_begin(c.root, c.stream));
-	REFUSED(srt_full_params_begin(c.block[0], NULL, c.stream), "inside a pass of root 'root'");
+	REFUSED(srt_unit_full_params_begin(c.block[0], NULL, c.stream), "inside a pass of root");
 	CHECK_OK(srt_unit_backward_end(c.root, c.stream));
 	CHECK_OK(srt_engine_write_begin(c.engine, c.stream));
-	REFUSED(srt_full_params_begin(c.block[0], NULL, c.stream), "srt_engine_write_end() first");
+	REFUSED(srt_unit_full_params_begin(c.block[0], NULL, c.stream), "write_end() first");
 	CHECK_OK(srt_engine_write_end(c.engine, c.stream));
 
-	CHECK_OK(srt_full_params_begin(c.block[0], NULL, c.stream));
+	CHECK_OK(srt_unit_full_params_begin(c.block[0], NULL, c.stream));
 	REFUSED(srt_unit_forward_begin(c.root, c.stream),
 		"srt_unit_forward_begin while the full parameters of unit 'b0' are summoned");
-	REFUSED(srt_engine_finish_backward(c.engine, c.stream), "srt_full_params_end() of unit");
+	REFUSED(srt_engine_finish_backward(c.engine, c.stream), "_params_end() of unit");
 	REFUSED(srt_engine_step(c.engine, c.stream), "srt_engine_step while the full parameters");
 	REFUSED(srt_engine_write_begin(c.engine, c.stream), "srt_engine_write_begin while");
 	REFUSED(srt_param_set(c.param[0], SRT_PARAM_VALUE, zeros, c.stream), "srt_param_set while");
@@ -408,27 +408,27 @@ static void test_refused(void)
 	REFUSED(srt_engine_save(c.engine, "unused", NULL, 0, c.stream), "srt_engine_save while");
 	REFUSED(srt_engine_load(c.engine, "unused", c.stream), "srt_engine_load while");
 	CHECK_STATUS(srt_param_full(c.param[2], SRT_PARAM_STATE0, &view), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_full_params_end(c.block[0], other), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_unit_full_params_end(c.block[0], other), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("with another stream");
-	CHECK_OK(srt_full_params_end(c.block[0], c.stream));
+	CHECK_OK(srt_unit_full_params_end(c.block[0], c.stream));
 	CHECK_OK(srt_engine_step(c.engine, c.stream));
 
 	/* between the reduction and the step */
 	CHECK_OK(case_passes(&c, 1, 1));
 	CHECK_OK(srt_engine_finish_backward(c.engine, c.stream));
-	CHECK_OK(srt_full_params_begin(c.root, NULL, c.stream));
+	CHECK_OK(srt_unit_full_params_begin(c.root, NULL, c.stream));
 	REFUSED(srt_engine_clip(c.engine, 2, 1.0f, c.stream), "srt_engine_clip while");
 	REFUSED(srt_engine_step(c.engine, c.stream), "srt_engine_step while");
-	CHECK_OK(srt_full_params_end(c.root, c.stream));
+	CHECK_OK(srt_unit_full_params_end(c.root, c.stream));
 	CHECK_OK(srt_engine_clip(c.engine, 2, 1.0f, c.stream));
 	CHECK_OK(srt_engine_step(c.engine, c.stream));
 
 	/* dropped by a reset, and by the engine's end */
-	CHECK_OK(srt_full_params_begin(c.root, NULL, c.stream));
+	CHECK_OK(srt_unit_full_params_begin(c.root, NULL, c.stream));
 	CHECK_OK(srt_engine_reset(c.engine));
-	REFUSED(srt_full_params_end(c.root, c.stream), "without srt_full_params_begin()");
+	REFUSED(srt_unit_full_params_end(c.root, c.stream), "without srt_unit_full_params_begin()");
 	CHECK_OK(case_step(&c, 2, 1));
-	CHECK_OK(srt_full_params_begin(c.root, NULL, c.stream));
+	CHECK_OK(srt_unit_full_params_begin(c.root, NULL, c.stream));
 	stop(&c, mesh);
 	srt_stream_destroy(other);
 }
@@ -447,11 +447,11 @@ static void test_differing(bool on_host)
 	start(&c, &setups[3], &mesh);
 	param = srt_engine_param_find(c.engine, "b0.weight");
 	CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, before, c.stream));
-	CHECK_OK_OR_DIE(srt_full_params_begin(c.block[0], &options, c.stream));
+	CHECK_OK_OR_DIE(srt_unit_full_params_begin(c.block[0], &options, c.stream));
 	make_values(param, 100 + (uint32_t)rank, bytes);
 	access_full(&c, param, SRT_PARAM_VALUE, on_host, true, bytes);
 	if (c.engine->checks.on && world > 1) {
-		CHECK_STATUS(srt_full_params_end(c.block[0], c.stream), SRT_ERR_MISMATCH);
+		CHECK_STATUS(srt_unit_full_params_end(c.block[0], c.stream), SRT_ERR_MISMATCH);
 		CHECK_ERROR_HAS("rank 0 and rank 1 wrote different values to the full tensor of "
 				"parameter 'b0.weight'");
 		for (size_t i = 0; i < c.nparams; i++) {
@@ -461,7 +461,7 @@ static void test_differing(bool on_host)
 	} else {
 		char got[MOST * 4];
 
-		CHECK_OK(srt_full_params_end(c.block[0], c.stream));
+		CHECK_OK(srt_unit_full_params_end(c.block[0], c.stream));
 		CHECK_OK(srt_param_get(param, SRT_PARAM_VALUE, got, c.stream));
 		for (int r = 0; r < world; r++) {
 			srt_part_t part;

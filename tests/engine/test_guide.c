@@ -185,7 +185,7 @@ static void test_own_optimizer(void)
 
 	declare(&options, NULL); /* the engine's SGD */
 	train_steps(expected);
-	options.optim = OPTIM(.kind = SRT_OPTIMIZER_NONE);
+	options.optim = OPTIM(.kind = SRT_OPTIM_NONE);
 	declare(&options, NULL);
 	check_own_steps(own_step, expected);
 	declare(&options, &flat);
@@ -306,10 +306,10 @@ static void test_full_params(void)
 
 	declare(&declared, NULL);
 	get(SRT_PARAM_VALUE, before);
-	check(srt_full_params_begin(unit[1], &options, stream)); /* on all ranks */
+	check(srt_unit_full_params_begin(unit[1], &options, stream)); /* on all ranks */
 	check(srt_param_full(param[1], SRT_PARAM_VALUE, &value));
 	check(srt_op_scale(value, value, 0.5f, srt_param_nelem(param[1]), stream));
-	check(srt_full_params_end(unit[1], stream));
+	check(srt_unit_full_params_end(unit[1], stream));
 	get(SRT_PARAM_VALUE, after);
 	CHECK_BITS(before[0], after[0], N);
 	for (int i = 0; i < N; i++)
@@ -365,7 +365,7 @@ static void test_resume(void)
 
 	memset(&expected, 0, sizeof(expected));
 	memset(&resumed, 0, sizeof(resumed));
-	options.optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = LR, ADAM_BASE, .warmup = 3,
+	options.optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = LR, ADAM_BASE, .warmup = 3,
 			      .lr_steps = 2 * STEPS);
 	declare(&options, NULL);
 	step_adamw(0, STEPS);

@@ -378,7 +378,7 @@ static void run_save(srt_context_t *context)
 		snprintf(folder, sizeof(folder), "tests/engine/test_lifetimes.dir/%d", i);
 		status = srt_checkpoint_save_begin(c.engine, folder, NULL, &writes[i], c.stream);
 		if (status == SRT_ERR_UNSUPPORTED)
-			CHECK_SKIP("%s", srt_last_error());
+			CHECK_SKIP("%s", srt_error_last());
 		CHECK_OK_OR_DIE(status);
 	}
 	srt_engine_destroy(c.engine);

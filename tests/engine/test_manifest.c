@@ -84,10 +84,10 @@ static void test_cases(void)
 		memcpy(text, cases[i].text, n);
 		status = parse(text, n);
 		CHECK_MSG((status == SRT_OK) == (cases[i].why == NULL), "%s: %s", cases[i].text,
-			  status != SRT_OK ? srt_last_error() : "accepted");
+			  status != SRT_OK ? srt_error_last() : "accepted");
 		if (cases[i].why != NULL)
-			CHECK_MSG(strstr(srt_last_error(), cases[i].why) != NULL, "%s: %s",
-				  cases[i].text, srt_last_error());
+			CHECK_MSG(strstr(srt_error_last(), cases[i].why) != NULL, "%s: %s",
+				  cases[i].text, srt_error_last());
 		free(text);
 	}
 }

@@ -62,8 +62,8 @@ static void check_null_status(const char *function, const char *argument, srt_st
 	char words[128];
 
 	snprintf(words, sizeof(words), "%s: %s is NULL", function, argument);
-	CHECK_MSG(status == SRT_ERR_INVALID_ARGUMENT && strstr(srt_last_error(), words) != NULL,
-		  "%s is %s: %s", words, srt_status_string(status), srt_last_error());
+	CHECK_MSG(status == SRT_ERR_INVALID_ARGUMENT && strstr(srt_error_last(), words) != NULL,
+		  "%s is %s: %s", words, srt_status_string(status), srt_error_last());
 }
 
 static void check_no_size(const char *function, const char *type, srt_status_t status)
@@ -72,8 +72,8 @@ static void check_no_size(const char *function, const char *type, srt_status_t s
 
 	nsizes++;
 	snprintf(words, sizeof(words), "%s.size is 0", type);
-	CHECK_MSG(status == SRT_ERR_INVALID_ARGUMENT && strstr(srt_last_error(), words) != NULL,
-		  "%s, %s: %s: %s", function, words, srt_status_string(status), srt_last_error());
+	CHECK_MSG(status == SRT_ERR_INVALID_ARGUMENT && strstr(srt_error_last(), words) != NULL,
+		  "%s, %s: %s: %s", function, words, srt_status_string(status), srt_error_last());
 }
 
 static void check_null_number(const char *function, const char *argument, double number)
@@ -153,7 +153,8 @@ static void create_objects(void)
 						  &chunk, &objects.sharded_tensor));
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create(objects.context, NULL, "m", SRT_F32, 2, shape,
 						  &chunk, &objects.matrix));
-	CHECK_OK_OR_DIE(srt_sharded_linear_create(objects.matrix, NULL, 0, &objects.sharded_layer));
+	CHECK_OK_OR_DIE(
+		srt_sharded_layer_create_linear(objects.matrix, NULL, 0, &objects.sharded_layer));
 }
 
 static void destroy_objects(void)

@@ -252,7 +252,7 @@ static float *train_own(srt_offload_t what)
 {
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
 					 .offload = what,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE, .lr = 1.0f) };
+					 .optim = OPTIM(.kind = SRT_OPTIM_NONE, .lr = 1.0f) };
 	const case_types_t types = { .stored = SRT_F32 };
 	srt_device_t *home = srt_context_device(context);
 	engine_case_t c;

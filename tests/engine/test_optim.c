@@ -140,13 +140,13 @@ static srt_optim_t *create(const list_t *list, const srt_optim_options_t *groups
 }
 
 /* Views side by side are one launch, others one each; the bits are the same. */
-static void test_places(srt_optimizer_t kind, bool has_copy, bool gives_state)
+static void test_places(srt_optim_kind_t kind, bool has_copy, bool gives_state)
 {
 	srt_optim_options_t group = SRT_OPTIM_OPTIONS_INIT;
 	float values[2][NPARAMS][MOST_NELEM] = { 0 };
 	uint16_t copies[2][NPARAMS][MOST_NELEM] = { 0 };
 
-	if (kind == SRT_OPTIMIZER_SGD)
+	if (kind == SRT_OPTIM_SGD)
 		group = *OPTIM(.momentum = 0.9f, .weight_decay = 0.01f);
 	group.kind = kind;
 	group.lr = 0.1f;
@@ -178,8 +178,8 @@ static void test_places(srt_optimizer_t kind, bool has_copy, bool gives_state)
 static void test_groups(void)
 {
 	const srt_optim_options_t groups[] = {
-		*OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.5f, .weight_decay = 0.25f),
-		*OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.125f, .maximize = 1),
+		*OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.5f, .weight_decay = 0.25f),
+		*OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.125f, .maximize = 1),
 	};
 	float before[NPARAMS][MOST_NELEM], after[NPARAMS][MOST_NELEM];
 	srt_optim_options_t of_group = SRT_OPTIM_OPTIONS_INIT;
@@ -227,8 +227,8 @@ static void test_groups(void)
 static void test_state(void)
 {
 	const srt_optim_options_t groups[] = {
-		*OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.5f, ADAM_BASE),
-		*OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.25f, ADAM_BASE),
+		*OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.5f, ADAM_BASE),
+		*OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.25f, ADAM_BASE),
 	};
 	const float inf = 1.0f, zero = 0.0f;
 	float before[NPARAMS][MOST_NELEM], after[NPARAMS][MOST_NELEM], moment[MOST_NELEM];
@@ -341,11 +341,11 @@ static void test_errors(void)
 	wrong = list.param[1];
 	wrong.state[0] = wrong.grad;
 	refuse(&list, &wrong, "state 1 of parameter 'b' is absent");
-	groups[0].kind = SRT_OPTIMIZER_NONE;
+	groups[0].kind = SRT_OPTIM_NONE;
 	CHECK_STATUS(srt_optim_create(device, groups, 1, list.param, 1, &optim, stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("kind of group 0 is 3");
-	groups[0].kind = SRT_OPTIMIZER_ADAM;
+	groups[0].kind = SRT_OPTIM_ADAM;
 	CHECK_STATUS(srt_optim_create(device, groups, 2, list.param, 1, &optim, stream),
 		     SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("kind of group 1 is 2");
@@ -365,10 +365,10 @@ int main(void)
 {
 	CHECK_OK_OR_DIE(test_open_device(test_backend(), NULL, 0, &device));
 	stream = test_stream(device, "test");
-	test_places(SRT_OPTIMIZER_SGD, false, false);
-	test_places(SRT_OPTIMIZER_SGD, false, true);
-	test_places(SRT_OPTIMIZER_ADAMW, false, false);
-	test_places(SRT_OPTIMIZER_ADAM, true, false);
+	test_places(SRT_OPTIM_SGD, false, false);
+	test_places(SRT_OPTIM_SGD, false, true);
+	test_places(SRT_OPTIM_ADAMW, false, false);
+	test_places(SRT_OPTIM_ADAM, true, false);
 	test_groups();
 	test_state();
 	test_errors();

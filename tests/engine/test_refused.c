@@ -21,7 +21,7 @@
 #define TRY(call)                                                                                  \
 	do {                                                                                       \
 		if ((call) != SRT_OK)                                                              \
-			return srt_last_error();                                                   \
+			return srt_error_last();                                                   \
 	} while (0)
 
 static int delays;

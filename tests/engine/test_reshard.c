@@ -312,7 +312,7 @@ static void test_counts(int n)
 static srt_plan_t plan_of(srt_strategy_t strategy, srt_mesh_t *mesh, int reshard)
 {
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy, .mesh = mesh,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_SGD) };
 	const case_types_t types = { .stored = SRT_F32, .reshard = reshard };
 	srt_plan_t plan = SRT_PLAN_INIT;
 	engine_case_t c;

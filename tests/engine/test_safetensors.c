@@ -427,7 +427,7 @@ static void open_files(char **paths)
 		srt_safetensors_t *f = NULL;
 		srt_status_t status = srt_safetensors_open(*paths, &f);
 
-		printf("%s %s\n", *paths, status == SRT_OK ? "accepted" : srt_last_error());
+		printf("%s %s\n", *paths, status == SRT_OK ? "accepted" : srt_error_last());
 		srt_safetensors_close(f);
 	}
 }

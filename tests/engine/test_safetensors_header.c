@@ -131,8 +131,8 @@ static void test_hostile(void)
 
 		CHECK_MSG(s == SRT_ERR_FORMAT || s == SRT_ERR_UNSUPPORTED, "header %s: %s",
 			  hostile[i].header, srt_status_string(s));
-		CHECK_MSG(strstr(srt_last_error(), hostile[i].why), "header %s: %s",
-			  hostile[i].header, srt_last_error());
+		CHECK_MSG(strstr(srt_error_last(), hostile[i].why), "header %s: %s",
+			  hostile[i].header, srt_error_last());
 	}
 	/* nesting must not use up the stack */
 	CHECK_OR_DIE(deep != NULL);

@@ -31,9 +31,9 @@ static void model_create(model_t *m, srt_strategy_t strategy, srt_dtype_t dtype,
 {
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
 					       .average = SRT_AVERAGE_SUM,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW,
-							      .lr = 0.1f, .beta1 = 0.9,
-							      .beta2 = 0.99, .eps = 1e-3f) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 0.1f,
+							      .beta1 = 0.9, .beta2 = 0.99,
+							      .eps = 1e-3f) };
 	const srt_param_options_t frozen = { PARAM_BASE, .frozen = 1 };
 	const int64_t rows = 8;
 

@@ -73,7 +73,7 @@ int main(void)
 	train(&older, values);
 	CHECK_BITS(values, expected, N);
 	options.optim = &(const srt_optim_options_t){ .size = sizeof(srt_optim_options_t),
-						      .kind = SRT_OPTIMIZER_NONE };
+						      .kind = SRT_OPTIM_NONE };
 	train(&options, start);
 	CHECK(values[0] != start[0]); /* the defaults have an optimizer */
 

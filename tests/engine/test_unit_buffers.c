@@ -109,7 +109,7 @@ static void test_broadcast(int broadcasts)
 					 .accumulation = SRT_ACCUMULATE_LAST,
 					 .microbatches = 2,
 					 .broadcast_buffers = broadcasts,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+					 .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
 	engine_case_t c;
 	buffers_t b;
 

@@ -41,7 +41,7 @@ static void check_message(void)
 {
 	size_t n;
 
-	for (const char *c = srt_last_error(); *c; c += n) {
+	for (const char *c = srt_error_last(); *c; c += n) {
 		n = srt_utf8_length(c);
 		FUZZ_CHECK(n > 0 && (unsigned char)*c >= 0x20 && *c != 0x7f);
 	}

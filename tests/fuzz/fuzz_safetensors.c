@@ -46,14 +46,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 	if (srt_safetensors_parse(json, nbytes, data_nbytes, &header) == SRT_OK) {
 		check_tables(&header, data_nbytes);
 	} else { /* the message, which names parts of the header, can be shown on a terminal */
-		const char *c = srt_last_error();
+		const char *c = srt_error_last();
 
 		for (size_t n; *c; c += n) {
 			n = srt_utf8_length(c);
 			FUZZ_CHECK(n > 0 && (unsigned char)*c >= 0x20 && *c != 0x7f);
 			FUZZ_CHECK(n != 2 || memcmp(c, "\xc2\xa0", 2) >= 0); /* C1 */
 		}
-		FUZZ_CHECK(c != srt_last_error());
+		FUZZ_CHECK(c != srt_error_last());
 	}
 	srt_safetensors_header_free(&header);
 	free(json);

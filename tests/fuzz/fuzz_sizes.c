@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 			FUZZ_CHECK(srt_gpt_ntensors(&c) > 0 && srt_gpt_nparams(&c, 0) > 0 &&
 				   srt_gpt_nparams(&c, 1) >= 0);
 		else
-			FUZZ_CHECK(srt_last_error()[0] != '\0');
+			FUZZ_CHECK(srt_error_last()[0] != '\0');
 	}
 	free(text);
 	return 0;

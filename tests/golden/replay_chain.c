@@ -113,7 +113,7 @@ srt_status_t replay_record_chain(replay_t *r)
 	}
 	if (y == NULL)
 		return srt_fail(SRT_ERR_FORMAT, "the case lacks parameters or buffers of '%s': %s",
-				layer.name, srt_last_error());
+				layer.name, srt_error_last());
 	return replay_end(r, y);
 }
 

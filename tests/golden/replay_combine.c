@@ -32,8 +32,8 @@ srt_status_t combine_refuse(net_job_t *job, const net_recipe_t *recipe, net_fact
 	if (status == SRT_OK)
 		status = net_step(&net);
 	ours->works = status == SRT_OK;
-	CHECK_ROW(status == SRT_OK || strstr(srt_last_error(), recipe->words) != NULL,
-		  "%s: the message is '%s', without '%s'", job->row, srt_last_error(),
+	CHECK_ROW(status == SRT_OK || strstr(srt_error_last(), recipe->words) != NULL,
+		  "%s: the message is '%s', without '%s'", job->row, srt_error_last(),
 		  recipe->words);
 	SRT_TRY(net_gather(job, (double)status, all));
 	for (int r = 0; r < job->world; r++)

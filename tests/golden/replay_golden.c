@@ -195,7 +195,7 @@ static outcome_t run_train(golden_t *g, srt_context_t *context, bool one, bool s
 		if (status != SRT_OK)
 			fprintf(stderr, "%s: rank %d, %s: %s: %s\n", g->name,
 				srt_context_rank(context), runs[i].name, srt_status_string(status),
-				srt_last_error());
+				srt_error_last());
 		if (join_status(context, status) != SRT_OK || verdict_join(&v, context) != SRT_OK) {
 			if (speak)
 				printf("FAIL %s %s ended early\n", g->name, runs[i].name);
@@ -221,7 +221,7 @@ static outcome_t run_case(const char *dir, bool one, srt_context_t *context)
 
 	status = golden_open(dir, rank, &g);
 	if (status != SRT_OK)
-		fprintf(stderr, "replay_golden: %s\n", srt_last_error());
+		fprintf(stderr, "replay_golden: %s\n", srt_error_last());
 	if (join_status(context, status) != SRT_OK) {
 		outcome = OUTCOME_BAD;
 	} else if ((strcmp(g.kind, "train") || replay_is_sharded_add(&g)) &&
@@ -233,10 +233,10 @@ static outcome_t run_case(const char *dir, bool one, srt_context_t *context)
 			outcome = print_verdict(&g, &v, "table", note, rank == 0);
 		} else if (status == SRT_ERR_UNSUPPORTED) {
 			outcome = OUTCOME_SKIP;
-			snprintf(note, sizeof(note), "%s", srt_last_error());
+			snprintf(note, sizeof(note), "%s", srt_error_last());
 		} else {
 			outcome = OUTCOME_FAIL;
-			fprintf(stderr, "%s: %s\n", g.name, srt_last_error());
+			fprintf(stderr, "%s: %s\n", g.name, srt_error_last());
 			if (rank == 0)
 				printf("FAIL %s table ended early\n", g.name);
 		}
@@ -265,7 +265,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (srt_context_create(NULL, &context) != SRT_OK) {
-		fprintf(stderr, "replay_golden: %s\n", srt_last_error());
+		fprintf(stderr, "replay_golden: %s\n", srt_error_last());
 		return 1;
 	}
 	for (int i = 1 + one; i < argc; i++)

@@ -281,9 +281,9 @@ static srt_status_t run_not_callable(meta_t *m, const json_t *row, srt_engine_t 
 	status = srt_engine_materialize(engine, &no_function, m->stream);
 	verdict_exact(m->verdict,
 		      status == SRT_ERR_INVALID_ARGUMENT &&
-			      strstr(srt_last_error(), "must be a function") != NULL &&
+			      strstr(srt_error_last(), "must be a function") != NULL &&
 			      m->nresets == 0,
-		      "param_init NULL with an arg: %s", srt_last_error());
+		      "param_init NULL with an arg: %s", srt_error_last());
 	return SRT_OK;
 }
 
@@ -301,13 +301,13 @@ static srt_status_t run_no_reset(meta_t *m, const json_t *row, srt_engine_t *eng
 	status = srt_engine_materialize(engine, NULL, m->stream);
 	verdict_exact(m->verdict,
 		      status == SRT_ERR_NOT_FOUND &&
-			      strstr(srt_last_error(), "(NoReset)") != NULL &&
-			      strstr(srt_last_error(), "there is no reset function") != NULL,
-		      "no reset function: %s", srt_last_error());
+			      strstr(srt_error_last(), "(NoReset)") != NULL &&
+			      strstr(srt_error_last(), "there is no reset function") != NULL,
+		      "no reset function: %s", srt_error_last());
 	status = srt_unit_forward_begin(srt_module_unit(*root), m->stream);
 	verdict_exact(m->verdict,
-		      status == SRT_ERR_STATE && strstr(srt_last_error(), "'w'") != NULL,
-		      "a parameter without values: %s", srt_last_error());
+		      status == SRT_ERR_STATE && strstr(srt_error_last(), "'w'") != NULL,
+		      "a parameter without values: %s", srt_error_last());
 	return SRT_OK;
 }
 
@@ -419,7 +419,7 @@ static srt_status_t with_engine(meta_t *m, run_fn *run, const json_t *row,
 {
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
 					       .precision = precision,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_SGD) };
 	srt_module_t *root = NULL;
 	srt_engine_t *engine;
 	srt_status_t status;

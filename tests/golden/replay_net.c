@@ -185,7 +185,7 @@ static srt_status_t declare(net_t *net)
 					  .flat = recipe->flat };
 	srt_unit_t *root, *other;
 
-	if (recipe->optimizer != SRT_OPTIMIZER_SGD)
+	if (recipe->optimizer != SRT_OPTIM_SGD)
 		optim = (srt_optim_options_t)SRT_OPTIM_OPTIONS_INIT;
 	optim.kind = recipe->optimizer;
 	optim.lr = 0.125f;

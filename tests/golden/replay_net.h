@@ -31,8 +31,8 @@ typedef struct net_recipe {
 	srt_dtype_t stored;
 	const srt_precision_t *precision;
 	srt_accumulation_t accumulation;
-	srt_optimizer_t optimizer; /* SRT_OPTIMIZER_SGD */
-	int reshard;               /* ranks, or one of the sizes above */
+	srt_optim_kind_t optimizer; /* SRT_OPTIM_SGD */
+	int reshard;                /* ranks, or one of the sizes above */
 	srt_flat_t flat;
 	bool offload, ignoring, no_mesh, mixed, tied;
 	const char *frozen; /* a parameter */

@@ -246,10 +246,10 @@ static srt_status_t passes_create(sharded_run_t *r, passes_t *p)
 		SRT_TRY(srt_buffer_create(srt_context_device(r->context), SRT_MEM_DEVICE,
 					  (size_t)(x->shape[0] * widths[t]) * sizeof(float),
 					  "replayed", &p->buffers[t]));
-	SRT_TRY(srt_sharded_linear_create(r->params[W1].value, r->params[W1].grad, p->rows,
-					  &p->linear1));
-	return srt_sharded_linear_create(r->params[W2].value, r->params[W2].grad, p->rows,
-					 &p->linear2);
+	SRT_TRY(srt_sharded_layer_create_linear(r->params[W1].value, r->params[W1].grad, p->rows,
+						&p->linear1));
+	return srt_sharded_layer_create_linear(r->params[W2].value, r->params[W2].grad, p->rows,
+					       &p->linear2);
 }
 
 /* linear2(gelu(linear1(x))), whose sum is the loss. */

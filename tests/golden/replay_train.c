@@ -16,13 +16,13 @@
 
 /* ---- setting up ------------------------------------------------------------------------- */
 
-static srt_optimizer_t optimizer_of(const json_t *optimizer)
+static srt_optim_kind_t optimizer_of(const json_t *optimizer)
 {
 	const char *name = golden_text(optimizer, "name");
 
-	return !strcmp(name, "SGD")  ? SRT_OPTIMIZER_SGD :
-	       !strcmp(name, "Adam") ? SRT_OPTIMIZER_ADAM :
-				       SRT_OPTIMIZER_ADAMW;
+	return !strcmp(name, "SGD")  ? SRT_OPTIM_SGD :
+	       !strcmp(name, "Adam") ? SRT_OPTIM_ADAM :
+				       SRT_OPTIM_ADAMW;
 }
 
 static srt_average_t average_of(const golden_t *g)
@@ -51,7 +51,7 @@ static srt_status_t create_engine(replay_t *r)
 	const json_t *c = r->golden->json;
 	const json_t *opt = json_object_get(c, "optimizer"), *clip = json_object_get(c, "clip");
 	const json_t *betas = json_object_get(opt, "betas");
-	const bool is_sgd = optimizer_of(opt) == SRT_OPTIMIZER_SGD;
+	const bool is_sgd = optimizer_of(opt) == SRT_OPTIM_SGD;
 	const srt_optim_options_t optim = {
 		.size = sizeof(optim),
 		.kind = optimizer_of(opt),

@@ -33,7 +33,7 @@ void check_status(const char *file, int line, const char *call, srt_status_t sta
 	if (status != expected)
 		check_report(file, line, "%s: %s, expected %s; last error: %s", call,
 			     srt_status_string(status), srt_status_string(expected),
-			     srt_last_error());
+			     srt_error_last());
 }
 
 void check_ok_or_die(const char *file, int line, const char *call, srt_status_t status)
@@ -42,15 +42,15 @@ void check_ok_or_die(const char *file, int line, const char *call, srt_status_t 
 	if (status == SRT_OK)
 		return;
 	check_report(file, line, "cannot go on: %s: %s: %s", call, srt_status_string(status),
-		     srt_last_error());
+		     srt_error_last());
 	exit(1);
 }
 
 void check_error_has(const char *file, int line, const char *words)
 {
 	check_count++;
-	if (strstr(srt_last_error(), words) == NULL)
-		check_report(file, line, "last error lacks \"%s\": %s", words, srt_last_error());
+	if (strstr(srt_error_last(), words) == NULL)
+		check_report(file, line, "last error lacks \"%s\": %s", words, srt_error_last());
 }
 
 double check_patience(double seconds)

@@ -31,7 +31,7 @@ static void list(const char *name)
 	if (srt_device_open(fake ? "cuda" : name, &request, SRT_NUMERICS_EXACT, &device) !=
 		    SRT_OK ||
 	    srt_device_get_info(device, &info) != SRT_OK) {
-		print_line(name, "missing", srt_last_error());
+		print_line(name, "missing", srt_error_last());
 		return;
 	}
 	print_line(name, "ok", info.name);

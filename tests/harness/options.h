@@ -18,7 +18,7 @@
 #define OPTIM(...)                                                                                 \
 	(&(const srt_optim_options_t){ .size = sizeof(srt_optim_options_t), __VA_ARGS__ })
 /* SGD with a learning rate. */
-#define OPTIM_SGD(rate) OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = (rate))
+#define OPTIM_SGD(rate) OPTIM(.kind = SRT_OPTIM_SGD, .lr = (rate))
 /* An initialiser: an engine that steps by SGD. */
 #define ENGINE_SGD(strategy_, rate)                                                                \
 	{                                                                                          \
@@ -32,7 +32,7 @@
 
 /* The fields of srt_param_options_t that are not zero by default. */
 #define PARAM_BASE                                                                                 \
-	.size = sizeof(srt_param_options_t), .weight_decay = SRT_GROUP_WEIGHT_DECAY,               \
+	.size = sizeof(srt_param_options_t), .weight_decay = SRT_OPTIM_GROUP_WEIGHT_DECAY,         \
 	.lr_scale = 1.0f
 
 /* The step count of a parameter in the optimizer of its engine. */

@@ -184,7 +184,7 @@ static bool run_way(run_t *r, const way_t *way, const srt_kernel_dims_t *d,
 	}
 	srt_kernel_run_canonical(&r->of, r->got);
 	CHECK_MSG(status == SRT_OK, "%s %s, %s: %s", r->of.c->name, srt_dtype_name(r->of.dtype),
-		  way->name, srt_last_error());
+		  way->name, srt_error_last());
 	CHECK_MSG(!differs(r, words, sizeof(words)),
 		  "%s %s, sizes %lld %lld %lld %lld, %s values, %s: %s", r->of.c->name,
 		  srt_dtype_name(r->of.dtype), (long long)d->r, (long long)d->n, (long long)d->k,

@@ -39,7 +39,7 @@ void tape_declare(tape_run_t *r)
 {
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
 					 .precision = r->c->precision,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+					 .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
 
 	CHECK_OK_OR_DIE(srt_engine_create(tape_context, &options, &r->engine));
 	CHECK_OK_OR_DIE(srt_unit_create(r->engine, NULL, "root", NULL, &r->root));
@@ -75,7 +75,7 @@ void tape_record(tape_run_t *r)
 		r->target = srt_tape_input(r->tape, SRT_I32, c->rows, 1);
 	srt_tape_unit_begin(r->tape, r->root);
 	y = c->build(r);
-	CHECK_MSG(y != NULL, "%s: %s", c->name, srt_last_error());
+	CHECK_MSG(y != NULL, "%s: %s", c->name, srt_error_last());
 	CHECK_OR_DIE(y != NULL);
 	if (!c->targets) {
 		r->target = srt_tape_input(r->tape, SRT_F32, y->rows, y->n);
@@ -84,7 +84,7 @@ void tape_record(tape_run_t *r)
 	r->loss = y;
 	srt_tape_keep(r->tape, y);
 	srt_tape_unit_end(r->tape);
-	CHECK_MSG(srt_tape_finish(r->tape) == SRT_OK, "%s: %s", c->name, srt_last_error());
+	CHECK_MSG(srt_tape_finish(r->tape) == SRT_OK, "%s: %s", c->name, srt_error_last());
 	CHECK_OK_OR_DIE(srt_buffer_create(tape_device, SRT_MEM_DEVICE, srt_tape_nbytes(r->tape),
 					  "arena", &r->arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(r->tape, r->arena));

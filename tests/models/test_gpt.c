@@ -73,7 +73,7 @@ static void open_model(model_t *m, const plan_t *plan)
 					 .microbatches = plan->accumulate,
 					 .norm_p = 2,
 					 .max_norm = 1.0f,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 3e-3f,
+					 .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 3e-3f,
 							ADAM_BASE) };
 	srt_model_options_t decay = { .matrix_decay = 0.1f,
 				      .dtype = plan->dtype,
@@ -327,7 +327,7 @@ static void test_memory(srt_mesh_t *mesh)
 					  .tied = 1 };
 	const srt_engine_options_t options = {
 		ENGINE_BASE, .mesh = mesh, .strategy = SRT_STRATEGY_ZERO3, .norm_p = 2,
-		.optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 3e-3f, ADAM_BASE)
+		.optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 3e-3f, ADAM_BASE)
 	};
 	const plan_t plan = { .accumulate = 1, .shift = mesh != NULL ? world - rank : 0 };
 	const size_t before = srt_device_allocated(device);

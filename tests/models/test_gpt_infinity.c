@@ -77,8 +77,8 @@ static void open_model(model_t *m, const char *size, const char *strategy)
 					       .average = SRT_AVERAGE_SUM,
 					       .norm_p = 2,
 					       .max_norm = 0.5f,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW,
-							      .lr = 3e-3f, ADAM_BASE) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 3e-3f,
+							      ADAM_BASE) };
 	const srt_model_options_t decay = { .matrix_decay = 0.1f,
 					    .reshard = strcmp(strategy, "kept") == 0 ?
 							       SRT_RESHARD_NEVER :

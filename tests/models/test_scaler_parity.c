@@ -215,7 +215,7 @@ static void open_model(model_t *m, const case_of_model_t *of, const srt_precisio
 {
 	const srt_engine_options_t options = {
 		ENGINE_BASE, .strategy = strategy, .precision = precision, .offload = *offload,
-		.optim = OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.01f, ADAM_BASE)
+		.optim = OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.01f, ADAM_BASE)
 	};
 	srt_scaler_options_t scaler = SRT_SCALER_OPTIONS_INIT;
 	const srt_transformer_config_t config = {

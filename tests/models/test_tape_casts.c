@@ -138,7 +138,7 @@ static void declare_nested(nested_t *t, srt_precision_rule_t rule)
 	const srt_precision_t inner = { .size = sizeof(inner), .param = SRT_F16, .rule = rule };
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
 					       .precision = &outer,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
 	const srt_unit_options_t unit = { .size = sizeof(unit), .precision = &inner };
 	const int64_t one[] = { 1, 1 };
 
@@ -227,9 +227,9 @@ static void test_nested_fsdp1(void)
 	srt_tape_unit_end(t.tape);
 	bind_nested(&t);
 	CHECK(srt_tape_forward(t.tape, tape_stream) == SRT_ERR_INVALID_ARGUMENT);
-	CHECK_MSG(strstr(srt_last_error(),
+	CHECK_MSG(strstr(srt_error_last(),
 			 "linear: parameter b is f16, but the layer computes in bf16") != NULL,
-		  "%s", srt_last_error());
+		  "%s", srt_error_last());
 	close_nested(&t);
 }
 

@@ -38,7 +38,7 @@ static void declare(model_t *m, srt_strategy_t strategy, srt_dtype_t cast)
 	const srt_precision_t precision = { .size = sizeof(precision), .param = cast };
 	const srt_engine_options_t options = { ENGINE_BASE, .strategy = strategy,
 					       .precision = &precision,
-					       .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+					       .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
 	const int64_t shapes[BLOCK_PARAMS][2] = {
 		{ WIDTH }, { WIDTH }, { 3 * WIDTH, WIDTH }, { WIDTH, WIDTH }
 	};

@@ -36,7 +36,7 @@ typedef struct result {
 static void open_engine(model_t *m)
 {
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+					 .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
 
 	if (m->whole)
 		options.comm = alone;

@@ -47,7 +47,7 @@ static void declare(model_t *m)
 	static const char *const names[] = { "table", "position" };
 	const int64_t rows[] = { VOCAB, CONTEXT + 1 };
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_NONE) };
+					 .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
 
 	if (m->whole)
 		options.comm = alone;

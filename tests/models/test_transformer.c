@@ -51,7 +51,7 @@ static void open_model(model_t *m, const options_t *o)
 	srt_precision_t precision = o->precision;
 	const srt_engine_options_t engine = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
 					      .precision = &precision,
-					      .optim = OPTIM(.kind = SRT_OPTIMIZER_SGD) };
+					      .optim = OPTIM(.kind = SRT_OPTIM_SGD) };
 	const srt_model_options_t options = { .dtype = o->dtype, .recompute = o->recompute };
 	const float stats[] = { 0.1f, -0.2f, 1.3f, 0.7f }; /* mean, variance */
 	srt_view_t mean, var;

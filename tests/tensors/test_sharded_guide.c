@@ -46,7 +46,7 @@ static void shard_by_rows(void)
 	check(srt_sharded_tensor_create_from(context, NULL, "linear.weight", 2, shape, &by_rows, 0,
 					     values, &w, stream));
 	check(srt_sharded_tensor_create_like(w, "linear.weight.grad", &dw));
-	check(srt_sharded_linear_create(w, dw, ROWS, &layer));
+	check(srt_sharded_layer_create_linear(w, dw, ROWS, &layer));
 }
 
 static void create_optimizer(void)
@@ -97,7 +97,7 @@ static void reshard(void)
 	srt_sharded_layer_destroy(layer);
 	check(srt_sharded_tensor_reshard(old, &by_columns, &w, stream)); /* one all-to-all */
 	check(srt_sharded_tensor_create_like(w, "linear.weight.grad", &dw));
-	check(srt_sharded_linear_create(w, dw, ROWS, &layer));
+	check(srt_sharded_layer_create_linear(w, dw, ROWS, &layer));
 	create_optimizer();
 	check(srt_sharded_optim_load(optim, old_optim, stream)); /* momentum, step counts, lr */
 	srt_optim_destroy(old_optim);

@@ -265,8 +265,8 @@ static srt_sharded_layer_t *create(const layer_case_t *l, srt_sharded_tensor_t *
 
 	CHECK_OK_OR_DIE(
 		l->is_embedding ?
-			srt_sharded_embedding_create(weight, grad, l->rows[c.rank], &layer) :
-			srt_sharded_linear_create(weight, grad, l->rows[c.rank], &layer));
+			srt_sharded_layer_create_embedding(weight, grad, l->rows[c.rank], &layer) :
+			srt_sharded_layer_create_linear(weight, grad, l->rows[c.rank], &layer));
 	return layer;
 }
 
@@ -346,18 +346,18 @@ static void test_errors(void)
 	ints = zeros(SRT_I32, 2, &rows);
 	other = zeros(SRT_F16, 2, &columns);
 	both = zeros(SRT_F32, 2, &twice);
-	REFUSED(srt_sharded_linear_create(cube, NULL, 1, &layer), SRT_ERR_INVALID_ARGUMENT,
+	REFUSED(srt_sharded_layer_create_linear(cube, NULL, 1, &layer), SRT_ERR_INVALID_ARGUMENT,
 		"'w' must be a matrix of f32, f16 or bf16, in chunks");
-	REFUSED(srt_sharded_embedding_create(ints, NULL, 1, &layer), SRT_ERR_INVALID_ARGUMENT,
+	REFUSED(srt_sharded_layer_create_embedding(ints, NULL, 1, &layer), SRT_ERR_INVALID_ARGUMENT,
 		"must be a matrix");
-	REFUSED(srt_sharded_linear_create(w, last ? other : NULL, 1, &layer),
+	REFUSED(srt_sharded_layer_create_linear(w, last ? other : NULL, 1, &layer),
 		SRT_ERR_INVALID_ARGUMENT, "the gradient of the weight 'w' has another shape");
-	REFUSED(srt_sharded_linear_create(both, NULL, 1, &layer), SRT_ERR_INVALID_ARGUMENT,
+	REFUSED(srt_sharded_layer_create_linear(both, NULL, 1, &layer), SRT_ERR_INVALID_ARGUMENT,
 		"are both on rank 0");
-	REFUSED(srt_sharded_linear_create(w, NULL, last ? -1 : 1, &layer), SRT_ERR_INVALID_ARGUMENT,
-		"-1 rows of the input of 'w'");
-	REFUSED(srt_sharded_linear_create(w, NULL, INT64_MAX, &layer), SRT_ERR_INVALID_ARGUMENT,
-		"too many rows of the input of 'w'");
+	REFUSED(srt_sharded_layer_create_linear(w, NULL, last ? -1 : 1, &layer),
+		SRT_ERR_INVALID_ARGUMENT, "-1 rows of the input of 'w'");
+	REFUSED(srt_sharded_layer_create_linear(w, NULL, INT64_MAX, &layer),
+		SRT_ERR_INVALID_ARGUMENT, "too many rows of the input of 'w'");
 	CHECK(layer == NULL);
 	srt_sharded_tensor_destroy(cube);
 	srt_sharded_tensor_destroy(ints);
@@ -377,7 +377,7 @@ static void test_no_sum(void)
 	tensor_chunks(&columns, 1, c.world);
 	CHECK_OK_OR_DIE(srt_sharded_tensor_create(c.context, NULL, "w", SRT_F32, 2, shape,
 						  &columns.sharding, &w));
-	CHECK_OK_OR_DIE(srt_sharded_embedding_create(w, NULL, (int64_t)1 << 20, &layer));
+	CHECK_OK_OR_DIE(srt_sharded_layer_create_embedding(w, NULL, (int64_t)1 << 20, &layer));
 	srt_sharded_layer_destroy(layer);
 	srt_sharded_tensor_destroy(w);
 }
@@ -394,7 +394,7 @@ static void test_wrong_pass(void)
 
 	tensor_chunks(&rows, 0, c.world);
 	w = zeros(SRT_F32, 2, &rows);
-	status = srt_sharded_linear_create(w, NULL, 1, &layer);
+	status = srt_sharded_layer_create_linear(w, NULL, 1, &layer);
 	if (c.rank == c.world - 1) {
 		CHECK_OK_OR_DIE(status);
 		REFUSED(srt_sharded_layer_backward(layer, y, none, 0, c.stream), SRT_ERR_STATE,

@@ -65,7 +65,7 @@ static void whole_create(whole_t *w, const srt_optim_options_t *groups, srt_dtyp
 					       .value = srt_view(w->values[i], 0, dtype),
 					       .grad = srt_view(w->grads[i], 0, dtype),
 					       .group = i % 2,
-					       .weight_decay = SRT_GROUP_WEIGHT_DECAY,
+					       .weight_decay = SRT_OPTIM_GROUP_WEIGHT_DECAY,
 					       .lr_scale = i == 1 ? 0.5f : 1.0f };
 	}
 	CHECK_OK_OR_DIE(
@@ -94,13 +94,14 @@ typedef struct parts {
 static void parts_list(parts_t *p, srt_dtype_t dtype)
 {
 	for (int i = 0; i < NPARAMS; i++)
-		p->list[i] = (srt_sharded_optim_param_t){ .size = sizeof(p->list[i]),
-							  .name = names[i],
-							  .value = p->values[i],
-							  .grad = p->grads[i],
-							  .group = i % 2,
-							  .weight_decay = SRT_GROUP_WEIGHT_DECAY,
-							  .lr_scale = i == 1 ? 0.5f : 1.0f };
+		p->list[i] =
+			(srt_sharded_optim_param_t){ .size = sizeof(p->list[i]),
+						     .name = names[i],
+						     .value = p->values[i],
+						     .grad = p->grads[i],
+						     .group = i % 2,
+						     .weight_decay = SRT_OPTIM_GROUP_WEIGHT_DECAY,
+						     .lr_scale = i == 1 ? 0.5f : 1.0f };
 	p->list[PLAIN].nelem = nelem_of(PLAIN);
 	p->list[PLAIN].plain_value = srt_view(p->plain_value, 0, dtype);
 	p->list[PLAIN].plain_grad = srt_view(p->plain_grad, 0, dtype);
@@ -377,14 +378,14 @@ int main(void)
 {
 	tensor_case_open(&c);
 	test_kind(*OPTIM_SGD(0.1f), SRT_F32);
-	test_kind(*OPTIM(.kind = SRT_OPTIMIZER_SGD, .lr = 0.1f, .momentum = 0.9f, .nesterov = 1),
+	test_kind(*OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9f, .nesterov = 1),
 		  SRT_F32);
-	test_kind(*OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.1f, .weight_decay = 0.01f, ADAM_BASE),
+	test_kind(*OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.1f, .weight_decay = 0.01f, ADAM_BASE),
 		  SRT_F32);
-	test_kind(*OPTIM(.kind = SRT_OPTIMIZER_ADAM, .lr = 0.1f, .amsgrad = 1, ADAM_BASE), SRT_F32);
-	test_kind(*OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.1f, .weight_decay = 0.1f, ADAM_BASE),
+	test_kind(*OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.1f, .amsgrad = 1, ADAM_BASE), SRT_F32);
+	test_kind(*OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 0.1f, .weight_decay = 0.1f, ADAM_BASE),
 		  SRT_F32);
-	test_kind(*OPTIM(.kind = SRT_OPTIMIZER_ADAMW, .lr = 0.1f, .beta1 = 0.9, .beta2 = 0.999,
+	test_kind(*OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 0.1f, .beta1 = 0.9, .beta2 = 0.999,
 			 .eps = 1e-4f),
 		  SRT_BF16);
 	test_names();

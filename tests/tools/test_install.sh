@@ -223,7 +223,7 @@ cat > "$dest/module.c" <<'END'
 #include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 #include <stdio.h>
-#define TRY(call) if ((call) != SRT_OK) return fprintf(stderr, "%s\n", srt_last_error()), 1
+#define TRY(call) if ((call) != SRT_OK) return fprintf(stderr, "%s\n", srt_error_last()), 1
 int main(void) /* 3 + 4 on the toy device, see docs/porting.md */
 {
 	srt_context_options_t options = { .size = sizeof(options), .backend = "toy" };

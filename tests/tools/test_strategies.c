@@ -289,7 +289,7 @@ static void test_row(const srt_gpt_config_t *config, const struct layout *l, con
 					 .average = SRT_AVERAGE_SUM,
 					 .norm_p = 2,
 					 .max_norm = 1.0f,
-					 .optim = OPTIM(.kind = SRT_OPTIMIZER_ADAMW, ADAM_BASE) };
+					 .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, ADAM_BASE) };
 	srt_model_options_t model = { .matrix_decay = 0.1f, .dtype = d->stored };
 	srt_engine_t *engine;
 	srt_plan_t plan = SRT_PLAN_INIT, want = SRT_PLAN_INIT;

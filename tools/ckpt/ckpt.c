@@ -154,7 +154,7 @@ static int run_writing(int (*run)(const ckpt_request_t *request), const ckpt_req
 int ckpt_fail(void)
 {
 	if (stopped_by == 0) /* else the failure is that of stop_writing() */
-		tool_error("%s", srt_last_error());
+		tool_error("%s", srt_error_last());
 	return CKPT_TROUBLE;
 }
 

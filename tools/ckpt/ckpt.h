@@ -50,7 +50,7 @@ ckpt_name_t ckpt_name(const char *name);
 /** Opens a file; all: with states of the optimizer. @return 0, or CKPT_TROUBLE after the error was
  * printed. */
 int ckpt_open(const char *path, int all, srt_file_t **file);
-/** Prints srt_last_error(). @return CKPT_TROUBLE. */
+/** Prints srt_error_last(). @return CKPT_TROUBLE. */
 int ckpt_fail(void);
 
 /* ---- files.c */

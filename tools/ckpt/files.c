@@ -124,7 +124,7 @@ int ckpt_hash(const ckpt_request_t *r)
 	status = srt_file_hash_params(file, params, all);
 	has_params = status == SRT_OK;
 	if (status == SRT_ERR_INVALID_ARGUMENT) {
-		tool_error("%s: no hash of the parameters: %s", r->path[0], srt_last_error());
+		tool_error("%s: no hash of the parameters: %s", r->path[0], srt_error_last());
 		status = srt_file_hash(file, all);
 	}
 	srt_file_close(file);

@@ -30,7 +30,7 @@ static int fail(srt_status_t status)
 {
 	if (status != SRT_ERR_FORMAT)
 		return ckpt_fail();
-	print_defect(srt_last_error(), NULL);
+	print_defect(srt_error_last(), NULL);
 	return CKPT_DIFFERS;
 }
 
@@ -51,7 +51,7 @@ static int read_tensor(const srt_file_t *file, const srt_file_tensor_t *t, char 
 	for (size_t at = 0, n; at < t->nbytes; at += n) {
 		n = t->nbytes - at < CKPT_PIECE_NBYTES ? t->nbytes - at : CKPT_PIECE_NBYTES;
 		if (srt_file_read(file, t->name, at, n, piece) != SRT_OK) {
-			printf("tensor '%s': %s\n", ckpt_name(t->name).text, srt_last_error());
+			printf("tensor '%s': %s\n", ckpt_name(t->name).text, srt_error_last());
 			return CKPT_DIFFERS;
 		}
 	}

@@ -24,7 +24,7 @@ static void print_backend(size_t i, const srt_backend_info_t *info)
 			printf("        %d: %s%s\n", k, description.name,
 			       description.accelerator ? ", accelerator" : "");
 		else
-			printf("        %d: %s\n", k, srt_last_error());
+			printf("        %d: %s\n", k, srt_error_last());
 	}
 }
 

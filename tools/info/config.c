@@ -23,7 +23,7 @@ int info_config(void)
 		int is_set = 0;
 
 		if (srt_config_value(e->name, &value, &is_set) != SRT_OK) {
-			printf("%s: %s\n", e->name, srt_last_error());
+			printf("%s: %s\n", e->name, srt_error_last());
 			status = TOOL_EXIT_USAGE;
 			continue;
 		}

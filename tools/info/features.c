@@ -36,6 +36,6 @@ int info_features(const char *indent)
 	free(infos);
 	if (found == n)
 		return 0;
-	tool_error("%s", srt_last_error());
+	tool_error("%s", srt_error_last());
 	return 1;
 }

@@ -134,7 +134,7 @@ static int print_device(void)
 		return 1;
 	}
 	if (srt_context_create(&options, &context) != SRT_OK) {
-		printf("    none: %s\n", srt_last_error());
+		printf("    none: %s\n", srt_error_last());
 		return 1;
 	}
 	if (srt_device_get_info(srt_context_device(context), &info) == SRT_OK) {

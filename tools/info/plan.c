@@ -187,7 +187,7 @@ int info_plan(const info_plan_t *what)
 		return TOOL_EXIT_USAGE;
 	}
 	if (srt_gpt_check(&config, tool_mesh_tensor_ranks(&what->mesh)) != SRT_OK) {
-		tool_error("%s", srt_last_error());
+		tool_error("%s", srt_error_last());
 		return TOOL_EXIT_USAGE;
 	}
 	if (info_backend_is_unusable(why, sizeof(why))) {
@@ -195,11 +195,11 @@ int info_plan(const info_plan_t *what)
 		return 1;
 	}
 	if (srt_context_create(&options, &context) != SRT_OK) {
-		tool_error("%s", srt_last_error());
+		tool_error("%s", srt_error_last());
 		return 1;
 	}
 	if (plan_preset(context, what, &config, &precision) != SRT_OK) {
-		tool_error("%s", srt_last_error());
+		tool_error("%s", srt_error_last());
 		srt_context_destroy(context);
 		return 1;
 	}

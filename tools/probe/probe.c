@@ -46,7 +46,7 @@ static void print_devices(FILE *out, size_t backend, const srt_backend_info_t *i
 		srt_device_description_t device = SRT_DEVICE_DESCRIPTION_INIT;
 
 		if (srt_backend_get_device(backend, k, &device) != SRT_OK) {
-			print_line(out, "failed", srt_last_error());
+			print_line(out, "failed", srt_error_last());
 			return;
 		}
 		print_line(out, device.accelerator ? "accelerator" : "cpu", device.name);

@@ -20,9 +20,7 @@
 static int64_t estimate_nbytes(const trainer_t *t)
 {
 	const int64_t item = train_options_precision(&t->opt).stored == SRT_F32 ? 4 : 2;
-	const int64_t values = t->opt.optimizer != SRT_OPTIMIZER_SGD ? 3 :
-			       t->opt.momentum > 0                   ? 2 :
-								       1;
+	const int64_t values = t->opt.optimizer != SRT_OPTIM_SGD ? 3 : t->opt.momentum > 0 ? 2 : 1;
 
 	return values *
 	       (srt_gpt_nparams(&t->config, 0) * item + 512 * srt_gpt_ntensors(&t->config));
@@ -109,7 +107,7 @@ static int make_room(const trainer_t *t)
 		   path, nof_run);
 	if (srt_checkpoint_remove(path) == SRT_OK)
 		return 1;
-	tool_error("warning: %s", srt_last_error());
+	tool_error("warning: %s", srt_error_last());
 	return 0;
 }
 
@@ -159,7 +157,7 @@ int trainer_open_checkpoints(trainer_t *t)
 					 dir);
 	status = srt_checkpoint_latest(dir, latest, sizeof(latest));
 	if (status == SRT_ERR_UNSUPPORTED) /* by this build */
-		return trainer_set_error(t, "--checkpoint: %s", srt_last_error());
+		return trainer_set_error(t, "--checkpoint: %s", srt_error_last());
 	begin_run(t);
 	if (t->opt.resume || status == SRT_ERR_NOT_FOUND)
 		return try_at_start(t);
@@ -169,7 +167,7 @@ int trainer_open_checkpoints(trainer_t *t)
 			"--checkpoint %s has checkpoints of an earlier run: go on "
 			"from the latest one with --resume, or name another folder",
 			dir);
-	return trainer_set_failure(t, "%s", srt_last_error());
+	return trainer_set_failure(t, "%s", srt_error_last());
 }
 
 srt_status_t trainer_end_checkpoint(trainer_t *t)

@@ -58,7 +58,7 @@ int train_parse_checkpoint(const char *path, train_checkpoint_t *c);
 int train_compare_checkpoints(const void *a, const void *b);
 /** The number of a checkpoint's run; 0 if it has none. Local. @return whether it has one. */
 bool train_read_run(const char *path, uint64_t *run);
-/** What is there. Local. @return OTHER and DAMAGED: with srt_last_error(). */
+/** What is there. Local. @return OTHER and DAMAGED: with srt_error_last(). */
 train_kind_t train_find_kind(const trainer_t *t, const train_checkpoint_t *c);
 /** The checkpoints of the run, also renamed and damaged ones, by their names, the newest first; to
  * be freed. Local. */

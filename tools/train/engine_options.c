@@ -26,7 +26,7 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 	e->microbatches = (int)o->accumulate;
 	e->optim = optim;
 	*optim = optimizers[o->optimizer];
-	if (optim->kind == SRT_OPTIMIZER_SGD) {
+	if (optim->kind == SRT_OPTIM_SGD) {
 		optim->momentum = (float)o->momentum;
 	} else {
 		optim->beta1 = o->beta1;

@@ -211,7 +211,7 @@ void train_remove_old(const trainer_t *t, int64_t last)
 			continue;
 		train_print_checkpoint(t->opt.checkpoint, &all[i], path);
 		if (srt_checkpoint_remove(path) != SRT_OK)
-			tool_error("warning: %s", srt_last_error());
+			tool_error("warning: %s", srt_error_last());
 	}
 	free(all);
 }

@@ -36,7 +36,7 @@ static int find_sizes(trainer_t *t, const srt_file_t *file)
 	if (t->init_is_checkpoint || !srt_gpt_hf_recognise(file, &t->hf_prefix))
 		return 0;
 	if (srt_gpt_hf_sizes(file, t->opt.init, t->hf_prefix, t->opt.heads, &t->config) != SRT_OK)
-		return trainer_set_error(t, "--init: %s", srt_last_error());
+		return trainer_set_error(t, "--init: %s", srt_error_last());
 	if (t->opt.generate > 0 || t->opt.sample > 0)
 		return trainer_set_error(t,
 					 "--generate and --sample print bytes, but the tokens of "
@@ -92,7 +92,7 @@ int trainer_read_sizes(trainer_t *t)
 	if (find_init(t) != 0)
 		return -1;
 	if (srt_file_open(t->opt.init, &file) != SRT_OK)
-		return trainer_set_error(t, "--init %s: %s", t->opt.init, srt_last_error());
+		return trainer_set_error(t, "--init %s: %s", t->opt.init, srt_error_last());
 	t->init_ntensors = srt_file_count(file);
 	t->init_is_checkpoint = srt_file_get_checkpoint(file, &checkpoint) == SRT_OK;
 	failed = find_sizes(t, file);
@@ -132,7 +132,7 @@ srt_status_t trainer_start_values(trainer_t *t)
 	}
 	if (status == SRT_ERR_FORMAT || status == SRT_ERR_INVALID_ARGUMENT ||
 	    status == SRT_ERR_NOT_FOUND)
-		trainer_set_error(t, "--init %s: %s%s", t->opt.init, srt_last_error(),
+		trainer_set_error(t, "--init %s: %s%s", t->opt.init, srt_error_last(),
 				  has_sizes && status == SRT_ERR_INVALID_ARGUMENT ?
 					  "; without --layers, --width and --context the model has "
 					  "the sizes of the file" :

@@ -44,7 +44,7 @@ static void begin_search(trainer_t *t, search_t *s)
 {
 	s->status = srt_checkpoint_latest(t->opt.checkpoint, s->latest, sizeof(s->latest));
 	if (s->status != SRT_OK)
-		snprintf(s->why, sizeof(s->why), "%s", srt_last_error());
+		snprintf(s->why, sizeof(s->why), "%s", srt_error_last());
 	/* If its manifest is damaged, checkpoints of any run that is like this one will do. */
 	if (s->status == SRT_OK && train_read_run(s->latest, &t->run))
 		t->knows_run = 1;
@@ -95,7 +95,7 @@ static void find_next(const trainer_t *t, search_t *s, found_t *found)
 			continue;
 		if (c->kind == TRAIN_KIND_DAMAGED) {
 			train_find_kind(t, c); /* again, for its sentence */
-			refuse(s, found->path, SRT_ERR_FORMAT, srt_last_error());
+			refuse(s, found->path, SRT_ERR_FORMAT, srt_error_last());
 			continue;
 		}
 		s->next++;
@@ -254,10 +254,10 @@ static srt_status_t load(trainer_t *t, search_t *s)
 		if (status == SRT_ERR_IO) /* perhaps of a file server, and over */
 			status = srt_checkpoint_load(t->engine, found.path, &options, t->stream);
 		if (is_damage(status) && t->rank == 0)
-			refuse(s, found.path, status, srt_last_error());
+			refuse(s, found.path, status, srt_error_last());
 	} while (is_damage(status));
 	if (status == SRT_ERR_INVALID_ARGUMENT || status == SRT_ERR_UNSUPPORTED)
-		trainer_set_error(t, "--resume: %s", srt_last_error());
+		trainer_set_error(t, "--resume: %s", srt_error_last());
 	SRT_TRY(status);
 	if (check_position(t, found.path, &position) != 0)
 		return SRT_ERR_INVALID_ARGUMENT;

@@ -86,7 +86,7 @@ srt_status_t trainer_check_save(trainer_t *t, srt_status_t status)
 {
 	if (status != SRT_ERR_IO && status != SRT_ERR_INVALID_ARGUMENT)
 		return status;
-	trainer_set_failure(t, "%s", srt_last_error());
+	trainer_set_failure(t, "%s", srt_error_last());
 	return SRT_ERR_IO;
 }
 

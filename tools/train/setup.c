@@ -102,7 +102,7 @@ static int prepare_sizes(trainer_t *t)
 	c->context = o->context ? o->context : c->context;
 	c->vocab = o->vocab ? o->vocab : c->vocab;
 	if (srt_gpt_check(c, t->tensor_ranks) != SRT_OK)
-		return trainer_set_error(t, "%s", srt_last_error());
+		return trainer_set_error(t, "%s", srt_error_last());
 	return o->init != NULL ? trainer_check_ntensors(t) : 0;
 }
 
@@ -161,8 +161,8 @@ static int prepare_text(trainer_t *t)
 	if (status == SRT_OK)
 		return 0;
 	return status == SRT_ERR_IO || is_started_again() ?
-		       trainer_set_failure(t, "%s", srt_last_error()) :
-		       trainer_set_error(t, "%s", srt_last_error());
+		       trainer_set_failure(t, "%s", srt_error_last()) :
+		       trainer_set_error(t, "%s", srt_error_last());
 }
 
 int trainer_prepare(trainer_t *t)
@@ -210,7 +210,7 @@ int trainer_compare_texts(trainer_t *t)
 	if (t->text != NULL)
 		mine = (text_id_t){ srt_text_ntokens(t->text), srt_text_hash(t->text) };
 	if (srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all) != SRT_OK)
-		differs = trainer_set_error(t, "%s", srt_last_error());
+		differs = trainer_set_error(t, "%s", srt_error_last());
 	for (int r = 1; r < t->world && !differs; r++)
 		if (all[r].ntokens != all[0].ntokens || all[r].hash != all[0].hash)
 			differs =
@@ -252,7 +252,7 @@ static srt_status_t declare_engine(trainer_t *t)
 	options.mesh = t->mesh;
 	model.mesh = t->mesh;
 	if (t->opt.generate > 0)
-		optim.kind = SRT_OPTIMIZER_NONE; /* has no state */
+		optim.kind = SRT_OPTIM_NONE; /* has no state */
 	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
 	return srt_gpt_declare(t->engine, &t->config, &model, &t->gpt);
 }

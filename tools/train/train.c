@@ -121,7 +121,7 @@ static void report_stop(trainer_t *t, train_report_t *report, int stopped_by, in
 /* Prints the error of this rank. @return the exit status. */
 static int report_failure(const trainer_t *t, srt_status_t status)
 {
-	const char *sentence = srt_last_error();
+	const char *sentence = srt_error_last();
 	char prefix[32]; /* of the library's message */
 
 	snprintf(prefix, sizeof(prefix), "rank %d: ", t->rank);

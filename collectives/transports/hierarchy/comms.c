@@ -128,7 +128,7 @@ static srt_status_t connect(srt_comm_t *comm, const char *what, bool is_local, s
 
 	status = list_part(comm, is_local, &part);
 	if (status != SRT_OK)
-		return srt_comm_fail_alone(comm, what, status, srt_last_error());
+		return srt_comm_fail_alone(comm, what, status, srt_error_last());
 	/* Groups have ids of 32-bit numbers (collectives/groups.c). */
 	id = srt_mix64(comm->id, UINT64_C(1) << 32 | (uint64_t)part.step);
 	snprintf(name, sizeof(name), "%.64s %s", comm->name,
@@ -147,7 +147,7 @@ srt_status_t srt_hierarchy_create(srt_comm_t *comm)
 	srt_hierarchy_t *h = comm->hierarchy;
 
 	if (status != SRT_OK)
-		return srt_comm_fail_alone(comm, what, status, srt_last_error());
+		return srt_comm_fail_alone(comm, what, status, srt_error_last());
 	if (h == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_comm_status_consensus(comm, what, connect(comm, what, true, &h->local)));

@@ -230,7 +230,7 @@ srt_status_t srt_nccl_create(srt_comm_t *comm)
 	srt_log(SRT_LOG_WARN,
 		"communicator \"%s\": collectives are staged, as %s cannot be used "
 		"(SHARDRT_COLLECTIVES=staged does not try it): %s",
-		comm->name, name, srt_last_error());
+		comm->name, name, srt_error_last());
 	srt_nccl_destroy(comm->nccl);
 	comm->fast = false;
 	comm->driver_overhead = 0;

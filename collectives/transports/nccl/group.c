@@ -211,7 +211,7 @@ static srt_status_t fail_round(const srt_coll_t *coll, const char *what, srt_sta
 
 	if (srt_comm_poisoned(comm))
 		return srt_comm_fail(comm, 0, "%s", what);
-	snprintf(text, sizeof(text), "%s", srt_last_error());
+	snprintf(text, sizeof(text), "%s", srt_error_last());
 	return srt_fail(status, "rank %d: %s: %s", comm->world_rank[comm->rank], what, text);
 }
 

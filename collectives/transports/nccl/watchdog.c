@@ -45,7 +45,7 @@ void srt_nccl_fail_in_flight(srt_nccl_t *v)
 	if (!v->closed && v->nended != v->nstarts) {
 		srt_status_t status = describe_poison(v);
 
-		srt_device_fail(v->comm->device, status, srt_last_error());
+		srt_device_fail(v->comm->device, status, srt_error_last());
 	}
 	v->closed = true;
 	pthread_cond_broadcast(&v->changed);
@@ -255,7 +255,7 @@ static void *run_poller(void *arg)
 		v->polled_at = srt_awake_s();
 		if (v->failure == SRT_OK && status != SRT_OK) {
 			v->failed_since = v->polled_at;
-			snprintf(v->failure_text, sizeof(v->failure_text), "%s", srt_last_error());
+			snprintf(v->failure_text, sizeof(v->failure_text), "%s", srt_error_last());
 		}
 		v->failure = status;
 		srt_cond_wait_s(&v->changed, &v->mutex, SLICE_S);

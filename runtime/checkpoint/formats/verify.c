@@ -26,7 +26,7 @@ static void report(verifier_t *v)
 {
 	v->found.ndefects++;
 	if (v->report != NULL)
-		v->report(srt_last_error(), v->arg);
+		v->report(srt_error_last(), v->arg);
 }
 
 /* One sentence for all damaged blocks of a box. */

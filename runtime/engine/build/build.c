@@ -295,7 +295,7 @@ static srt_status_t allocate_plan(srt_engine_t *engine, const srt_plan_t *plan)
 
 	if (status == SRT_OK)
 		status = srt_audit_create(engine);
-	return status == SRT_ERR_OUT_OF_MEMORY ? srt_memory_check_fail(plan, srt_last_error()) :
+	return status == SRT_ERR_OUT_OF_MEMORY ? srt_memory_check_fail(plan, srt_error_last()) :
 						 status;
 }
 
@@ -372,7 +372,7 @@ srt_status_t srt_engine_build(srt_engine_t *engine)
 	/* A failure in a group of ranks: the other groups do not know of it. */
 	if (status != SRT_OK && (engine->comms.mesh != NULL || engine->comms.group != NULL))
 		return srt_comm_fail_alone(engine->comm, "creating collectives", status,
-					   srt_last_error());
+					   srt_error_last());
 	SRT_TRY(status);
 	SRT_TRY(srt_verify_create(engine));
 	SRT_TRY(srt_comm_status_consensus(engine->comm, "creating the optimizer",

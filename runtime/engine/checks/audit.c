@@ -225,7 +225,7 @@ static srt_status_t share(const srt_unit_t *unit, srt_status_t status)
 {
 	if (status == SRT_OK)
 		return SRT_OK;
-	return srt_comm_fail_alone(unit->engine->comm, doing, status, srt_last_error());
+	return srt_comm_fail_alone(unit->engine->comm, doing, status, srt_error_last());
 }
 
 srt_status_t srt_audit_record(srt_unit_t *unit, srt_stream_t *stream)

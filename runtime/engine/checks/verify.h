@@ -29,8 +29,8 @@ typedef enum srt_action {
 	SRT_ACTION_INIT,          /* parameter, hash of the arguments */
 	SRT_ACTION_SET,           /* parameter, 0 */
 	SRT_ACTION_WRITE,         /* 0; 1: begin, 0: end */
-	SRT_ACTION_FULL,  /* unit, options of srt_full_params_begin(); 0: srt_full_params_end() */
-	SRT_ACTION_REUSE, /* 0; 1: uses gathered values again, 0: drops them (local.c) */
+	SRT_ACTION_FULL,          /* unit, options of a begin of full parameters; 0: its end */
+	SRT_ACTION_REUSE,         /* 0; 1: uses gathered values again, 0: drops them (local.c) */
 } srt_action_t;
 
 /* Collective, at build. */

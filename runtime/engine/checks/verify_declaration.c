@@ -268,7 +268,7 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 		 o->offload.grads != 0, o->offload.state != 0);
 	set_text(print, KEY_MICROBATCHES, "%d", o->microbatches);
 	set_text(print, KEY_PREFETCH, "%d", o->prefetch);
-	if (optim->kind == SRT_OPTIMIZER_SGD)
+	if (optim->kind == SRT_OPTIM_SGD)
 		set_text(print, KEY_OPTIMIZER, "SGD momentum %.9g dampening %.9g nesterov %d",
 			 (double)optim->momentum, (double)optim->dampening, optim->nesterov);
 	else

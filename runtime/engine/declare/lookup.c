@@ -93,7 +93,7 @@ srt_status_t srt_full_check(const srt_engine_t *engine, const char *call)
 		if (engine->units[u]->full != NULL)
 			return srt_fail(SRT_ERR_STATE,
 					"%s while the full parameters of unit '%s' are summoned: "
-					"call srt_full_params_end() of unit '%s' first",
+					"call srt_unit_full_params_end() of unit '%s' first",
 					call, engine->units[u]->name,
 					engine->units[u]->full->unit->name);
 	}

@@ -112,10 +112,10 @@ srt_status_t srt_options_read(const srt_engine_options_t *given, srt_engine_opti
 	SRT_TRY(srt_optim_read_options(o->optim, optim));
 	o->optim = NULL;
 	if ((o->offload.params || o->offload.grads) && !o->offload.state &&
-	    optim->kind != SRT_OPTIMIZER_NONE)
+	    optim->kind != SRT_OPTIM_NONE)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option offload has %s without state: the optimizer steps where "
-				"its state is; set offload.state too, or SRT_OPTIMIZER_NONE",
+				"its state is; set offload.state too, or SRT_OPTIM_NONE",
 				o->offload.params ? "params" : "grads");
 	if ((o->allocate == NULL) != (o->free == NULL))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,

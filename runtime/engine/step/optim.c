@@ -107,7 +107,7 @@ srt_status_t srt_unit_round(srt_unit_t *unit, srt_stream_t *stream)
 
 srt_status_t srt_engine_optim_step(srt_engine_t *engine, srt_stream_t *stream)
 {
-	if (engine->optim->groups[0].kind == SRT_OPTIMIZER_NONE)
+	if (engine->optim->groups[0].kind == SRT_OPTIM_NONE)
 		return SRT_OK;
 	SRT_TRY(srt_optim_apply(engine->optim, stream));
 	for (size_t u = 0; u < engine->nunits; u++) {

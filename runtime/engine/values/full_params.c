@@ -56,7 +56,7 @@ void srt_full_drop(srt_engine_t *engine)
 		free_record(engine->units[u]);
 }
 
-/* Frees the records that srt_full_params_begin() of `unit` made. */
+/* Frees the records that srt_unit_full_params_begin() of `unit` made. */
 static void free_records(const srt_unit_t *unit)
 {
 	const srt_engine_t *engine = unit->engine;
@@ -127,7 +127,7 @@ static bool is_covered(const srt_unit_t *unit, const srt_unit_t *top, bool recur
 /* By the order of the calls alone, so the same on all ranks. */
 static srt_status_t check_begin(const srt_unit_t *unit, const srt_full_params_options_t *options)
 {
-	static const char call[] = "srt_full_params_begin";
+	static const char call[] = "srt_unit_full_params_begin";
 	const srt_engine_t *engine = unit->engine;
 
 	if (options->writeback && options->rank0_only)
@@ -191,8 +191,8 @@ static srt_status_t gather_unit(srt_unit_t *unit, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-srt_status_t srt_full_params_begin(srt_unit_t *unit, const srt_full_params_options_t *given,
-				   srt_stream_t *stream)
+srt_status_t srt_unit_full_params_begin(srt_unit_t *unit, const srt_full_params_options_t *given,
+					srt_stream_t *stream)
 {
 	srt_full_params_options_t read = SRT_FULL_PARAMS_OPTIONS_INIT;
 	const srt_full_params_options_t *options = &read;
@@ -244,7 +244,7 @@ srt_status_t srt_param_full(srt_param_t *param, srt_param_what_t what, srt_view_
 	if (unit->full == NULL || (what == SRT_PARAM_GRAD && !unit->full->with_grads))
 		return srt_fail(SRT_ERR_STATE,
 				"the full %s of parameter '%s' is not there: call "
-				"srt_full_params_begin() of its unit '%s'%s first",
+				"srt_unit_full_params_begin() of its unit '%s'%s first",
 				what == SRT_PARAM_VALUE ? "tensor" : "gradient", param->name,
 				unit->name, unit->full != NULL ? " with option with_grads" : "");
 	while (unit->params[i] != param)
@@ -335,7 +335,7 @@ static srt_status_t for_written(const srt_unit_t *top, tensor_fn *fn, srt_stream
 	return SRT_OK;
 }
 
-srt_status_t srt_full_params_end(srt_unit_t *unit, srt_stream_t *stream)
+srt_status_t srt_unit_full_params_end(srt_unit_t *unit, srt_stream_t *stream)
 {
 	srt_status_t status = SRT_OK;
 	srt_engine_t *engine;
@@ -345,17 +345,18 @@ srt_status_t srt_full_params_end(srt_unit_t *unit, srt_stream_t *stream)
 	engine = unit->engine;
 	if (unit->full == NULL || unit->full->unit != unit)
 		return srt_fail(SRT_ERR_STATE,
-				"srt_full_params_end() of unit '%s' without "
-				"srt_full_params_begin() of it%s%s%s",
+				"srt_unit_full_params_end() of unit '%s' without "
+				"srt_unit_full_params_begin() of it%s%s%s",
 				unit->name,
 				unit->full != NULL ? ": it is summoned by that of '" : "",
 				unit->full != NULL ? unit->full->unit->name : "",
 				unit->full != NULL ? "'" : "");
 	if (unit->full->stream != stream)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_full_params_end() of unit '%s' with another stream than that "
-				"of srt_full_params_begin()",
-				unit->name);
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"srt_unit_full_params_end() of unit '%s' with another stream than that "
+			"of srt_unit_full_params_begin()",
+			unit->name);
 	SRT_TRY(srt_verify_call(engine, SRT_ACTION_FULL, (uint32_t)unit->index, 0));
 	status = srt_stream_sync(stream); /* host memory is read below */
 	if (status == SRT_OK && engine->checks.on)

@@ -252,7 +252,7 @@ srt_status_t srt_param_set_full(srt_param_t *param, srt_param_what_t what, srt_v
 	const int role = is_value ? SRT_ROLE_MASTER : (int)srt_role_stepped(engine);
 	srt_stream_t *home;
 
-	SRT_TRY(is_value ? begin_write(param, "srt_full_params_end", stream, &home) :
+	SRT_TRY(is_value ? begin_write(param, "srt_unit_full_params_end", stream, &home) :
 			   srt_home_enter(engine, stream, &home));
 	/* Edge: the last readers, for which `home` waits -> the copy by the device. */
 	SRT_TRY(srt_home_leave(engine, stream));

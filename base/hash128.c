@@ -14,6 +14,17 @@
 
 #include <xxhash.h>
 
+srt_status_t srt_hash_require(const char *call)
+{
+	(void)call;
+	return SRT_OK;
+}
+
+uint64_t srt_xxh3_64(const void *bytes, size_t nbytes)
+{
+	return XXH3_64bits(bytes, nbytes);
+}
+
 /* The state of libxxhash. */
 static XXH3_state_t *state_of(srt_hash128_t *hash)
 {
@@ -92,13 +103,25 @@ void srt_hash128_get(const srt_hash128_t *hash, unsigned char result[SRT_HASH128
 
 #else
 
-srt_status_t srt_hash128_create(const char *call, srt_hash128_t **hash)
+srt_status_t srt_hash_require(const char *call)
 {
-	(void)hash;
 	return srt_fail(SRT_ERR_UNSUPPORTED,
 			"%s needs libxxhash, but the library was built without it: install it "
 			"(Debian: libxxhash-dev) and configure again",
 			call);
+}
+
+srt_status_t srt_hash128_create(const char *call, srt_hash128_t **hash)
+{
+	(void)hash;
+	return srt_hash_require(call);
+}
+
+uint64_t srt_xxh3_64(const void *bytes, size_t nbytes)
+{
+	(void)bytes;
+	(void)nbytes;
+	return 0;
 }
 
 void srt_hash128_destroy(srt_hash128_t *hash)

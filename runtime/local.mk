@@ -2,16 +2,41 @@
 libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/checkpoint.c \
 	runtime/checkpoint/doing.h \
+	runtime/checkpoint/entries.c \
+	runtime/checkpoint/entries.h \
+	runtime/checkpoint/formats/box_reader.c \
+	runtime/checkpoint/formats/box_reader.h \
+	runtime/checkpoint/formats/boxes.c \
+	runtime/checkpoint/formats/boxes.h \
 	runtime/checkpoint/formats/file.c \
 	runtime/checkpoint/formats/file_hash.c \
+	runtime/checkpoint/formats/folder.c \
+	runtime/checkpoint/formats/folder.h \
+	runtime/checkpoint/formats/latest.c \
+	runtime/checkpoint/formats/manifest.c \
+	runtime/checkpoint/formats/manifest.h \
+	runtime/checkpoint/formats/manifest_file.c \
+	runtime/checkpoint/formats/manifest_read.c \
+	runtime/checkpoint/formats/manifest_write.c \
+	runtime/checkpoint/formats/rank_file.c \
+	runtime/checkpoint/formats/rank_file.h \
+	runtime/checkpoint/formats/reshard.c \
 	runtime/checkpoint/formats/safetensors.h \
 	runtime/checkpoint/formats/safetensors_parse.c \
 	runtime/checkpoint/formats/safetensors_read.c \
 	runtime/checkpoint/formats/safetensors_write.c \
+	runtime/checkpoint/formats/sharded_file.c \
 	runtime/checkpoint/formats/sharded_file.h \
+	runtime/checkpoint/formats/verify.c \
 	runtime/checkpoint/load.c \
 	runtime/checkpoint/long_work.c \
 	runtime/checkpoint/long_work.h \
+	runtime/checkpoint/sharded.c \
+	runtime/checkpoint/sharded.h \
+	runtime/checkpoint/sharded_files.c \
+	runtime/checkpoint/sharded_files.h \
+	runtime/checkpoint/sharded_load.c \
+	runtime/checkpoint/sharded_save.c \
 	runtime/checkpoint/transposed.c \
 	runtime/checkpoint/transposed.h \
 	runtime/context.c \
@@ -124,33 +149,3 @@ libshardrt_core_la_SOURCES += \
 	runtime/tensors/spec.c \
 	runtime/tensors/tensors.h \
 	runtime/tensors/transfer.c
-if HAVE_CHECKPOINTS
-libshardrt_core_la_SOURCES += \
-	runtime/checkpoint/entries.c \
-	runtime/checkpoint/entries.h \
-	runtime/checkpoint/formats/box_reader.c \
-	runtime/checkpoint/formats/box_reader.h \
-	runtime/checkpoint/formats/boxes.c \
-	runtime/checkpoint/formats/boxes.h \
-	runtime/checkpoint/formats/folder.c \
-	runtime/checkpoint/formats/folder.h \
-	runtime/checkpoint/formats/latest.c \
-	runtime/checkpoint/formats/manifest.c \
-	runtime/checkpoint/formats/manifest.h \
-	runtime/checkpoint/formats/manifest_file.c \
-	runtime/checkpoint/formats/manifest_read.c \
-	runtime/checkpoint/formats/manifest_write.c \
-	runtime/checkpoint/formats/rank_file.c \
-	runtime/checkpoint/formats/rank_file.h \
-	runtime/checkpoint/formats/reshard.c \
-	runtime/checkpoint/formats/sharded_file.c \
-	runtime/checkpoint/formats/verify.c \
-	runtime/checkpoint/sharded.c \
-	runtime/checkpoint/sharded.h \
-	runtime/checkpoint/sharded_files.c \
-	runtime/checkpoint/sharded_files.h \
-	runtime/checkpoint/sharded_load.c \
-	runtime/checkpoint/sharded_save.c
-else
-libshardrt_core_la_SOURCES += runtime/checkpoint/sharded_none.c
-endif

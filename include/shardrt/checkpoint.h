@@ -119,7 +119,8 @@ SRT_API srt_status_t srt_engine_load_named(srt_engine_t *engine, const char *pat
  * flat units the loaded tensors are the same, and later steps depend on the order of sums over
  * ranks (docs/numerics.md).
  *
- * These calls need jansson and libxxhash. Without them they return SRT_ERR_UNSUPPORTED.
+ * These calls need libxxhash, and those that save need jansson too. Without it they return
+ * SRT_ERR_UNSUPPORTED.
  */
 
 /** An entry of the program. */

@@ -54,7 +54,7 @@ typedef struct srt_file_tensor {
  * @param[out] file owned by the caller; set on success only.
  * @return SRT_ERR_NOT_FOUND without a file, SRT_ERR_FORMAT for a malformed one, SRT_ERR_UNSUPPORTED
  *         for more than SRT_FILE_MAX_DIMS dimensions, or for a checkpoint in a library without
- *         jansson and libxxhash; SRT_ERR_IO if it cannot be read.
+ *         libxxhash; SRT_ERR_IO if it cannot be read.
  */
 SRT_API srt_status_t srt_file_open(const char *path, srt_file_t **file);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash128.h"
 #include "collectives/comm.h"
 #include "runtime/checkpoint/formats/rank_file.h"
 #include "runtime/engine/engine.h"
@@ -125,7 +126,7 @@ static srt_status_t write_item(srt_checkpoint_write_t *s, const srt_write_item_t
 		bytes = all != NULL ? all + at : s->block;
 		if (all == NULL)
 			SRT_TRY(copy_bytes(item, elem, &run, &done, s->block, n));
-		b->hashes[i] = srt_block_hash(bytes, n);
+		b->hashes[i] = srt_xxh3_64(bytes, n);
 		SRT_TRY(srt_safetensors_writer_put_at(s->writers[b->file], item->entry, at, bytes,
 						      n));
 	}

@@ -201,6 +201,8 @@ static srt_status_t begin(srt_engine_t *engine, const char *call, const char *pa
 	s->folder.fd = -1;
 	status = srt_checkpoint_check(engine, call, given, &options);
 	if (status == SRT_OK)
+		status = srt_manifest_require(call);
+	if (status == SRT_OK)
 		status = srt_folder_trim(path, &s->path);
 	if (status == SRT_OK)
 		status = describe(s, &options, stream);

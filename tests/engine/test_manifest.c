@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include "base/base.h"
+#include "base/hash128.h"
 #include "runtime/checkpoint/formats/manifest.h"
 #include "tests/harness/check.h"
 
@@ -29,7 +30,7 @@ static srt_status_t parse(char *text, size_t nbytes)
 	srt_status_t status;
 
 	snprintf(text + nbytes, tail, SRT_MANIFEST_CHECKSUM "%016llx" SRT_MANIFEST_TAIL,
-		 (unsigned long long)srt_block_hash(text, nbytes));
+		 (unsigned long long)srt_xxh3_64(text, nbytes));
 	status = srt_manifest_parse(text, nbytes + tail - 1, &m);
 	srt_manifest_clear(&m);
 	return status;

@@ -8,6 +8,7 @@
 #include <shardrt/checkpoint_file.h>
 
 #include "base/base.h"
+#include "base/hash128.h"
 #include "runtime/checkpoint/formats/manifest.h"
 #include "runtime/checkpoint/formats/safetensors.h"
 #include "tests/fuzz/fuzz.h"
@@ -122,7 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 	if (nbytes > 0)
 		memcpy(text, input, nbytes);
 	snprintf(text + nbytes, TAIL + 1, SRT_MANIFEST_CHECKSUM "%016llx" SRT_MANIFEST_TAIL,
-		 (unsigned long long)srt_block_hash(text, nbytes));
+		 (unsigned long long)srt_xxh3_64(text, nbytes));
 	parsed = fuzz_text((uint8_t *)text, nbytes + TAIL); /* strings are decoded in it */
 	if (srt_manifest_parse(parsed, nbytes + TAIL, &m) == SRT_OK) {
 		for (size_t i = 0; i < m.ntensors; i++)

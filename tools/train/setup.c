@@ -165,21 +165,29 @@ static int prepare_text(trainer_t *t)
 		       trainer_set_error(t, "%s", srt_error_last());
 }
 
+static int need_feature(trainer_t *t, const char *option, srt_feature_t feature)
+{
+	srt_feature_info_t info = SRT_FEATURE_INFO_INIT;
+
+	if (srt_feature_get_info(feature, &info) == SRT_OK && info.state != SRT_FEATURE_MISSING)
+		return 0;
+	return trainer_set_error(t, "%s needs %s: this libshardrt was %s", option, info.packages,
+				 info.why_missing);
+}
+
 int trainer_prepare(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
-	srt_feature_info_t hash = SRT_FEATURE_INFO_INIT;
 	int64_t parts;
 	int error;
 
 	if (prepare_ranks(t) != 0 || (o->micro_batches > 0 && prepare_tree(t) != 0))
 		return -1;
 	parts = (int64_t)t->ndata * o->accumulate;
-	if (o->hash && (srt_feature_get_info(SRT_FEATURE_HASH, &hash) != SRT_OK ||
-			hash.state == SRT_FEATURE_MISSING))
-		return trainer_set_error(t, "--hash needs libxxhash: this libshardrt was %s",
-					 hash.why_missing);
-	if (prepare_sizes(t) != 0 ||
+	if ((o->hash && need_feature(t, "--hash", SRT_FEATURE_HASH) != 0) ||
+	    (o->checkpoint != NULL &&
+	     need_feature(t, "--checkpoint", SRT_FEATURE_CHECKPOINTS) != 0) ||
+	    prepare_sizes(t) != 0 ||
 	    (o->save != NULL && t->rank == 0 && trainer_try_save(t, &error) != 0))
 		return -1;
 	if ((o->generate > 0 || o->sample > 0) && prepare_prompt(t) != 0)

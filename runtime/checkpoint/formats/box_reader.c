@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/hash128.h"
 
 /* Files of other ranks that are open at a time. */
 #define MAX_OPEN 128
@@ -92,7 +93,7 @@ srt_status_t srt_box_reader_read_block(srt_box_reader_t *r, const srt_manifest_t
 		return SRT_OK;
 	r->has = NULL;
 	SRT_TRY(srt_safetensors_read(r->open[b->file], source, at, *nbytes, r->block));
-	if (srt_block_hash(r->block, *nbytes) == b->hashes[i]) {
+	if (srt_xxh3_64(r->block, *nbytes) == b->hashes[i]) {
 		r->has = b;
 		r->has_block = i;
 		return SRT_OK;

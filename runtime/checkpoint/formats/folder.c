@@ -18,6 +18,7 @@
 #include <shardrt/checkpoint.h>
 
 #include "base/base.h"
+#include "base/hash128.h"
 #include "base/file_calls.h"
 #include "base/replacement.h"
 
@@ -155,7 +156,7 @@ static void hash_host(char digits[HOST_DIGITS + 1])
 
 	uname(&host);
 	snprintf(all, sizeof(all), "%016" PRIx64,
-		 srt_block_hash(host.nodename, strlen(host.nodename)));
+		 srt_xxh3_64(host.nodename, strlen(host.nodename)));
 	memcpy(digits, all, HOST_DIGITS);
 	digits[HOST_DIGITS] = '\0';
 }

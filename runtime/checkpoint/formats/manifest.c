@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <xxhash.h>
-
 #include "base/base.h"
 #include "runtime/checkpoint/formats/safetensors.h"
 
@@ -123,11 +121,6 @@ srt_manifest_words_t srt_manifest_describe(srt_manifest_kind_t kind, const char 
 		snprintf(words.text, sizeof(words.text), "optimizer state %d of '%s'",
 			 (int)kind - (int)SRT_MANIFEST_STATE0, text.text);
 	return words;
-}
-
-uint64_t srt_block_hash(const void *bytes, size_t nbytes)
-{
-	return XXH3_64bits(bytes, nbytes);
 }
 
 size_t srt_count_blocks(size_t nbytes)

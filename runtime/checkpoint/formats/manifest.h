@@ -12,7 +12,8 @@
  * file's own length, boxes lie within their tensors and cover them exactly once, a tensor has at
  * most one box in each file, file names have no folder. The order of keys is part of the format; a
  * new key needs a new version.
- * These files use neither an engine nor a device. They need jansson and libxxhash.
+ * These files use neither an engine nor a device. Without libxxhash no manifest is read or written,
+ * without jansson none is written.
  */
 #ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_MANIFEST_H
 #define SRT_RUNTIME_CHECKPOINT_FORMATS_MANIFEST_H
@@ -116,9 +117,11 @@ typedef struct srt_manifest_words {
 	char text[160];
 } srt_manifest_words_t;
 srt_manifest_words_t srt_manifest_describe(srt_manifest_kind_t kind, const char *name);
-uint64_t srt_block_hash(const void *bytes, size_t nbytes);
 size_t srt_count_blocks(size_t nbytes);
 
+/* SRT_ERR_UNSUPPORTED in a build that cannot write manifests. call: what would write one, for the
+ * message. */
+srt_status_t srt_manifest_require(const char *call);
 /* The complete text; to be freed. SRT_ERR_INVALID_ARGUMENT: a name or key that is not UTF-8;
  * SRT_ERR_UNSUPPORTED: more than SRT_MANIFEST_MAX_NBYTES. */
 srt_status_t srt_manifest_write(const srt_manifest_t *manifest, char **text, size_t *nbytes);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/hash128.h"
 #include "base/replacement.h"
 
 /* The whole file; to be freed. */
@@ -46,10 +47,12 @@ static srt_status_t read_file(const char *path, char **text, size_t *nbytes)
 
 srt_status_t srt_manifest_read(const char *folder, srt_manifest_t *m)
 {
-	char *path = srt_asprintf("%s/%s", folder, SRT_MANIFEST_NAME), *text = NULL;
+	char *path, *text = NULL;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	size_t nbytes = 0;
 
+	SRT_TRY(srt_hash_require("reading a sharded checkpoint"));
+	path = srt_asprintf("%s/%s", folder, SRT_MANIFEST_NAME);
 	if (path != NULL)
 		status = read_file(path, &text, &nbytes);
 	if (status == SRT_OK) {

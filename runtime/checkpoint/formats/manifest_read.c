@@ -14,6 +14,7 @@
 #include <sys/random.h>
 
 #include "base/base.h"
+#include "base/hash128.h"
 #include "base/json.h"
 #include "runtime/checkpoint/formats/safetensors.h"
 
@@ -480,7 +481,7 @@ srt_status_t srt_manifest_parse(char *text, size_t nbytes, srt_manifest_t *m)
 	if (nbytes < tail || memcmp(at, SRT_MANIFEST_CHECKSUM, before) != 0 ||
 	    memcmp(text + nbytes - after, SRT_MANIFEST_TAIL, after) != 0 ||
 	    !parse_digits(at + before, 16, &m->checksum) ||
-	    srt_block_hash(text, nbytes - tail) != m->checksum)
+	    srt_xxh3_64(text, nbytes - tail) != m->checksum)
 		return srt_fail(SRT_ERR_FORMAT, "its checksum is wrong: it was cut or changed%s",
 				strncmp(text, SRT_MANIFEST_HEAD, sizeof(SRT_MANIFEST_HEAD) - 1) ?
 					", or it is a file of another program" :

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Manifest -> text (manifest.h). */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include "runtime/checkpoint/formats/manifest.h"
 
 #include <inttypes.h>
@@ -7,9 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "base/base.h"
+#include "base/hash128.h"
+
+#ifdef HAVE_JANSSON
+
+#include <jansson.h>
 
 /* jansson: every function takes NULL, the result of one that failed, and fails too. The failure is
  * seen once, at the end. */
@@ -199,6 +206,11 @@ static bool write_root(json_t *root, const srt_manifest_t *m)
 	       write_table(root, "tensors", m, write_tensors);
 }
 
+srt_status_t srt_manifest_require(const char *call)
+{
+	return srt_hash_require(call);
+}
+
 srt_status_t srt_manifest_write(const srt_manifest_t *m, char **text, size_t *nbytes)
 {
 	const size_t tail = sizeof(SRT_MANIFEST_CHECKSUM) - 1 + 16 + sizeof(SRT_MANIFEST_TAIL);
@@ -224,9 +236,30 @@ srt_status_t srt_manifest_write(const srt_manifest_t *m, char **text, size_t *nb
 	if (*text != NULL) {
 		memcpy(*text, dump, n);
 		snprintf(*text + n, tail, SRT_MANIFEST_CHECKSUM "%016" PRIx64 SRT_MANIFEST_TAIL,
-			 srt_block_hash(dump, n));
+			 srt_xxh3_64(dump, n));
 		*nbytes = n + tail - 1;
 	}
 	free(dump);
 	return *text != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 }
+
+#else
+
+srt_status_t srt_manifest_require(const char *call)
+{
+	SRT_TRY(srt_hash_require(call));
+	return srt_fail(SRT_ERR_UNSUPPORTED,
+			"%s needs jansson, but the library was built without it: install it "
+			"(Debian: libjansson-dev) and configure again",
+			call);
+}
+
+srt_status_t srt_manifest_write(const srt_manifest_t *m, char **text, size_t *nbytes)
+{
+	(void)m;
+	(void)text;
+	(void)nbytes;
+	return srt_manifest_require("writing a manifest");
+}
+
+#endif

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See rank_file.h. */
+#ifdef HAVE_CONFIG_H
+#include "config.h"
+#endif
+
 #include "runtime/checkpoint/formats/rank_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef HAVE_JANSSON
 #include <jansson.h>
+#endif
 
 #include "base/base.h"
 
@@ -42,6 +48,7 @@ static size_t list_parts(const srt_manifest_t *m, size_t i, part_t *list)
 }
 
 /* Where PyTorch's readers find the boxes of a file: DCP_SHARDING_INFO. To be freed. */
+#ifdef HAVE_JANSSON
 static char *write_offsets(const part_t *parts, const srt_safetensors_entry_t *entries, size_t n)
 {
 	json_t *root = json_object();
@@ -62,6 +69,15 @@ static char *write_offsets(const part_t *parts, const srt_safetensors_entry_t *e
 			 "no memory for the offsets of a checkpoint's boxes");
 	return text;
 }
+#else
+static char *write_offsets(const part_t *parts, const srt_safetensors_entry_t *entries, size_t n)
+{
+	(void)parts;
+	(void)entries;
+	(void)n;
+	return NULL; /* not reached: srt_manifest_require() */
+}
+#endif
 
 static srt_status_t create(const srt_manifest_t *m, const char *path,
 			   const srt_safetensors_entry_t *entries, size_t n, const char *offsets,

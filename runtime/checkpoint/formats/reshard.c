@@ -10,6 +10,7 @@
 #include <shardrt/checkpoint_file.h>
 
 #include "base/base.h"
+#include "base/hash128.h"
 #include "runtime/checkpoint/formats/box_reader.h"
 #include "runtime/checkpoint/formats/folder.h"
 #include "runtime/checkpoint/formats/rank_file.h"
@@ -96,7 +97,7 @@ static srt_status_t copy_box(resharding_t *s, const srt_manifest_tensor_t *t, sr
 		SRT_TRY(srt_box_reader_read_range(&s->reader, from,
 						  b->box.offset[0] * row + (int64_t)(at / elem),
 						  (int64_t)(n / elem), s->block));
-		b->hashes[i] = srt_block_hash(s->block, n);
+		b->hashes[i] = srt_xxh3_64(s->block, n);
 		SRT_TRY(srt_safetensors_writer_put_at(writer, entry, at, s->block, n));
 	}
 	return SRT_OK;
@@ -167,6 +168,7 @@ srt_status_t srt_checkpoint_reshard(const char *from, int nranks, const char *to
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_checkpoint_reshard: nranks is %d, not from 1 to 99999",
 				nranks);
+	SRT_TRY(srt_manifest_require("srt_checkpoint_reshard"));
 	found = srt_folder_find(from);
 	status = found != NULL ? reshard(&s, found, to) : SRT_ERR_OUT_OF_MEMORY;
 	clear(&s);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A sharded checkpoint as a file of unsharded tensors, for <shardrt/file.h> (file.c) and
- * <shardrt/checkpoint_file.h>. Without jansson or libxxhash srt_sharded_file_open() refuses
- * (sharded_none.c), and there is none.
+ * <shardrt/checkpoint_file.h>.
  */
 #ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_SHARDED_FILE_H
 #define SRT_RUNTIME_CHECKPOINT_FORMATS_SHARDED_FILE_H

@@ -76,17 +76,17 @@ static int run_on_device(const bench_t *b, const srt_cpu_matmul_t *mm)
 			       .size = sizeof(srt_matmul_t),
 			       .batch = 1,
 			       .alpha = 1.0f,
-			       .m = mm->m,
-			       .n = mm->n,
-			       .k = mm->k,
-			       .trans_a = mm->trans_a,
-			       .trans_b = mm->trans_b,
+			       .m = mm->shape.m,
+			       .n = mm->shape.n,
+			       .k = mm->shape.k,
+			       .trans_a = mm->shape.trans_a,
+			       .trans_b = mm->shape.trans_b,
 			       .a = srt_view(b->buffers[0], 0, SRT_F32),
 			       .b = srt_view(b->buffers[1], 0, SRT_F32),
 			       .c = srt_view(b->buffers[2], 0, SRT_F32),
-			       .lda = mm->lda,
-			       .ldb = mm->ldb,
-			       .ldc = mm->ldc,
+			       .lda = mm->shape.lda,
+			       .ldb = mm->shape.ldb,
+			       .ldc = mm->shape.ldc,
 		       },
 		       b->stream) != SRT_OK;
 }
@@ -108,8 +108,8 @@ static int run_type(const bench_t *b, int lib, srt_cpu_matmul_t mm)
 
 static int run_product(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 {
-	int m = (int)mm->m, n = (int)mm->n, k = (int)mm->k;
-	int lda = (int)mm->lda, ldb = (int)mm->ldb;
+	int m = (int)mm->shape.m, n = (int)mm->shape.n, k = (int)mm->shape.k;
+	int lda = (int)mm->shape.lda, ldb = (int)mm->shape.ldb;
 
 	if (lib == OURS)
 		srt_cpu_matmul(b->gemm, mm, 0, 1, b->scratch);
@@ -118,13 +118,13 @@ static int run_product(const bench_t *b, int lib, const srt_cpu_matmul_t *mm)
 	else if (lib == AVX2)
 		srt_cpu_matmul(b->avx2, mm, 0, 1, b->scratch);
 	else if (lib == OPENBLAS)
-		b->cblas(101, mm->trans_a ? 112 : 111, mm->trans_b ? 112 : 111, m, n, k, 1.0f,
-			 mm->a, lda, mm->b, ldb, 0.0f, mm->c, n);
+		b->cblas(101, mm->shape.trans_a ? 112 : 111, mm->shape.trans_b ? 112 : 111, m, n, k,
+			 1.0f, mm->a, lda, mm->b, ldb, 0.0f, mm->c, n);
 	else if (lib == DEVICE)
 		return run_on_device(b, mm);
 	else
-		b->dnnl(mm->trans_a ? 'T' : 'N', mm->trans_b ? 'T' : 'N', m, n, k, 1.0f, mm->a, lda,
-			mm->b, ldb, 0.0f, mm->c, n);
+		b->dnnl(mm->shape.trans_a ? 'T' : 'N', mm->shape.trans_b ? 'T' : 'N', m, n, k, 1.0f,
+			mm->a, lda, mm->b, ldb, 0.0f, mm->c, n);
 	return 0;
 }
 
@@ -139,7 +139,8 @@ static int is_present(const bench_t *b, int lib)
 static int put_on_device(bench_t *b, const srt_cpu_matmul_t *mm)
 {
 	const float *host[3] = { mm->a, mm->b, mm->c };
-	const int64_t n[3] = { mm->m * mm->k, mm->n * mm->k, mm->m * mm->n };
+	const int64_t n[3] = { mm->shape.m * mm->shape.k, mm->shape.n * mm->shape.k,
+			       mm->shape.m * mm->shape.n };
 
 	for (int i = 0; b->device != NULL && i < 3; i++) {
 		size_t nbytes = (size_t)n[i] * sizeof(float);
@@ -213,10 +214,10 @@ static size_t scratch_nbytes(const bench_t *b, srt_cpu_matmul_t mm)
 static void print_shape(bench_t *b, const char *model, const srt_cpu_matmul_t *mm,
 			const double best[NLIBS])
 {
-	double flops = 2.0 * (double)mm->m * (double)mm->n * (double)mm->k;
+	double flops = 2.0 * (double)mm->shape.m * (double)mm->shape.n * (double)mm->shape.k;
 
-	printf("%-10s %c%c %6d x %5d x %5d", model, mm->trans_a ? 'T' : 'N',
-	       mm->trans_b ? 'T' : 'N', (int)mm->m, (int)mm->n, (int)mm->k);
+	printf("%-10s %c%c %6d x %5d x %5d", model, mm->shape.trans_a ? 'T' : 'N',
+	       mm->shape.trans_b ? 'T' : 'N', (int)mm->shape.m, (int)mm->shape.n, (int)mm->shape.k);
 	for (int lib = 0; lib < NLIBS; lib++)
 		if (is_present(b, lib))
 			printf(" %9.1f", flops / best[lib] * 1e-9);
@@ -238,17 +239,20 @@ static void print_shape(bench_t *b, const char *model, const srt_cpu_matmul_t *m
 /* Measures and prints a shape; 0 or 1 if memory ran out or the device failed. */
 static int bench_shape(bench_t *b, const char *model, srt_cpu_matmul_t mm)
 {
-	double flops = 2.0 * (double)mm.m * (double)mm.n * (double)mm.k, best[NLIBS];
+	double flops = 2.0 * (double)mm.shape.m * (double)mm.shape.n * (double)mm.shape.k,
+	       best[NLIBS];
 	int repeats = 1 + (int)(1e8 / flops), failed;
-	float *x = fill_numbers(mm.m * mm.k), *y = fill_numbers(mm.n * mm.k),
-	      *z = fill_numbers(mm.m * mm.n);
-	const int64_t nelem[3] = { mm.m * mm.k, mm.n * mm.k, mm.m * mm.n };
+	float *x = fill_numbers(mm.shape.m * mm.shape.k),
+	      *y = fill_numbers(mm.shape.n * mm.shape.k),
+	      *z = fill_numbers(mm.shape.m * mm.shape.n);
+	const int64_t nelem[3] = { mm.shape.m * mm.shape.k, mm.shape.n * mm.shape.k,
+				   mm.shape.m * mm.shape.n };
 
 	for (int i = 0; i < 3; i++)
 		b->half[i] = fill_halves(nelem[i]);
-	mm.lda = mm.trans_a ? mm.m : mm.k;
-	mm.ldb = mm.trans_b ? mm.k : mm.n;
-	mm.ldc = mm.n;
+	mm.shape.lda = mm.shape.trans_a ? mm.shape.m : mm.shape.k;
+	mm.shape.ldb = mm.shape.trans_b ? mm.shape.k : mm.shape.n;
+	mm.shape.ldc = mm.shape.n;
 	mm.a = x;
 	mm.b = y;
 	mm.c = z;
@@ -282,24 +286,24 @@ static int bench_model(bench_t *b, const char *model, int64_t rows, int64_t d)
 
 		failed |= bench_shape(b, model,
 				      (srt_cpu_matmul_t){ .dtype = SRT_F32,
-							  .alpha = 1.0f,
-							  .m = rows,
-							  .n = out,
-							  .k = in,
-							  .trans_b = 1 });
+							  .shape.alpha = 1.0f,
+							  .shape.m = rows,
+							  .shape.n = out,
+							  .shape.k = in,
+							  .shape.trans_b = 1 });
 		failed |= bench_shape(b, model,
 				      (srt_cpu_matmul_t){ .dtype = SRT_F32,
-							  .m = rows,
-							  .n = in,
-							  .k = out,
-							  .alpha = 1.0f });
+							  .shape.m = rows,
+							  .shape.n = in,
+							  .shape.k = out,
+							  .shape.alpha = 1.0f });
 		failed |= bench_shape(b, model,
 				      (srt_cpu_matmul_t){ .dtype = SRT_F32,
-							  .alpha = 1.0f,
-							  .m = out,
-							  .n = in,
-							  .k = rows,
-							  .trans_a = 1 });
+							  .shape.alpha = 1.0f,
+							  .shape.m = out,
+							  .shape.n = in,
+							  .shape.k = rows,
+							  .shape.trans_a = 1 });
 	}
 	return failed;
 }

@@ -22,12 +22,13 @@ typedef struct layout {
 
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
 {
-	const size_t wide = at->dtype == SRT_F32 ? 0 : (size_t)(gemm->mr * at->head_dim);
+	const size_t wide = at->dtype == SRT_F32 ? 0 : (size_t)(gemm->mr * at->shape.head_dim);
 	layout_t l = { .lds = srt_cpu_attention_lds(at) };
 
 	l.k = l.keys + srt_cpu_attention_keys_scratch(at);
-	l.v = l.k + srt_cpu_attention_panels(gemm, at->head_dim, at->keys);
-	l.s = l.v + srt_cpu_rows_scratch(gemm, at->dtype, at->keys, at->head_dim, at->mask != NULL);
+	l.v = l.k + srt_cpu_attention_panels(gemm, at->shape.head_dim, at->shape.keys);
+	l.s = l.v + srt_cpu_rows_scratch(gemm, at->dtype, at->shape.keys, at->shape.head_dim,
+					 at->mask != NULL);
 	l.q = l.s + (size_t)(gemm->mr * l.lds);
 	l.out = l.q + wide;
 	l.total = l.out + wide;
@@ -59,20 +60,22 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 			 int64_t head, float *scratch)
 {
 	const layout_t l = scratch_layout(gemm, at);
-	const int64_t t = at->queries, hd = at->head_dim, d = at->heads * hd;
+	const int64_t t = at->shape.queries, hd = at->shape.head_dim, d = at->shape.heads * hd;
 	const srt_cpu_keys_t keys = srt_cpu_attention_keys(at, item, scratch + l.keys);
 	const srt_dtype_t dtype = at->dtype;
-	const void *q = srt_cpu_element(at->q, dtype, item * t * at->ldq + head * hd);
-	const void *k = srt_cpu_element(at->k, dtype, item * at->keys * at->ldk + head * hd);
-	const void *v = srt_cpu_element(at->v, dtype, item * at->keys * at->ldv + head * hd);
+	const void *q = srt_cpu_element(at->q, dtype, item * t * at->shape.ldq + head * hd);
+	const void *k =
+		srt_cpu_element(at->k, dtype, item * at->shape.keys * at->shape.ldk + head * hd);
+	const void *v =
+		srt_cpu_element(at->v, dtype, item * at->shape.keys * at->shape.ldv + head * hd);
 	void *out = srt_cpu_element(at->out, dtype, item * t * d + head * hd);
-	float *stats = at->stats + (item * at->heads + head) * t * 2;
+	float *stats = at->stats + (item * at->shape.heads + head) * t * 2;
 	float *s = scratch + l.s;
 	srt_cpu_rows_t v_rows;
 	srt_cpu_queries_t now;
 
-	srt_cpu_pack_columns(gemm, dtype, keys.n, hd, k, at->ldk, scratch + l.k);
-	v_rows = srt_cpu_place_keys(gemm, dtype, &keys, hd, v, at->ldv, scratch + l.v);
+	srt_cpu_pack_columns(gemm, dtype, keys.n, hd, k, at->shape.ldk, scratch + l.k);
+	v_rows = srt_cpu_place_keys(gemm, dtype, &keys, hd, v, at->shape.ldv, scratch + l.v);
 	for (int64_t i = 0; i < t; i += now.rows) {
 		srt_cpu_result_t to = srt_cpu_result(dtype, hd, srt_cpu_element(out, dtype, i * d),
 						     d, scratch + l.out);
@@ -82,10 +85,10 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 		now = srt_cpu_attention_queries(gemm, at, i, t, &keys);
 		io.ragged = now.shown_ragged;
 		x = srt_cpu_float_rows(gemm, dtype, now.rows, hd,
-				       srt_cpu_element(q, dtype, i * at->ldq), at->ldq,
+				       srt_cpu_element(q, dtype, i * at->shape.ldq), at->shape.ldq,
 				       scratch + l.q);
-		srt_cpu_scores(gemm, now.rows, now.seen, hd, x.p, x.ld, scratch + l.k, at->scale, s,
-			       l.lds);
+		srt_cpu_scores(gemm, now.rows, now.seen, hd, x.p, x.ld, scratch + l.k,
+			       at->shape.scale, s, l.lds);
 		for (int r = 0; r < now.rows; r++)
 			compute_weights(gemm, &keys, s + r * l.lds, srt_cpu_attention_seen(&now, r),
 					stats + (i + r) * 2);
@@ -97,10 +100,10 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 void srt_cpu_attention(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
 		       int nparts, void *scratch)
 {
-	int64_t total = at->batch * at->heads;
+	int64_t total = at->shape.batch * at->shape.heads;
 
-	if (at->queries <= 0 || at->head_dim <= 0)
+	if (at->shape.queries <= 0 || at->shape.head_dim <= 0)
 		return;
 	for (int64_t unit = part; unit < total; unit += nparts)
-		forward_head(gemm, at, unit / at->heads, unit % at->heads, scratch);
+		forward_head(gemm, at, unit / at->shape.heads, unit % at->shape.heads, scratch);
 }

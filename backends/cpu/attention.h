@@ -16,21 +16,17 @@
 
 #include "backends/cpu/matmul.h"
 
-/* Host pointers and shape, as in srt_attention_t, with the distances of rows set. */
+/* An attention on host memory. */
 typedef struct srt_cpu_attention {
-	int64_t batch, queries, keys, heads, head_dim;
-	float scale;
-	int causal;
+	srt_k_attention_t shape;
 	srt_dtype_t dtype; /* of the tensors but stats: SRT_F32, SRT_F16, SRT_BF16 */
 	const void *q, *k, *v;
-	int64_t ldq, ldk, ldv;
 	const int32_t *lengths;    /* (batch) keys of each item, or NULL */
 	const unsigned char *mask; /* (batch,keys), 0 hides a key; or NULL */
 	void *out;    /* (batch,queries,heads*head_dim); of SRT_F32 read by the backward pass */
 	float *stats; /* (batch,heads,queries,2) row maximum, row sum; read by the backward pass */
 	const void *dout;   /* backward: as out */
 	void *dq, *dk, *dv; /* backward; NULL = not computed */
-	int64_t lddq, lddk, lddv;
 } srt_cpu_attention_t;
 
 /* Bytes of scratch, aligned to 64, that each part that runs at a time needs. */

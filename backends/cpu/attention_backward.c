@@ -49,16 +49,16 @@ typedef struct head {
 
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at)
 {
-	const int64_t rows = srt_min64(ROWS, at->queries), hd = at->head_dim;
+	const int64_t rows = srt_min64(ROWS, at->shape.queries), hd = at->shape.head_dim;
 	const int half = at->dtype != SRT_F32;
-	size_t across = srt_cpu_attention_panels(gemm, hd, at->keys);
+	size_t across = srt_cpu_attention_panels(gemm, hd, at->shape.keys);
 	size_t down = srt_cpu_rows_scratch(gemm, SRT_F32, rows, hd, 0);
 	layout_t l = { .lds = srt_cpu_attention_lds(at) };
 
 	l.kt = l.keys + srt_cpu_attention_keys_scratch(at);
 	l.vt = l.kt + across;
 	l.k = l.vt + across;
-	l.q = l.k + srt_cpu_rows_scratch(gemm, at->dtype, at->keys, hd, at->mask != NULL);
+	l.q = l.k + srt_cpu_rows_scratch(gemm, at->dtype, at->shape.keys, hd, at->mask != NULL);
 	l.dout = l.q + down;
 	l.p = l.dout + down;
 	l.ds = l.p + (size_t)(rows * l.lds);
@@ -68,8 +68,8 @@ static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_attenti
 		l.wide[i] = l.total;
 	l.dq = l.total;
 	l.dk = l.dq + (half && at->dq != NULL ? (size_t)(gemm->mr * hd) : 0);
-	l.dv = l.dk + (half && at->dk != NULL ? (size_t)(at->keys * hd) : 0);
-	l.total = l.dv + (half && at->dv != NULL ? (size_t)(at->keys * hd) : 0);
+	l.dv = l.dk + (half && at->dk != NULL ? (size_t)(at->shape.keys * hd) : 0);
+	l.total = l.dv + (half && at->dv != NULL ? (size_t)(at->shape.keys * hd) : 0);
 	return l;
 }
 
@@ -94,7 +94,7 @@ static void prefetch_out(const head_t *h, int64_t i, int64_t rows)
 static void query_gradients(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
 			    const float *ds)
 {
-	const int64_t lds = h->l.lds, lddq = h->at->lddq;
+	const int64_t lds = h->l.lds, lddq = h->at->shape.lddq;
 	const srt_dtype_t dtype = h->at->dtype;
 	const srt_cpu_result_t dq =
 		srt_cpu_result(dtype, h->hd, srt_cpu_element(h->dq, dtype, i * lddq), lddq,
@@ -120,7 +120,7 @@ static void score_gradients(const head_t *h, int64_t i, int64_t n, const float *
 			    float *ds)
 {
 	const srt_cpu_gemm_t *gemm = h->gemm;
-	const float *out = h->out, *stats = h->stats + i * 2, scale = h->at->scale;
+	const float *out = h->out, *stats = h->stats + i * 2, scale = h->at->shape.scale;
 
 	if (h->at->dtype == SRT_F32) {
 		gemm->softmax_backward(p, ds, n, stats, gemm->dot(dout, out + i * h->d, h->hd),
@@ -146,7 +146,7 @@ static void query_rows(const head_t *h, int64_t i, const srt_cpu_queries_t *now,
 
 	prefetch_out(h, i, now->rows);
 	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, q.p + row * q.ld, q.ld,
-		       h->scratch + h->l.kt, h->at->scale, p, lds);
+		       h->scratch + h->l.kt, h->at->shape.scale, p, lds);
 	srt_cpu_scores(gemm, now->rows, now->seen, h->hd, dout.p + row * dout.ld, dout.ld,
 		       h->scratch + h->l.vt, 1.0f, ds, lds);
 	for (int r = 0; r < now->rows; r++)
@@ -162,7 +162,7 @@ static void key_rows(const head_t *h, const srt_cpu_result_t *to, int64_t j, int
 		     int64_t i1, size_t rows, const srt_cpu_rows_t *x)
 {
 	const int64_t lds = h->l.lds, ld = to->ld;
-	int ragged = h->at->causal && j >= i0;
+	int ragged = h->at->shape.causal && j >= i0;
 	int64_t first = ragged ? j : i0;
 	srt_cpu_tile_io_t io = { .c = to->p + j * ld,
 				 .ldc = ld,
@@ -178,9 +178,9 @@ static void key_rows(const head_t *h, const srt_cpu_result_t *to, int64_t j, int
 /* Sets the gradients of keys that no query sees to zero. */
 static void zero_unseen(const head_t *h, const srt_cpu_result_t *to)
 {
-	const int64_t n = h->at->causal ? srt_min64(h->keys.n, h->t) : h->keys.n;
+	const int64_t n = h->at->shape.causal ? srt_min64(h->keys.n, h->t) : h->keys.n;
 
-	for (int64_t j = h->keys.mask != NULL ? 0 : n; to->p != NULL && j < h->at->keys; j++)
+	for (int64_t j = h->keys.mask != NULL ? 0 : n; to->p != NULL && j < h->at->shape.keys; j++)
 		if (j >= n || !h->keys.mask[j])
 			memset(to->p + j * to->ld, 0, (size_t)h->hd * sizeof(float));
 }
@@ -190,11 +190,11 @@ static void place_keys(head_t *h)
 	const srt_cpu_gemm_t *gemm = h->gemm;
 	const srt_cpu_attention_t *at = h->at;
 
-	srt_cpu_pack_columns(gemm, at->dtype, h->keys.n, h->hd, h->k, at->ldk,
+	srt_cpu_pack_columns(gemm, at->dtype, h->keys.n, h->hd, h->k, at->shape.ldk,
 			     h->scratch + h->l.kt);
-	srt_cpu_pack_columns(gemm, at->dtype, h->keys.n, h->hd, h->v, at->ldv,
+	srt_cpu_pack_columns(gemm, at->dtype, h->keys.n, h->hd, h->v, at->shape.ldv,
 			     h->scratch + h->l.vt);
-	h->k_rows = srt_cpu_place_keys(gemm, at->dtype, &h->keys, h->hd, h->k, at->ldk,
+	h->k_rows = srt_cpu_place_keys(gemm, at->dtype, &h->keys, h->hd, h->k, at->shape.ldk,
 				       h->scratch + h->l.k);
 }
 
@@ -211,7 +211,7 @@ static void place_block(head_t *h, int64_t i0, int64_t i1)
 	const layout_t *l = &h->l;
 	block_t *b = &h->block;
 
-	b->q = block_rows(h, h->q, h->at->ldq, i0, i1, l->wide[0]);
+	b->q = block_rows(h, h->q, h->at->shape.ldq, i0, i1, l->wide[0]);
 	b->dout = block_rows(h, h->dout, h->d, i0, i1, l->wide[1]);
 	b->q_rows = srt_cpu_place_rows(h->gemm, SRT_F32, i1 - i0, h->hd, b->q.p, b->q.ld,
 				       h->scratch + l->q);
@@ -227,7 +227,7 @@ static void backward_head(head_t *h)
 	place_keys(h);
 	for (int64_t i0 = 0; i0 < h->t; i0 += ROWS) {
 		int64_t i1 = srt_min64(i0 + ROWS, h->t);
-		int64_t keys = at->causal ? srt_min64(i1, h->keys.n) : h->keys.n;
+		int64_t keys = at->shape.causal ? srt_min64(i1, h->keys.n) : h->keys.n;
 		srt_cpu_queries_t now;
 
 		place_block(h, i0, i1);
@@ -246,8 +246,8 @@ static void backward_head(head_t *h)
 	}
 	zero_unseen(h, &h->dk);
 	zero_unseen(h, &h->dv);
-	srt_cpu_store_result(h->gemm, &h->dk, at->keys);
-	srt_cpu_store_result(h->gemm, &h->dv, at->keys);
+	srt_cpu_store_result(h->gemm, &h->dk, at->shape.keys);
+	srt_cpu_store_result(h->gemm, &h->dv, at->shape.keys);
 }
 
 /* The first row of an item and head; NULL for NULL. */
@@ -259,27 +259,29 @@ static void *offset_rows(const head_t *h, const void *p, int64_t row, int64_t ld
 void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
 				int nparts, void *scratch)
 {
-	const int64_t t = at->queries, hd = at->head_dim, d = at->heads * hd;
+	const int64_t t = at->shape.queries, hd = at->shape.head_dim, d = at->shape.heads * hd;
 	head_t h = { .gemm = gemm, .at = at, .t = t, .hd = hd, .d = d, .scratch = scratch };
 	const srt_cpu_keys_t none = { .n = 0 };
 
 	if (hd <= 0)
 		return;
 	h.l = scratch_layout(gemm, at);
-	for (int64_t unit = part; unit < at->batch * at->heads; unit += nparts) {
-		int64_t item = unit / at->heads, column = unit % at->heads * hd;
+	for (int64_t unit = part; unit < at->shape.batch * at->shape.heads; unit += nparts) {
+		int64_t item = unit / at->shape.heads, column = unit % at->shape.heads * hd;
 
 		h.keys = t > 0 ? srt_cpu_attention_keys(at, item, h.scratch + h.l.keys) : none;
-		h.q = offset_rows(&h, at->q, item * t, at->ldq, column);
-		h.k = offset_rows(&h, at->k, item * at->keys, at->ldk, column);
-		h.v = offset_rows(&h, at->v, item * at->keys, at->ldv, column);
-		h.dq = offset_rows(&h, at->dq, item * t, at->lddq, column);
+		h.q = offset_rows(&h, at->q, item * t, at->shape.ldq, column);
+		h.k = offset_rows(&h, at->k, item * at->shape.keys, at->shape.ldk, column);
+		h.v = offset_rows(&h, at->v, item * at->shape.keys, at->shape.ldv, column);
+		h.dq = offset_rows(&h, at->dq, item * t, at->shape.lddq, column);
 		h.dk = srt_cpu_result(at->dtype, hd,
-				      offset_rows(&h, at->dk, item * at->keys, at->lddk, column),
-				      at->lddk, h.scratch + h.l.dk);
+				      offset_rows(&h, at->dk, item * at->shape.keys, at->shape.lddk,
+						  column),
+				      at->shape.lddk, h.scratch + h.l.dk);
 		h.dv = srt_cpu_result(at->dtype, hd,
-				      offset_rows(&h, at->dv, item * at->keys, at->lddv, column),
-				      at->lddv, h.scratch + h.l.dv);
+				      offset_rows(&h, at->dv, item * at->shape.keys, at->shape.lddv,
+						  column),
+				      at->shape.lddv, h.scratch + h.l.dv);
 		h.out = offset_rows(&h, at->out, item * t, d, column);
 		h.dout = offset_rows(&h, at->dout, item * t, d, column);
 		h.stats = at->stats + unit * t * 2;

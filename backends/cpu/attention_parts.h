@@ -31,7 +31,7 @@ typedef struct srt_cpu_keys {
 /* Floats of scratch for them. */
 static inline size_t srt_cpu_attention_keys_scratch(const srt_cpu_attention_t *at)
 {
-	const size_t nbytes = (size_t)(at->keys + 1) * sizeof(int64_t);
+	const size_t nbytes = (size_t)(at->shape.keys + 1) * sizeof(int64_t);
 
 	return at->mask != NULL ? srt_align_up(nbytes / sizeof(float), 16) : 0;
 }
@@ -39,11 +39,11 @@ static inline size_t srt_cpu_attention_keys_scratch(const srt_cpu_attention_t *a
 static inline srt_cpu_keys_t srt_cpu_attention_keys(const srt_cpu_attention_t *at, int64_t item,
 						    float *scratch)
 {
-	const unsigned char *mask = at->mask != NULL ? at->mask + item * at->keys : NULL;
-	int64_t n = at->lengths != NULL ? at->lengths[item] : at->keys;
+	const unsigned char *mask = at->mask != NULL ? at->mask + item * at->shape.keys : NULL;
+	int64_t n = at->lengths != NULL ? at->lengths[item] : at->shape.keys;
 	int64_t *before = (int64_t *)(void *)scratch;
 
-	n = n < 0 ? 0 : n < at->keys ? n : at->keys;
+	n = n < 0 ? 0 : n < at->shape.keys ? n : at->shape.keys;
 	if (mask == NULL)
 		return (srt_cpu_keys_t){ .n = n };
 	while (n > 0 && !mask[n - 1])
@@ -89,7 +89,7 @@ static inline srt_cpu_queries_t srt_cpu_attention_queries(const srt_cpu_gemm_t *
 	srt_cpu_ragged_t shown_ragged = SRT_CPU_TAIL;
 	int64_t rows = 1;
 
-	if (!at->causal || i >= n)
+	if (!at->shape.causal || i >= n)
 		return (srt_cpu_queries_t){ (int)most, n, srt_cpu_shown(keys, n), SRT_CPU_FULL,
 					    SRT_CPU_FULL };
 	if (mask == NULL)
@@ -112,7 +112,7 @@ static inline int64_t srt_cpu_attention_seen(const srt_cpu_queries_t *rows, int 
  * sets. */
 static inline int64_t srt_cpu_attention_lds(const srt_cpu_attention_t *at)
 {
-	return (at->keys + 63) / 64 * 64 + 16;
+	return (at->shape.keys + 63) / 64 * 64 + 16;
 }
 
 /* Rows of x (n,hd) of dtype as floats: in place, or widened to scratch (n,hd). */

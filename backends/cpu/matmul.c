@@ -70,27 +70,28 @@ static int blocks_a(const srt_cpu_matmul_t *mm)
 {
 	if (is_half(mm))
 		return 1;
-	return mm->trans_a ? mm->lda > 64 : mm->lda % 1024 == 0 && mm->k > 64;
+	return mm->shape.trans_a ? mm->shape.lda > 64 :
+				   mm->shape.lda % 1024 == 0 && mm->shape.k > 64;
 }
 
 /* Whether all rows of A are one block and tiles prefetch the next panel of B. */
 static int few_rows(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
 	if (is_half(mm))
-		return mm->m <= FEW_ROWS;
-	return gemm->in_place && mm->m > 4 * gemm->mr && mm->m <= FEW_ROWS && !mm->trans_a &&
-	       !mm->accumulate;
+		return mm->shape.m <= FEW_ROWS;
+	return gemm->in_place && mm->shape.m > 4 * gemm->mr && mm->shape.m <= FEW_ROWS &&
+	       !mm->shape.trans_a && !mm->shape.accumulate;
 }
 
 /* Whether blocks of A are packed: unless tiles read them as fast in place. */
 static int packs_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return is_half(mm) || (blocks_a(mm) && !(mm->trans_a && gemm->in_place));
+	return is_half(mm) || (blocks_a(mm) && !(mm->shape.trans_a && gemm->in_place));
 }
 
 static int b_in_place(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return gemm->in_place && !mm->trans_b && !is_half(mm);
+	return gemm->in_place && !mm->shape.trans_b && !is_half(mm);
 }
 
 /* Whether all packed panels of B use the same memory in turn: each is used once. */
@@ -103,20 +104,20 @@ static int one_panel(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 static int64_t choose_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
 	if (few_rows(gemm, mm))
-		return mm->k <= FEW_ROWS_K ? K_SPAN : SRT_CPU_KB;
-	return blocks_a(mm) && (is_half(mm) || !mm->accumulate) ? SRT_CPU_KB : K_SPAN;
+		return mm->shape.k <= FEW_ROWS_K ? K_SPAN : SRT_CPU_KB;
+	return blocks_a(mm) && (is_half(mm) || !mm->shape.accumulate) ? SRT_CPU_KB : K_SPAN;
 }
 
 /* Whether span sums must stay apart from C until the last span. */
 static int needs_sum(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return (is_half(mm) || mm->accumulate) && mm->k > choose_span(gemm, mm);
+	return (is_half(mm) || mm->shape.accumulate) && mm->shape.k > choose_span(gemm, mm);
 }
 
 /* Rows of a stretch. */
 static int64_t choose_stretch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return needs_sum(gemm, mm) ? srt_min64(mm->m, M_STRETCH_SUM) : mm->m;
+	return needs_sum(gemm, mm) ? srt_min64(mm->shape.m, M_STRETCH_SUM) : mm->shape.m;
 }
 
 /* Rows of a block of A, for a span of length kc. */
@@ -125,15 +126,18 @@ static int64_t choose_block(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *
 	int64_t rows = srt_min64(A_BLOCK / (kc ? kc : 1) / gemm->mr * gemm->mr, A_ROWS);
 
 	if (few_rows(gemm, mm))
-		return round_up(mm->m, gemm->mr);
-	return blocks_a(mm) ? srt_min64(rows, round_up(mm->m, gemm->mr)) : gemm->mr;
+		return round_up(mm->shape.m, gemm->mr);
+	return blocks_a(mm) ? srt_min64(rows, round_up(mm->shape.m, gemm->mr)) : gemm->mr;
 }
 
 /* Columns of a group, for a span of length kc; all groups of a stretch are about as wide. */
 static int64_t choose_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int64_t kc)
 {
-	int64_t floats = mm->m <= gemm->mr ? B_GROUP_THIN : blocks_a(mm) ? B_GROUP_WIDE : B_GROUP;
-	int64_t panels = (srt_min64(mm->n ? mm->n : 1, N_STRETCH) + gemm->nr - 1) / gemm->nr;
+	int64_t floats = mm->shape.m <= gemm->mr ? B_GROUP_THIN :
+			 blocks_a(mm)            ? B_GROUP_WIDE :
+						   B_GROUP;
+	int64_t panels =
+		(srt_min64(mm->shape.n ? mm->shape.n : 1, N_STRETCH) + gemm->nr - 1) / gemm->nr;
 	int64_t most = floats / (kc ? kc : 1) / gemm->nr, groups;
 
 	if (few_rows(gemm, mm) && !packs_a(gemm, mm)) /* A is read once in any case */
@@ -145,9 +149,10 @@ static int64_t choose_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *
 
 static layout_t scratch_layout(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	const int64_t span = choose_span(gemm, mm), rest = mm->k % span;
-	const int64_t kcs[2] = { srt_min64(mm->k, span), rest }; /* a short one has larger blocks */
-	layout_t l = { .ldsum = srt_min64(mm->n, N_STRETCH) };
+	const int64_t span = choose_span(gemm, mm), rest = mm->shape.k % span;
+	const int64_t kcs[2] = { srt_min64(mm->shape.k, span),
+				 rest }; /* a short one has larger blocks */
+	layout_t l = { .ldsum = srt_min64(mm->shape.n, N_STRETCH) };
 	size_t b = 0;
 
 	for (int i = 0; i < 2; i++) {
@@ -178,21 +183,22 @@ size_t srt_cpu_matmul_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t
 static void place_c(span_t *sp, range_t r, int64_t item, float *sum, int64_t ldsum)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
-	const int last = sp->k0 + choose_span(sp->gemm, mm) >= mm->k;
-	void *c = srt_cpu_element(mm->c, mm->dtype, item * mm->stride_c + sp->i * mm->ldc + sp->j);
-	srt_cpu_tile_io_t io = { .alpha = 1.0f, .c = is_half(mm) ? NULL : c, .ldc = mm->ldc };
+	const int last = sp->k0 + choose_span(sp->gemm, mm) >= mm->shape.k;
+	void *c = srt_cpu_element(mm->c, mm->dtype,
+				  item * mm->shape.stride_c + sp->i * mm->shape.ldc + sp->j);
+	srt_cpu_tile_io_t io = { .alpha = 1.0f, .c = is_half(mm) ? NULL : c, .ldc = mm->shape.ldc };
 
 	sp->c_half = is_half(mm) && last ? c : NULL;
 	sum = sum != NULL ? sum + (sp->i - r.m0) * ldsum + (sp->j - r.n0) : NULL;
 	if (sp->k0 > 0) {
 		io.prior = sum != NULL ? sum : io.c;
-		io.ldprior = sum != NULL ? ldsum : mm->ldc;
+		io.ldprior = sum != NULL ? ldsum : mm->shape.ldc;
 	}
 	if (last) {
-		io.alpha = mm->alpha;
+		io.alpha = mm->shape.alpha;
 		io.bias = sp->bias != NULL ? sp->bias + (sp->j - r.n0) : NULL;
-		io.old = mm->accumulate ? io.c : NULL;
-		io.ldold = mm->ldc;
+		io.old = mm->shape.accumulate ? io.c : NULL;
+		io.ldold = mm->shape.ldc;
 	} else if (sum != NULL) {
 		io.c = sum;
 		io.ldc = ldsum;
@@ -211,16 +217,17 @@ static fetch_t fetch_rows(const span_t *sp, int64_t i, int64_t k, int64_t rows)
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
 	const int64_t tiles = (sp->cols + sp->gemm->nr - 1) / sp->gemm->nr;
-	const int64_t nbytes = srt_cpu_element_nbytes(mm->dtype), ld = mm->lda * nbytes;
-	fetch_t f = { .p = srt_cpu_element(sp->a_src, mm->dtype, i * mm->lda + k),
+	const int64_t nbytes = srt_cpu_element_nbytes(mm->dtype), ld = mm->shape.lda * nbytes;
+	fetch_t f = { .p = srt_cpu_element(sp->a_src, mm->dtype, i * mm->shape.lda + k),
 		      .n = rows,
 		      .ld = ld,
 		      .step = nbytes };
 
-	if (mm->trans_a) /* across rows, a line at a time */
-		return fetch_lines(srt_cpu_element(sp->a_src, mm->dtype, k * mm->lda + i),
+	if (mm->shape.trans_a) /* across rows, a line at a time */
+		return fetch_lines(srt_cpu_element(sp->a_src, mm->dtype, k * mm->shape.lda + i),
 				   rows * nbytes, ld);
-	if (!blocks_a(mm) && mm->lda == sp->kc) { /* contiguous memory: each tile fetches a part */
+	if (!blocks_a(mm) &&
+	    mm->shape.lda == sp->kc) { /* contiguous memory: each tile fetches a part */
 		f.n = tiles;
 		f.step = (rows + tiles - 1) / tiles * nbytes;
 		f.ld = f.step * sp->kc;
@@ -247,19 +254,19 @@ static void choose_next_panel(span_t *sp, range_t r)
 		k0 += sp->kc;
 	}
 	/* the panels of a shorter span have other offsets; there is one such span */
-	if (mm->k - k0 < sp->kc || sp->kc == 0)
+	if (mm->shape.k - k0 < sp->kc || sp->kc == 0)
 		return;
 	sp->next[0] = fetch_rows(sp, i, k0, srt_min64(sp->rows, r.m1 - i));
-	if (!sp->last_block || mm->trans_b)
+	if (!sp->last_block || mm->shape.trans_b)
 		return;
 	if (sp->tiles_pack)
 		sp->next_b = srt_cpu_panel_b(sp->gemm, mm, sp->b_src, k0, sp->kc, j, r.n1 - j,
 					     sp->b_packed);
 	else if (k0 > sp->k0 && sp->cols == r.n1 - r.n0) /* all of it is packed at once, or none */
-		sp->next[1] =
-			fetch_lines(srt_cpu_element(sp->b_src, mm->dtype, k0 * mm->ldb + r.n0),
-				    sp->cols * srt_cpu_element_nbytes(mm->dtype),
-				    mm->ldb * srt_cpu_element_nbytes(mm->dtype));
+		sp->next[1] = fetch_lines(srt_cpu_element(sp->b_src, mm->dtype,
+							  k0 * mm->shape.ldb + r.n0),
+					  sp->cols * srt_cpu_element_nbytes(mm->dtype),
+					  mm->shape.ldb * srt_cpu_element_nbytes(mm->dtype));
 }
 
 /* Sets where the tiles of a block read A: in place, or packed by this function. */
@@ -271,16 +278,16 @@ static void place_a(span_t *sp)
 		srt_cpu_pack_a(sp->gemm, mm, sp->a_src, sp->i, sp->rows, sp->k0, sp->kc,
 			       sp->a_packed);
 		sp->a = sp->a_packed;
-		sp->rs = mm->trans_a ? 1 : sp->kc + A_SLACK;
-		sp->cs = mm->trans_a ? sp->gemm->mr : 1;
+		sp->rs = mm->shape.trans_a ? 1 : sp->kc + A_SLACK;
+		sp->cs = mm->shape.trans_a ? sp->gemm->mr : 1;
 		sp->panel = sp->gemm->mr * (sp->kc + A_SLACK);
-		if (mm->trans_a && sp->gemm->in_place) {
+		if (mm->shape.trans_a && sp->gemm->in_place) {
 			sp->cs = srt_cpu_pitch_a(sp->rows);
 			sp->panel = sp->gemm->mr;
 		}
 	} else {
-		sp->rs = mm->trans_a ? 1 : mm->lda;
-		sp->cs = mm->trans_a ? mm->lda : 1;
+		sp->rs = mm->shape.trans_a ? 1 : mm->shape.lda;
+		sp->cs = mm->shape.trans_a ? mm->shape.lda : 1;
 		sp->a = (const float *)sp->a_src + sp->i * sp->rs + sp->k0 * sp->cs;
 		sp->panel = sp->gemm->mr * sp->rs;
 	}
@@ -295,8 +302,8 @@ static void pack_group(span_t *sp)
 	const srt_cpu_matmul_t *mm = sp->mm;
 
 	srt_cpu_pack_panels(sp->gemm, mm->dtype, sp->cols, sp->gemm->nr, sp->kc,
-			    srt_cpu_element(sp->b_src, mm->dtype, sp->k0 * mm->ldb + sp->j),
-			    mm->ldb, sp->b_packed, sp->kc * sp->gemm->nr);
+			    srt_cpu_element(sp->b_src, mm->dtype, sp->k0 * mm->shape.ldb + sp->j),
+			    mm->shape.ldb, sp->b_packed, sp->kc * sp->gemm->nr);
 	sp->b_ready = sp->cols;
 }
 
@@ -311,7 +318,7 @@ static void run_span(span_t *sp, range_t r, int64_t item, float *sum, int64_t ld
 	for (sp->j = r.n0; sp->j < r.n1; sp->j += group) {
 		sp->cols = srt_min64(group, r.n1 - sp->j);
 		sp->b_ready = sp->b_in_place ? sp->cols / sp->gemm->nr : sp->b_first;
-		if (packs_a(sp->gemm, mm) && !mm->trans_b && !sp->one_panel)
+		if (packs_a(sp->gemm, mm) && !mm->shape.trans_b && !sp->one_panel)
 			pack_group(sp);
 		for (sp->i = r.m0; sp->i < r.m1; sp->i += block) {
 			sp->rows = srt_min64(block, r.m1 - sp->i);
@@ -345,11 +352,11 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 	const int64_t rows = choose_stretch(gemm, mm);
 	span_t sp = { .gemm = gemm,
 		      .mm = mm,
-		      .a_src = srt_cpu_element(mm->a, mm->dtype, item * mm->stride_a),
-		      .b_src = srt_cpu_element(mm->b, mm->dtype, item * mm->stride_b),
+		      .a_src = srt_cpu_element(mm->a, mm->dtype, item * mm->shape.stride_a),
+		      .b_src = srt_cpu_element(mm->b, mm->dtype, item * mm->shape.stride_b),
 		      .a_packed = scratch + l.a,
 		      .b_packed = scratch + l.b,
-		      .tiles_pack = gemm->tile_pack != NULL && !blocks_a(mm) && !mm->trans_b,
+		      .tiles_pack = gemm->tile_pack != NULL && !blocks_a(mm) && !mm->shape.trans_b,
 		      .b_in_place = b_in_place(gemm, mm),
 		      .one_panel = one_panel(gemm, mm) };
 	range_t r;
@@ -362,10 +369,10 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 			r.m1 = srt_min64(r.m0 + rows, all.m1);
 			sp.k0 = 0;
 			do { /* once for k = 0 too: sums of no terms are +0 */
-				sp.kc = srt_min64(choose_span(gemm, mm), mm->k - sp.k0);
+				sp.kc = srt_min64(choose_span(gemm, mm), mm->shape.k - sp.k0);
 				run_span(&sp, r, item, sum, l.ldsum);
 				sp.k0 += choose_span(gemm, mm);
-			} while (sp.k0 < mm->k);
+			} while (sp.k0 < mm->shape.k);
 		}
 	}
 }
@@ -379,13 +386,13 @@ static int64_t part_start(int64_t total, int64_t part, int64_t nparts)
 void srt_cpu_matmul(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int part, int nparts,
 		    void *scratch)
 {
-	int64_t batch = mm->batch > 1 ? mm->batch : 1;
-	int64_t row_units = (mm->m + gemm->mr - 1) / gemm->mr;
-	int64_t col_units = (mm->n + gemm->nr - 1) / gemm->nr;
+	int64_t batch = mm->shape.batch > 1 ? mm->shape.batch : 1;
+	int64_t row_units = (mm->shape.m + gemm->mr - 1) / gemm->mr;
+	int64_t col_units = (mm->shape.n + gemm->nr - 1) / gemm->nr;
 	int64_t across = 1, down, item0 = 0, item1 = batch;
 	range_t r;
 
-	if (mm->m <= 0 || mm->n <= 0)
+	if (mm->shape.m <= 0 || mm->shape.n <= 0)
 		return;
 	if (batch >= nparts) { /* whole items */
 		item0 = part_start(batch, part, nparts);
@@ -398,10 +405,10 @@ void srt_cpu_matmul(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, int 
 		if (nparts % d == 0 && (col_units >= 2 * d || row_units < nparts / d * 2))
 			across = d;
 	down = nparts / across;
-	r.m0 = srt_min64(part_start(row_units, part % down, down) * gemm->mr, mm->m);
-	r.m1 = srt_min64(part_start(row_units, part % down + 1, down) * gemm->mr, mm->m);
-	r.n0 = srt_min64(part_start(col_units, part / down, across) * gemm->nr, mm->n);
-	r.n1 = srt_min64(part_start(col_units, part / down + 1, across) * gemm->nr, mm->n);
+	r.m0 = srt_min64(part_start(row_units, part % down, down) * gemm->mr, mm->shape.m);
+	r.m1 = srt_min64(part_start(row_units, part % down + 1, down) * gemm->mr, mm->shape.m);
+	r.n0 = srt_min64(part_start(col_units, part / down, across) * gemm->nr, mm->shape.n);
+	r.n1 = srt_min64(part_start(col_units, part / down + 1, across) * gemm->nr, mm->shape.n);
 	if (r.m0 < r.m1 && r.n0 < r.n1)
 		for (int64_t item = item0; item < item1; item++)
 			run_range(gemm, mm, item, r, scratch);

@@ -18,22 +18,18 @@
 
 #include <shardrt/dtype.h>
 
+#include "kernels/args.h"
+
 /* The fixed length of a chain. */
 #define SRT_CPU_KB 512
 
-/* C[b] (m,n) = op(A[b]) (m,k) * op(B[b]) (k,n), fields as in srt_matmul_t, host pointers. */
+/* A product on host memory. */
 typedef struct srt_cpu_matmul {
-	int64_t m, n, k;
-	int64_t batch;        /* 0 or 1 = one product */
-	int trans_a, trans_b; /* 1: A stored (k,m); B stored (n,k) */
+	srt_k_matmul_t shape; /* batch 0: one product */
 	srt_dtype_t dtype;    /* of all tensors: SRT_F32, SRT_F16, SRT_BF16 */
 	const void *a, *b;
 	void *c;
-	int64_t lda, ldb, ldc;
-	int64_t stride_a, stride_b, stride_c;
-	float alpha;
 	const void *bias; /* (n) or NULL */
-	int accumulate;   /* 1: one separate add onto C */
 } srt_cpu_matmul_t;
 
 /* Micro-kernels of one instruction set; backends/cpu/gemm_tile.h. */

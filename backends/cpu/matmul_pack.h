@@ -25,12 +25,13 @@ static inline srt_cpu_panel_t srt_cpu_panel_b(const srt_cpu_gemm_t *gemm,
 					      int64_t kc, int64_t n0, int64_t nc, float *dst)
 {
 	return (srt_cpu_panel_t){
-		.transposed = mm->trans_b,
+		.transposed = mm->shape.trans_b,
 		.cols = (int)srt_min64(nc, gemm->nr),
 		.dtype = mm->dtype,
 		.src = srt_cpu_element(b, mm->dtype,
-				       mm->trans_b ? n0 * mm->ldb + k0 : k0 * mm->ldb + n0),
-		.ld = mm->ldb,
+				       mm->shape.trans_b ? n0 * mm->shape.ldb + k0 :
+							   k0 * mm->shape.ldb + n0),
+		.ld = mm->shape.ldb,
 		.kc = kc,
 		.dst = dst,
 	};
@@ -56,8 +57,8 @@ static inline int64_t srt_cpu_pitch_a(int64_t mc)
 static inline size_t srt_cpu_packed_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm,
 				      int64_t mc, int64_t kc)
 {
-	return (size_t)(mm->trans_a && gemm->in_place ? srt_cpu_pitch_a(mc) * kc :
-							mc * (kc + A_SLACK));
+	return (size_t)(mm->shape.trans_a && gemm->in_place ? srt_cpu_pitch_a(mc) * kc :
+							      mc * (kc + A_SLACK));
 }
 
 /* A's rows as panels of mr: (k,mr) from a transposed A, (mr,kc+A_SLACK) from a plain one. If tiles
@@ -66,16 +67,17 @@ static inline void srt_cpu_pack_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matm
 				  const void *a, int64_t m0, int64_t mc, int64_t k0, int64_t kc,
 				  float *dst)
 {
-	const int64_t first = mm->trans_a ? k0 * mm->lda + m0 : m0 * mm->lda + k0;
+	const int64_t first = mm->shape.trans_a ? k0 * mm->shape.lda + m0 : m0 * mm->shape.lda + k0;
 	const void *src = srt_cpu_element(a, mm->dtype, first);
 
-	if (mm->trans_a && gemm->in_place)
-		srt_cpu_copy_rows(gemm, mm->dtype, kc, mc, dst, srt_cpu_pitch_a(mc), src, mm->lda);
-	else if (mm->trans_a)
-		srt_cpu_pack_panels(gemm, mm->dtype, mc, gemm->mr, kc, src, mm->lda, dst,
+	if (mm->shape.trans_a && gemm->in_place)
+		srt_cpu_copy_rows(gemm, mm->dtype, kc, mc, dst, srt_cpu_pitch_a(mc), src,
+				  mm->shape.lda);
+	else if (mm->shape.trans_a)
+		srt_cpu_pack_panels(gemm, mm->dtype, mc, gemm->mr, kc, src, mm->shape.lda, dst,
 				    gemm->mr * (kc + A_SLACK));
 	else
-		srt_cpu_copy_rows(gemm, mm->dtype, mc, kc, dst, kc + A_SLACK, src, mm->lda);
+		srt_cpu_copy_rows(gemm, mm->dtype, mc, kc, dst, kc + A_SLACK, src, mm->shape.lda);
 }
 
 #endif

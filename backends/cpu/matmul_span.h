@@ -88,9 +88,9 @@ static inline columns_t place_b(span_t *sp, int64_t j)
 	for (; sp->b_ready <= j; sp->b_ready++)
 		srt_cpu_pack_panel_b(sp->gemm, panel_b(sp, sp->b_ready));
 	if (sp->b_in_place && cols == nr)
-		return (columns_t){ (const float *)sp->b_src + sp->k0 * sp->mm->ldb + sp->j +
+		return (columns_t){ (const float *)sp->b_src + sp->k0 * sp->mm->shape.ldb + sp->j +
 					    j * nr,
-				    sp->mm->ldb, cols };
+				    sp->mm->shape.ldb, cols };
 	return (columns_t){ panel_b(sp, j).dst, nr, cols };
 }
 
@@ -140,14 +140,14 @@ static inline void run_tile(const span_t *sp, int rows, const float *a, columns_
 		part.c = io->c;
 		part.ldc = io->ldc;
 		part.old = io->old;
-	} else if (mm->accumulate) {
-		sp->gemm->widen(mm->dtype, rows, b.n, old, nr, c_half, mm->ldc);
+	} else if (mm->shape.accumulate) {
+		sp->gemm->widen(mm->dtype, rows, b.n, old, nr, c_half, mm->shape.ldc);
 		part.old = old;
 		part.ldold = nr;
 	}
 	run_block(sp, rows, sp->kc - k, a + k * sp->cs, b, &part);
 	if (c_half != NULL)
-		sp->gemm->round(mm->dtype, rows, b.n, c_half, mm->ldc, sums, nr);
+		sp->gemm->round(mm->dtype, rows, b.n, c_half, mm->shape.ldc, sums, nr);
 }
 
 /* Chooses the packing and prefetching of a full tile; `left` - 1 tiles of its block follow. */
@@ -191,19 +191,19 @@ static inline void fetch_next_panel(const span_t *sp, int64_t j, int64_t i, int6
 
 	if (!sp->fetches_b || ntiles < 4 || col + nr > sp->n1)
 		return;
-	if (mm->trans_b) {
-		const int step = mm->ldb == sp->kc ? 2 : 1;
+	if (mm->shape.trans_b) {
+		const int step = mm->shape.ldb == sp->kc ? 2 : 1;
 
 		if (i * step < nr) {
 			io->ahead = srt_cpu_element(sp->b_src, mm->dtype,
-						    (col + i * step) * mm->ldb + sp->k0);
+						    (col + i * step) * mm->shape.ldb + sp->k0);
 			io->ahead_step = step * nbytes;
 		}
 	} else if (sp->one_panel && (ntiles - 1 - i) * LINE < nr * nbytes) {
 		io->ahead = (const char *)srt_cpu_element(sp->b_src, mm->dtype,
-							  sp->k0 * mm->ldb + col) +
+							  sp->k0 * mm->shape.ldb + col) +
 			    (ntiles - 1 - i) * LINE;
-		io->ahead_step = mm->ldb * nbytes;
+		io->ahead_step = mm->shape.ldb * nbytes;
 	}
 }
 
@@ -234,8 +234,9 @@ static inline void run_tiles(span_t *sp)
 			if (io.bias != NULL)
 				io.bias += j * nr;
 			run_tile(sp, rows, sp->a + i * sp->panel, b, &io,
-				 sp->c_half != NULL ? sp->c_half + i * mr * sp->mm->ldc + j * nr :
-						      NULL);
+				 sp->c_half != NULL ?
+					 sp->c_half + i * mr * sp->mm->shape.ldc + j * nr :
+					 NULL);
 		}
 	}
 }

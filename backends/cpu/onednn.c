@@ -133,8 +133,8 @@ void srt_cpu_onednn_close(srt_cpu_onednn_t *dnn)
 
 int srt_cpu_onednn_takes(const srt_cpu_matmul_t *mm)
 {
-	return mm->dtype != SRT_F16 && mm->batch <= 1 && mm->alpha == 1.0f && mm->m >= MIN_SIZE &&
-	       mm->n >= MIN_SIZE && mm->k >= MIN_SIZE;
+	return mm->dtype != SRT_F16 && mm->shape.batch <= 1 && mm->shape.alpha == 1.0f &&
+	       mm->shape.m >= MIN_SIZE && mm->shape.n >= MIN_SIZE && mm->shape.k >= MIN_SIZE;
 }
 
 /* ---- one product ------------------------------------------------------------------------ */
@@ -177,7 +177,8 @@ static size_t operand_nbytes(int64_t rows, int64_t cols)
 size_t srt_cpu_onednn_scratch(const srt_cpu_matmul_t *mm)
 {
 	return mm->dtype == SRT_BF16 ? 0 :
-				       operand_nbytes(mm->m, mm->k) + operand_nbytes(mm->k, mm->n);
+				       operand_nbytes(mm->shape.m, mm->shape.k) +
+					       operand_nbytes(mm->shape.k, mm->shape.n);
 }
 
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static void round_row(
@@ -248,17 +249,17 @@ static dnnl_status_t make_primitive(const product_t *p, int64_t rows, call_t *ca
 	const int64_t lda = p->a.pitch, ldb = p->b.pitch;
 	dnnl_matmul_desc_t desc;
 
-	TRY_DNN(describe_matrix(dnn, &call->a, dnnl_bf16, rows, mm->k, mm->trans_a ? 1 : lda,
-				mm->trans_a ? lda : 1));
-	TRY_DNN(describe_matrix(dnn, &call->b, dnnl_bf16, mm->k, mm->n, mm->trans_b ? 1 : ldb,
-				mm->trans_b ? ldb : 1));
-	TRY_DNN(describe_matrix(dnn, &call->c, type, rows, mm->n, mm->ldc, 1));
-	TRY_DNN(describe_matrix(dnn, &call->bias, type, 1, mm->n, mm->n, 1));
+	TRY_DNN(describe_matrix(dnn, &call->a, dnnl_bf16, rows, mm->shape.k,
+				mm->shape.trans_a ? 1 : lda, mm->shape.trans_a ? lda : 1));
+	TRY_DNN(describe_matrix(dnn, &call->b, dnnl_bf16, mm->shape.k, mm->shape.n,
+				mm->shape.trans_b ? 1 : ldb, mm->shape.trans_b ? ldb : 1));
+	TRY_DNN(describe_matrix(dnn, &call->c, type, rows, mm->shape.n, mm->shape.ldc, 1));
+	TRY_DNN(describe_matrix(dnn, &call->bias, type, 1, mm->shape.n, mm->shape.n, 1));
 	TRY_DNN(dnn->matmul_desc_init(&desc, &call->a, &call->b,
 				      mm->bias != NULL ? &call->bias : NULL, &call->c));
 	TRY_DNN(dnn->primitive_desc_create(&call->desc, &desc,
-					   mm->accumulate ? dnn->adds : dnn->plain, dnn->engine,
-					   NULL));
+					   mm->shape.accumulate ? dnn->adds : dnn->plain,
+					   dnn->engine, NULL));
 	return dnn->primitive_create(&call->primitive, call->desc);
 }
 
@@ -272,9 +273,9 @@ static dnnl_status_t execute_part(const product_t *p, int64_t row, call_t *call)
 		const dnnl_memory_desc_t *desc;
 		const void *data;
 	} tensors[] = {
-		{ DNNL_ARG_SRC, &call->a, p->a.bf16 + row * (mm->trans_a ? 1 : p->a.pitch) },
+		{ DNNL_ARG_SRC, &call->a, p->a.bf16 + row * (mm->shape.trans_a ? 1 : p->a.pitch) },
 		{ DNNL_ARG_WEIGHTS, &call->b, p->b.bf16 },
-		{ DNNL_ARG_DST, &call->c, srt_cpu_element(mm->c, mm->dtype, row * mm->ldc) },
+		{ DNNL_ARG_DST, &call->c, srt_cpu_element(mm->c, mm->dtype, row * mm->shape.ldc) },
 		{ DNNL_ARG_BIAS, &call->bias, mm->bias },
 	};
 	int nargs = mm->bias != NULL ? 4 : 3;
@@ -305,7 +306,7 @@ static void end_call(const srt_cpu_onednn_t *dnn, call_t *call)
 static void multiply_part(void *arg, int64_t first, int64_t end, int thread)
 {
 	product_t *p = arg;
-	const int64_t units = (p->mm->m + PART_ROWS - 1) / PART_ROWS;
+	const int64_t units = (p->mm->shape.m + PART_ROWS - 1) / PART_ROWS;
 
 	(void)thread;
 	if (p->dnn->omp_set_num_threads != NULL)
@@ -316,7 +317,7 @@ static void multiply_part(void *arg, int64_t first, int64_t end, int thread)
 		call_t call = { .desc = NULL };
 		dnnl_status_t status;
 
-		next = next < p->mm->m ? next : p->mm->m;
+		next = next < p->mm->shape.m ? next : p->mm->shape.m;
 		if (row >= next)
 			continue;
 		status = make_primitive(p, next - row, &call);
@@ -336,11 +337,14 @@ srt_status_t srt_cpu_onednn_matmul(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool,
 
 	if (mm->dtype == SRT_F32) {
 		p.scratch[0] = scratch;
-		p.scratch[1] = p.scratch[0] + operand_nbytes(mm->m, mm->k) / sizeof(uint16_t);
+		p.scratch[1] =
+			p.scratch[0] + operand_nbytes(mm->shape.m, mm->shape.k) / sizeof(uint16_t);
 	}
-	p.a = make_operand(mm->a, mm->trans_a ? mm->k : mm->m, mm->trans_a ? mm->m : mm->k, mm->lda,
+	p.a = make_operand(mm->a, mm->shape.trans_a ? mm->shape.k : mm->shape.m,
+			   mm->shape.trans_a ? mm->shape.m : mm->shape.k, mm->shape.lda,
 			   p.scratch[0]);
-	p.b = make_operand(mm->b, mm->trans_b ? mm->n : mm->k, mm->trans_b ? mm->k : mm->n, mm->ldb,
+	p.b = make_operand(mm->b, mm->shape.trans_b ? mm->shape.n : mm->shape.k,
+			   mm->shape.trans_b ? mm->shape.k : mm->shape.n, mm->shape.ldb,
 			   p.scratch[1]);
 	if (mm->dtype == SRT_F32)
 		srt_cpu_pool_run(pool, round_part, &p, p.nparts, 1);

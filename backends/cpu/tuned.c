@@ -45,7 +45,8 @@ static void matmul_part(void *arg, int64_t first, int64_t end, int thread)
 
 static matmul_job_t matmul_job(const srt_cpu_device_t *device, const srt_cpu_matmul_t *mm)
 {
-	double size = (double)mm->m * (double)mm->n * (double)mm->k * (double)mm->batch;
+	const srt_k_matmul_t *s = &mm->shape;
+	double size = (double)s->m * (double)s->n * (double)s->k * (double)s->batch;
 	matmul_job_t job = { .gemm = device->gemm, .mm = *mm };
 
 	job.nparts = srt_cpu_tuned_parts(device, size);
@@ -59,33 +60,15 @@ static size_t job_nbytes(const matmul_job_t *job)
 }
 
 /* The product as described, without its tensors. */
-static srt_cpu_matmul_t matmul_shape(const srt_command_t *command)
+static srt_cpu_matmul_t matmul_of(const srt_command_t *command)
 {
-	const srt_k_matmul_t *mm = &command->matmul;
-
-	return (srt_cpu_matmul_t){
-		.dtype = (srt_dtype_t)command->dtype,
-		.m = mm->m,
-		.n = mm->n,
-		.k = mm->k,
-		.batch = mm->batch,
-		.trans_a = mm->trans_a,
-		.trans_b = mm->trans_b,
-		.lda = mm->lda,
-		.ldb = mm->ldb,
-		.ldc = mm->ldc,
-		.stride_a = mm->stride_a,
-		.stride_b = mm->stride_b,
-		.stride_c = mm->stride_c,
-		.alpha = mm->alpha,
-		.accumulate = mm->accumulate,
-	};
+	return (srt_cpu_matmul_t){ .shape = command->matmul, .dtype = (srt_dtype_t)command->dtype };
 }
 
 srt_status_t srt_cpu_run_matmul(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
 	const srt_cpu_device_t *device = stream->device;
-	srt_cpu_matmul_t mm = matmul_shape(command);
+	srt_cpu_matmul_t mm = matmul_of(command);
 	matmul_job_t job;
 	void *scratch;
 	size_t nbytes;
@@ -116,7 +99,7 @@ bool srt_cpu_can_matmul(srt_cpu_stream_t *stream, const srt_command_t *command)
 
 static size_t matmul_memory(const srt_cpu_device_t *device, const srt_command_t *command)
 {
-	const srt_cpu_matmul_t mm = matmul_shape(command);
+	const srt_cpu_matmul_t mm = matmul_of(command);
 	matmul_job_t job;
 
 	if (device->fast != NULL && !command->exact && srt_cpu_onednn_takes(&mm))

@@ -34,22 +34,7 @@ static attention_job_t attention_job(const srt_cpu_device_t *device, const srt_c
 
 	return (attention_job_t){
 		.gemm = device->gemm,
-		.at = {
-			.dtype = (srt_dtype_t)command->dtype,
-			.batch = shape->batch,
-			.queries = shape->queries,
-			.keys = shape->keys,
-			.heads = shape->heads,
-			.head_dim = shape->head_dim,
-			.scale = shape->scale,
-			.causal = shape->causal,
-			.ldq = shape->ldq,
-			.ldk = shape->ldk,
-			.ldv = shape->ldv,
-			.lddq = shape->lddq,
-			.lddk = shape->lddk,
-			.lddv = shape->lddv,
-		},
+		.at = { .shape = *shape, .dtype = (srt_dtype_t)command->dtype },
 		.nparts = srt_cpu_tuned_parts(device, size),
 	};
 }

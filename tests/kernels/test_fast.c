@@ -43,25 +43,25 @@ static double worst(const srt_cpu_matmul_t *mm)
 {
 	double most = 0;
 
-	for (int64_t i = 0; i < mm->m; i++) {
-		for (int64_t j = 0; j < mm->n; j++) {
+	for (int64_t i = 0; i < mm->shape.m; i++) {
+		for (int64_t j = 0; j < mm->shape.n; j++) {
 			double sum = 0, size = 0, bound, error;
 
-			for (int64_t k = 0; k < mm->k; k++) {
-				double x =
-					to_bf16(a[mm->trans_a ? k * mm->lda + i : i * mm->lda + k]);
-				double y =
-					to_bf16(b[mm->trans_b ? j * mm->ldb + k : k * mm->ldb + j]);
+			for (int64_t k = 0; k < mm->shape.k; k++) {
+				double x = to_bf16(a[mm->shape.trans_a ? k * mm->shape.lda + i :
+									 i * mm->shape.lda + k]);
+				double y = to_bf16(b[mm->shape.trans_b ? j * mm->shape.ldb + k :
+									 k * mm->shape.ldb + j]);
 
 				sum += x * y;
 				size += fabs(x * y);
 			}
 			sum += mm->bias != NULL ? (double)bias[j] : 0;
-			sum += mm->accumulate ? (double)old[i * mm->ldc + j] : 0;
-			bound = (size + 4) * (double)(mm->k + 2) * 0x1p-24;
+			sum += mm->shape.accumulate ? (double)old[i * mm->shape.ldc + j] : 0;
+			bound = (size + 4) * (double)(mm->shape.k + 2) * 0x1p-24;
 			if (mm->dtype == SRT_BF16) /* C is rounded, and again if it is added */
 				bound += (size + 4) * 0x1p-8;
-			error = fabs((double)c[i * mm->ldc + j] - sum) / bound;
+			error = fabs((double)c[i * mm->shape.ldc + j] - sum) / bound;
 			most = error > most || isnan(error) ? error : most;
 		}
 	}
@@ -74,13 +74,13 @@ static void test_product(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool, srt_cpu_ma
 	void *scratch = nbytes ? aligned_alloc(64, nbytes) : NULL;
 
 	CHECK((scratch != NULL) == (mm.dtype == SRT_F32));
-	mm.lda = (mm.trans_a ? mm.m : mm.k) + gap;
-	mm.ldb = (mm.trans_b ? mm.k : mm.n) + gap;
-	mm.ldc = mm.n + gap;
+	mm.shape.lda = (mm.shape.trans_a ? mm.shape.m : mm.shape.k) + gap;
+	mm.shape.ldb = (mm.shape.trans_b ? mm.shape.k : mm.shape.n) + gap;
+	mm.shape.ldc = mm.shape.n + gap;
 	mm.a = a;
 	mm.b = b;
 	mm.c = c;
-	mm.alpha = 1.0f;
+	mm.shape.alpha = 1.0f;
 	memcpy(c, old, sizeof(c));
 	if (mm.dtype == SRT_BF16) {
 		mm.a = bf16_a;
@@ -95,9 +95,10 @@ static void test_product(srt_cpu_onednn_t *dnn, srt_cpu_pool_t *pool, srt_cpu_ma
 	for (size_t i = 0; i < MOST && mm.dtype == SRT_BF16; i++)
 		c[i] = half_get(SRT_BF16, bf16_c, i);
 	CHECK(worst(&mm) <= 1.0);
-	for (int64_t i = 0; i < mm.m; i++) /* what lies between the rows of C */
-		for (int64_t j = mm.n; j < mm.ldc; j++)
-			CHECK(memcmp(&c[i * mm.ldc + j], &old[i * mm.ldc + j], sizeof(*c)) == 0);
+	for (int64_t i = 0; i < mm.shape.m; i++) /* what lies between the rows of C */
+		for (int64_t j = mm.shape.n; j < mm.shape.ldc; j++)
+			CHECK(memcmp(&c[i * mm.shape.ldc + j], &old[i * mm.shape.ldc + j],
+				     sizeof(*c)) == 0);
 	free(scratch);
 }
 
@@ -120,13 +121,13 @@ int main(void)
 		for (int i = 0; i < 3 * 16; i++)
 			test_product(dnn, pool,
 				     (srt_cpu_matmul_t){ .dtype = dtype,
-							 .m = sizes[i / 16][0],
-							 .n = sizes[i / 16][1],
-							 .k = sizes[i / 16][2],
-							 .trans_a = i & 1,
-							 .trans_b = i >> 1 & 1,
+							 .shape.m = sizes[i / 16][0],
+							 .shape.n = sizes[i / 16][1],
+							 .shape.k = sizes[i / 16][2],
+							 .shape.trans_a = i & 1,
+							 .shape.trans_b = i >> 1 & 1,
 							 .bias = i & 4 ? bias : NULL,
-							 .accumulate = i >> 3 & 1 },
+							 .shape.accumulate = i >> 3 & 1 },
 				     i % 3);
 		srt_cpu_pool_destroy(pool);
 	}

@@ -68,22 +68,25 @@ static void *convert(srt_dtype_t dtype, const float *x, size_t n)
 /* mm with operands in floats. */
 static float reference(const srt_cpu_matmul_t *mm, int64_t item, int64_t i, int64_t j, float old)
 {
-	const float *a = (const float *)mm->a + item * mm->stride_a;
-	const float *b = (const float *)mm->b + item * mm->stride_b;
+	const float *a = (const float *)mm->a + item * mm->shape.stride_a;
+	const float *b = (const float *)mm->b + item * mm->shape.stride_b;
 	float sum = 0.0f;
 
-	for (int64_t k0 = 0; k0 < mm->k; k0 += 512) {
+	for (int64_t k0 = 0; k0 < mm->shape.k; k0 += 512) {
 		float x = 0.0f;
 
-		for (int64_t k = k0; k < mm->k && k < k0 + 512; k++)
-			x = fmaf(mm->trans_a ? a[k * mm->lda + i] : a[i * mm->lda + k],
-				 mm->trans_b ? b[j * mm->ldb + k] : b[k * mm->ldb + j], x);
+		for (int64_t k = k0; k < mm->shape.k && k < k0 + 512; k++)
+			x = fmaf(mm->shape.trans_a ? a[k * mm->shape.lda + i] :
+						     a[i * mm->shape.lda + k],
+				 mm->shape.trans_b ? b[j * mm->shape.ldb + k] :
+						     b[k * mm->shape.ldb + j],
+				 x);
 		sum = k0 ? sum + x : x;
 	}
-	sum = sum * mm->alpha;
+	sum = sum * mm->shape.alpha;
 	if (mm->bias != NULL)
 		sum = sum + ((const float *)mm->bias)[j];
-	return mm->accumulate ? old + sum : sum;
+	return mm->shape.accumulate ? old + sum : sum;
 }
 
 /* Runs all parts, last first, each with scratch between guards. */
@@ -121,46 +124,48 @@ static void check_case(srt_cpu_matmul_t mm, values_t kind, int64_t lead, int npa
 {
 	const srt_dtype_t dtype = mm.dtype;
 	const size_t size = srt_dtype_bits(dtype) / 8;
-	int64_t batch = mm.batch > 1 ? mm.batch : 1;
-	int64_t rows_a = mm.trans_a ? mm.k : mm.m, rows_b = mm.trans_b ? mm.n : mm.k;
+	int64_t batch = mm.shape.batch > 1 ? mm.shape.batch : 1;
+	int64_t rows_a = mm.shape.trans_a ? mm.shape.k : mm.shape.m,
+		rows_b = mm.shape.trans_b ? mm.shape.n : mm.shape.k;
 	size_t nelem, nwrong, nelem_a, nelem_b;
 	float *a, *b, *bias;
 	void *half_a, *half_b, *half_bias, *c, *want;
 	srt_cpu_matmul_t wide;
 
-	mm.lda = (mm.trans_a ? mm.m : mm.k) + lead;
-	mm.ldb = (mm.trans_b ? mm.k : mm.n) + lead;
-	mm.ldc = mm.n + lead;
-	mm.stride_a = rows_a * mm.lda + lead;
-	mm.stride_b = rows_b * mm.ldb + lead;
-	mm.stride_c = mm.m * mm.ldc + lead;
+	mm.shape.lda = (mm.shape.trans_a ? mm.shape.m : mm.shape.k) + lead;
+	mm.shape.ldb = (mm.shape.trans_b ? mm.shape.k : mm.shape.n) + lead;
+	mm.shape.ldc = mm.shape.n + lead;
+	mm.shape.stride_a = rows_a * mm.shape.lda + lead;
+	mm.shape.stride_b = rows_b * mm.shape.ldb + lead;
+	mm.shape.stride_c = mm.shape.m * mm.shape.ldc + lead;
 	wide = mm;
-	nelem_a = (size_t)(batch * mm.stride_a);
-	nelem_b = (size_t)(batch * mm.stride_b);
+	nelem_a = (size_t)(batch * mm.shape.stride_a);
+	nelem_b = (size_t)(batch * mm.shape.stride_b);
 	wide.a = a = fill(dtype, nelem_a, kind);
 	wide.b = b = fill(dtype, nelem_b, kind);
-	bias = fill(dtype, (size_t)mm.n, kind);
+	bias = fill(dtype, (size_t)mm.shape.n, kind);
 	mm.a = half_a = convert(dtype, a, nelem_a);
 	mm.b = half_b = convert(dtype, b, nelem_b);
-	half_bias = convert(dtype, bias, (size_t)mm.n);
+	half_bias = convert(dtype, bias, (size_t)mm.shape.n);
 	if (mm.bias != NULL) {
 		wide.bias = bias;
 		mm.bias = half_bias;
 	}
-	nelem = (size_t)(batch * mm.stride_c) + 2 * NGUARD;
+	nelem = (size_t)(batch * mm.shape.stride_c) + 2 * NGUARD;
 	c = malloc(nelem * size);
 	want = malloc(nelem * size);
 	CHECK_OR_DIE(c != NULL && want != NULL);
 	memset(c, GUARD, nelem * size);
 	memset(want, GUARD, nelem * size);
-	for (int64_t r = 0; r < batch * mm.m; r++)
-		for (int64_t j = 0; j < mm.n; j++) {
-			size_t at =
-				(size_t)(NGUARD + r / mm.m * mm.stride_c + r % mm.m * mm.ldc + j);
+	for (int64_t r = 0; r < batch * mm.shape.m; r++)
+		for (int64_t j = 0; j < mm.shape.n; j++) {
+			size_t at = (size_t)(NGUARD + r / mm.shape.m * mm.shape.stride_c +
+					     r % mm.shape.m * mm.shape.ldc + j);
 
 			half_put(dtype, c, at, value(kind));
 			half_put(dtype, want, at,
-				 reference(&wide, r / mm.m, r % mm.m, j, half_get(dtype, c, at)));
+				 reference(&wide, r / mm.shape.m, r % mm.shape.m, j,
+					   half_get(dtype, c, at)));
 		}
 	mm.c = (char *)c + NGUARD * size;
 	run_parts(&mm, nparts);
@@ -168,9 +173,10 @@ static void check_case(srt_cpu_matmul_t mm, values_t kind, int64_t lead, int npa
 	CHECK_MSG(nwrong == 0,
 		  "%s: %zu of %s wrong: m %d n %d k %d ta %d tb %d batch %d alpha %g bias %d "
 		  "accumulate %d lead %d values %d parts %d",
-		  isa, nwrong, srt_dtype_name(dtype), (int)mm.m, (int)mm.n, (int)mm.k, mm.trans_a,
-		  mm.trans_b, (int)mm.batch, (double)mm.alpha, mm.bias != NULL, mm.accumulate,
-		  (int)lead, (int)kind, nparts);
+		  isa, nwrong, srt_dtype_name(dtype), (int)mm.shape.m, (int)mm.shape.n,
+		  (int)mm.shape.k, mm.shape.trans_a, mm.shape.trans_b, (int)mm.shape.batch,
+		  (double)mm.shape.alpha, mm.bias != NULL, mm.shape.accumulate, (int)lead,
+		  (int)kind, nparts);
 	free(a);
 	free(b);
 	free(bias);
@@ -186,18 +192,18 @@ static srt_cpu_matmul_t options(int64_t m, int64_t n, int64_t k, unsigned bits)
 	static const float none;
 
 	return (srt_cpu_matmul_t){
-		.m = m,
-		.n = n,
-		.k = k,
-		.trans_a = bits & 1,
-		.trans_b = bits >> 1 & 1,
-		.accumulate = bits >> 2 & 1,
+		.shape.m = m,
+		.shape.n = n,
+		.shape.k = k,
+		.shape.trans_a = bits & 1,
+		.shape.trans_b = bits >> 1 & 1,
+		.shape.accumulate = bits >> 2 & 1,
 		.bias = bits >> 3 & 1 ? &none : NULL,
 		.dtype = type,
-		.alpha = bits >> 4 & 1 ? 0.3f :
-			 bits >> 5 & 1 ? 1.0f :
-					 0.0f,
-		.batch = bits >> 6 & 1 ? 3 : 0,
+		.shape.alpha = bits >> 4 & 1 ? 0.3f :
+			       bits >> 5 & 1 ? 1.0f :
+					       0.0f,
+		.shape.batch = bits >> 6 & 1 ? 3 : 0,
 	};
 }
 

@@ -93,7 +93,7 @@ const char *srt_cuda_code_name(const srt_cuda_driver_t *drv, CUresult code)
 										  "an unknown code";
 }
 
-const char *srt_cuda_code_text(const srt_cuda_driver_t *drv, CUresult code)
+static const char *code_text(const srt_cuda_driver_t *drv, CUresult code)
 {
 	const char *text = NULL;
 
@@ -113,5 +113,5 @@ srt_status_t srt_cuda_fail(const srt_host_services_t *host, const srt_cuda_drive
 	va_end(args);
 	return host->fail(code == CUDA_ERROR_OUT_OF_MEMORY ? SRT_ERR_OUT_OF_MEMORY : SRT_ERR_DEVICE,
 			  "%s: %s (%d), %s", sentence, srt_cuda_code_name(drv, code), (int)code,
-			  srt_cuda_code_text(drv, code));
+			  code_text(drv, code));
 }

@@ -84,6 +84,5 @@ srt_status_t srt_cuda_fail(const srt_host_services_t *host, const srt_cuda_drive
 	__attribute__((format(printf, 4, 5)));
 /* "CUDA_ERROR_NO_DEVICE" and the driver's description of it; never NULL. */
 const char *srt_cuda_code_name(const srt_cuda_driver_t *drv, CUresult code);
-const char *srt_cuda_code_text(const srt_cuda_driver_t *drv, CUresult code);
 
 #endif

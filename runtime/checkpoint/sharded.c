@@ -37,7 +37,8 @@ srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes
 	return SRT_OK;
 }
 
-bool srt_shard_is_saved(const srt_param_t *param, int rank)
+/* The rank writes its shard of the parameter: no rank before it has the same one. */
+static bool is_saved(const srt_param_t *param, int rank)
 {
 	const srt_engine_t *engine = param->unit->engine;
 
@@ -81,7 +82,7 @@ static srt_status_t count_parts(srt_engine_t *engine, int rank, size_t *nparts)
 	for (size_t i = 0; i < engine->nparams; i++) {
 		srt_shard_boxes_t shard;
 
-		if (!srt_shard_is_saved(engine->params[i], rank))
+		if (!is_saved(engine->params[i], rank))
 			continue;
 		SRT_TRY(srt_shard_boxes(engine->params[i], rank, &shard));
 		if (shard.nboxes > *nparts)
@@ -122,7 +123,7 @@ static srt_status_t add_shards(const srt_param_t *p, const size_t *first, srt_ma
 		srt_shard_boxes_t shard;
 		srt_status_t status;
 
-		if (!srt_shard_is_saved(p, r))
+		if (!is_saved(p, r))
 			continue;
 		status = srt_shard_boxes(p, r, &shard);
 		for (size_t i = 0; i < shard.nboxes && status == SRT_OK; i++)

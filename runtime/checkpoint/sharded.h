@@ -20,8 +20,6 @@
 
 /* The boxes of a shard, which are to be freed. */
 srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes_t *shard);
-/* The rank writes its shard of the parameter: no rank before it has the same one. */
-bool srt_shard_is_saved(const srt_param_t *param, int rank);
 
 /* Tensors of the engine in the order of a manifest that it writes: of each parameter the values and
  * the states, then the buffers. */

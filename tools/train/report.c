@@ -22,7 +22,8 @@
 #define VALIDATING_AFTER_S 1.0
 #define VALIDATING_INTERVAL_S 10.0
 
-double train_now_s(void)
+/** Monotonic seconds. */
+static double now_s(void)
 {
 	struct timespec ts;
 
@@ -77,7 +78,7 @@ void train_report_peak(train_report_t *r, double peak_flops)
 
 void train_report_resume(train_report_t *r)
 {
-	r->last_s = train_now_s();
+	r->last_s = now_s();
 	r->last_launches = srt_device_launches(r->device);
 }
 
@@ -85,12 +86,12 @@ int train_report_due(const train_report_t *r, int64_t step)
 {
 	if (r->log != NULL || step == 1 || step == r->steps || step % r->line_every == 0)
 		return 1;
-	return r->on_terminal && train_now_s() - r->last_line_s >= LINE_INTERVAL_S;
+	return r->on_terminal && now_s() - r->last_line_s >= LINE_INTERVAL_S;
 }
 
 void train_report_time(train_report_t *r, train_result_t *result, uint64_t launches)
 {
-	double now = train_now_s(), nsteps = (double)(result->step - r->last_step);
+	double now = now_s(), nsteps = (double)(result->step - r->last_step);
 	double step_s = (now - r->last_s) / nsteps;
 
 	/* smoothed for the progress line; the first steps are slower than the others */
@@ -178,7 +179,7 @@ static void write_line(train_report_t *r, const train_result_t *result)
 		puts(line);
 	r->line_open = r->on_terminal && !evaluated;
 	fflush(stdout);
-	r->last_line_s = train_now_s();
+	r->last_line_s = now_s();
 }
 
 int train_report_write(train_report_t *r, const train_result_t *result)
@@ -188,7 +189,7 @@ int train_report_write(train_report_t *r, const train_result_t *result)
 	if (r->log != NULL)
 		write_log(r, result);
 	if (first_or_last || result->step % r->line_every == 0 || !isnan(result->val_loss) ||
-	    (r->on_terminal && train_now_s() - r->last_line_s >= LINE_INTERVAL_S))
+	    (r->on_terminal && now_s() - r->last_line_s >= LINE_INTERVAL_S))
 		write_line(r, result);
 	if (r->log == NULL || !ferror(r->log))
 		return 0;
@@ -199,7 +200,7 @@ int train_report_write(train_report_t *r, const train_result_t *result)
 
 void train_report_validating(train_report_t *r, int64_t batch, int64_t nbatches)
 {
-	double now = train_now_s();
+	double now = now_s();
 
 	if (batch == 1)
 		r->validating_s = now + VALIDATING_AFTER_S;

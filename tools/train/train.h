@@ -300,8 +300,6 @@ void train_report_validating(train_report_t *r, int64_t batch, int64_t nbatches)
 void train_report_end_line(train_report_t *r);
 /** Ends the progress line and closes the log, if any. @return 0, or -1 if it cannot be written. */
 int train_report_close(train_report_t *r);
-/** Monotonic seconds. */
-double train_now_s(void);
 
 /* ---- saves.c */
 

@@ -19,8 +19,6 @@ srt_status_t srt_writes_end_pass(srt_engine_t *engine, srt_stream_t *stream);
 srt_status_t srt_unshard_begin(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_unshard_end(srt_unit_t *unit, srt_stream_t *stream);
 srt_status_t srt_unshard_prefetch(srt_unit_t *unit, bool backward);
-/* Before the slot of the unit's values is overwritten on the communication stream. */
-srt_status_t srt_unshard_keep_part(srt_unit_t *unit);
 /* Before the unit's shard changes: waits for all readers. */
 srt_status_t srt_unshard_wait_shard_read(srt_unit_t *unit, srt_stream_t *stream);
 /* Waits as srt_unshard_wait_shard_read(); no slot counts as gathered afterwards. */

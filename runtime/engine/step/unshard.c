@@ -35,7 +35,7 @@ static srt_stream_t *gather_stream(const srt_unit_t *unit)
 
 /* Before the slot of the unit's values is overwritten on the communication stream: this rank's part
  * of them, for the backward pass to come. */
-srt_status_t srt_unshard_keep_part(srt_unit_t *unit)
+static srt_status_t keep_part(srt_unit_t *unit)
 {
 	const srt_engine_t *engine = unit->engine;
 	const size_t elem = srt_dtype_size(unit->types.compute);
@@ -89,7 +89,7 @@ static srt_status_t start_gather(srt_unit_t *unit)
 				"end that one first, declare them as parent and child, or raise "
 				"srt_engine_options_t.prefetch",
 				unit->name, holder->name);
-		SRT_TRY(srt_unshard_keep_part(holder));
+		SRT_TRY(keep_part(holder));
 		holder->unshard.is_gathered = false;
 		holder->unshard.is_prefetched = false;
 	}
@@ -231,7 +231,7 @@ srt_status_t srt_unshard_release(srt_unit_t *unit, srt_stream_t *stream)
 	if (!engine->checks.on || slot == NULL || role.lifetime != SRT_LIFETIME_USE ||
 	    srt_unit_in_use(unit) || slot->holder != unit)
 		return SRT_OK;
-	SRT_TRY(srt_unshard_keep_part(unit));
+	SRT_TRY(keep_part(unit));
 	/* Edge: the copy of the unit's part -> this write. */
 	SRT_TRY(srt_order_streams(engine, engine->comm_stream, stream));
 	/* Edge: uses by other streams -> this write. */

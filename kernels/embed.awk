@@ -2,7 +2,7 @@
 #
 # Kernel sources (named from the top of the source tree, where it must run) -> C code that holds
 # each as a string with its includes in place, once each, for backends that compile at run time.
-# Names in system brackets stay: they stand where OpenCL C does not look. KERNEL( lines of .k files
+# Names in system brackets stay: they stand where OpenCL C does not look. KERNEL( and MAP( lines of .k files
 # give the table of which source has which portable kernel. Needs no more than POSIX awk.
 #
 #     awk -v header=backends/opencl/source.h -v prefix=srt_ocl -f kernels/embed.awk FILE...
@@ -44,9 +44,9 @@ function embed(path,   line, n, name, status)
 			}
 			continue
 		}
-		if (path ~ /\.k$/ && line ~ /^KERNEL(_WIDE|_COLUMNS)?\(/) {
+		if (path ~ /\.k$/ && line ~ /^(MAP|KERNEL(_WIDE|_COLUMNS)?)\(/) {
 			name = line
-			sub(/^KERNEL[A-Z_]*\([0-9]*, */, "", name)
+			sub(/^[A-Z_]*\(([0-9]+, *)?/, "", name)
 			sub(/,.*/, "", name)
 			kernels[++nkernels] = name
 			family[nkernels] = base_name(path)

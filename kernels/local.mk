@@ -27,6 +27,7 @@ KERNEL_DIALECT = \
 	kernels/args.h \
 	kernels/dialect/columns.h \
 	kernels/dialect/dialect.h \
+	kernels/dialect/form.h \
 	kernels/dialect/half_cuda.h \
 	kernels/dialect/math.h \
 	kernels/dialect/window_cuda.h \

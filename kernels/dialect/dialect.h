@@ -28,7 +28,8 @@
  *                                the same with the tensors of T said in W: READS(p, at),
  *                                WRITES(p, at), UPDATES(p, at), side by side; of floats, whatever
  *                                T is, READS_F32 and so on, and READS_F16, READS_BF16;
- *                                UPDATES_IF(p, at, old): the old values are used if `old`. The loop
+ *                                UPDATES_IF(p, at, old): the old values are used if `old`;
+ *                                READS_IF(p, at): p may be NULL. The loop
  *                                uses only elements p[at + i] of them and WRITES every one. CPUs
  *                                convert runs of such elements at once, CUDA loads and stores
  *                                vectors, and each loop has all tensors in W that it indexes by i
@@ -74,6 +75,7 @@
 /* A maximum in which a NaN sticks. */
 #define MAX_NAN(m, v) ((v) > (m) || (v) != (v) ? (v) : (m))
 #define PLUS(a, b) ((a) + (b))
+#define K_UNUSED __attribute__((unused))
 
 /* ---- the three compilers --------------------------------------------------------------- */
 #if defined(SRT_K_OPENCL) || defined(__CUDACC__)
@@ -480,7 +482,6 @@ FN float k_rounded_bf16(float v)
 #define WRITES_F32(p, at)
 #define UPDATES_F32(p, at)
 #define READS_BF16(p, at)
-#define UPDATES_IF(p, at, old) UPDATES(p, at)
 #define FOR_EACH_MIXED_IN(i, first, end, windows) FOR_EACH_IN(i, first, end, windows)
 #define FOR_EACH_WIDE_IN(i, first, end, windows) FOR_EACH(i, first, end)
 #define FOR_FREE_IN(l, i, first, end, windows) FOR_RANGE_IN(l, i, first, end, windows)

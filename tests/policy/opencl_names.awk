@@ -44,9 +44,9 @@ FNR == 1 { split("", protected) }
 		complain("macro", name)
 	next
 }
-/^KERNEL(_WIDE|_COLUMNS)?\(/ {
+/^(MAP|KERNEL(_WIDE|_COLUMNS)?)\(/ {
 	name = $0
-	sub(/^KERNEL[A-Z_]*\([^,]*,[ \t]*/, "", name)
+	sub(/^[A-Z_]*\(([0-9]+,[ \t]*)?/, "", name)
 	sub(/[^A-Za-z0-9_].*/, "", name)
 	nkernels++
 	if (is_builtin(name) && !(name in protected))

@@ -19,15 +19,15 @@ names()
 {
 	"${AWK:-awk}" -f "$srcdir/tests/policy/opencl_names.awk" "$@"
 }
-printf '#undef tanh\nKERNEL(2, tanh, a)\nKERNEL(2, exp, a)\n' >"$work/injected.k"
+printf '#undef tanh\nKERNEL(2, tanh, a)\nKERNEL(2, exp, a)\nMAP(log, a)\n' >"$work/injected.k"
 printf 'FN float k_mix(float a)\nFN float mix(float a)\n#define clamp(a) a\n' >"$work/injected.h"
-[ "$(names "$work/injected.k" "$work/injected.h" | grep -c 'is called like')" = 3 ] &&
+[ "$(names "$work/injected.k" "$work/injected.h" | grep -c 'is called like')" = 4 ] &&
 	! names "$work/injected.k" >/dev/null || {
 	echo "FAIL: injected names were not seen:"
 	names "$work/injected.k" "$work/injected.h"
 	exit 1
 }
-names "$srcdir"/kernels/*.k "$srcdir"/kernels/*.h "$srcdir"/kernels/gpu/*.[kh] "$srcdir"/backends/opencl/*.cl || failed=1
+names "$srcdir"/kernels/*.k "$srcdir"/kernels/*.h "$srcdir"/kernels/dialect/*.h "$srcdir"/kernels/gpu/*.[kh] "$srcdir"/backends/opencl/*.cl || failed=1
 
 # One list for the compilers that take all kernels in one unit, one for make: both are the folder.
 folder=$(cd "$srcdir" && echo kernels/*.k)

@@ -38,7 +38,7 @@ srt_status_t srt_op_absmax(srt_view_t max, srt_view_t x, int64_t nelem, int accu
 		{ "x", x, srt_op_size(nelem, 1), 0 },
 	};
 
-	return launch_onto(&(srt_op_call_t){ "srt_op_absmax", stream, SRT_K_ABSMAX, false, &args },
+	return launch_onto(&(srt_op_call_t){ __func__, stream, SRT_K_ABSMAX, false, &args },
 			   tensors, sizeof(float), accumulate);
 }
 
@@ -57,7 +57,7 @@ srt_status_t srt_op_bin_sum(const srt_bin_sum_t *a, srt_stream_t *stream)
 	};
 
 	SRT_NOT_NULL(stream);
-	SRT_TRY(check_power("srt_op_bin_sum", a->power));
+	SRT_TRY(check_power(__func__, a->power));
 	if (a->is_signed && a->power != 1)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_bin_sum: a signed sum has power 1, not %d", a->power);
@@ -66,8 +66,7 @@ srt_status_t srt_op_bin_sum(const srt_bin_sum_t *a, srt_stream_t *stream)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_bin_sum: total_nelem is %lld, must be at least 1",
 				(long long)a->total_nelem);
-	return launch_onto(&(srt_op_call_t){ "srt_op_bin_sum", stream, SRT_K_BIN_SUM, false,
-					     &args },
+	return launch_onto(&(srt_op_call_t){ __func__, stream, SRT_K_BIN_SUM, false, &args },
 			   tensors, BINS * sizeof(double), a->accumulate);
 }
 
@@ -81,8 +80,6 @@ srt_status_t srt_op_bin_total(const srt_bin_total_t *a, srt_stream_t *stream)
 	};
 
 	SRT_NOT_NULL(stream);
-	SRT_TRY(check_power("srt_op_bin_total", a->power));
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_bin_total", stream, SRT_K_BIN_TOTAL, false,
-					       &args },
-			     tensors);
+	SRT_TRY(check_power(__func__, a->power));
+	return srt_op_launch(__func__, SRT_K_BIN_TOTAL, false, &args, tensors, stream);
 }

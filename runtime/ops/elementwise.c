@@ -8,11 +8,9 @@ srt_status_t srt_op_fill(srt_view_t y, float value, int64_t nelem, srt_stream_t 
 	const srt_k_elem_t args = { .nelem = nelem, .value = value };
 	const srt_op_tensor_t tensors[] = { { "y", y, srt_op_size(nelem, 1), 0 } };
 
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_fill", stream, SRT_K_FILL, false, &args },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_FILL, false, &args, tensors, stream);
 }
 
-/* y[i] = f(x[i], value), in place allowed. */
 static srt_status_t launch_unary(const char *name, srt_kernel_id_t kernel, srt_view_t y,
 				 srt_view_t x, float value, int64_t nelem, srt_stream_t *stream)
 {
@@ -22,42 +20,50 @@ static srt_status_t launch_unary(const char *name, srt_kernel_id_t kernel, srt_v
 		{ "x", x, srt_op_size(nelem, 1), 0 },
 	};
 
-	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, true, &args }, tensors);
+	return srt_op_launch(name, kernel, true, &args, tensors, stream);
 }
 
-/* y[i] = f(a[i], b[i]), in place allowed; the tensors' names are those of the header. */
-static srt_status_t launch_binary(const char *name, srt_kernel_id_t kernel,
-				  const char *const names[3], srt_view_t y, srt_view_t a,
-				  srt_view_t b, int64_t nelem, srt_stream_t *stream)
-{
-	const srt_k_elem_t args = { .nelem = nelem };
-	const srt_op_tensor_t tensors[] = {
-		{ names[0], y, srt_op_size(nelem, 1), 0 },
-		{ names[1], a, srt_op_size(nelem, 1), 0 },
-		{ names[2], b, srt_op_size(nelem, 1), 0 },
-	};
+/* Operations that may be in place, a row each: the end of the name, the kernel; of two inputs the
+ * names of the tensors. UNARY_OF has a factor. */
+#define UNARY(op, kernel)                                                                          \
+	srt_status_t srt_op_##op(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream)  \
+	{                                                                                          \
+		return launch_unary(__func__, SRT_K_##kernel, y, x, 0, nelem, stream);             \
+	}
+#define UNARY_OF(op, kernel)                                                                       \
+	srt_status_t srt_op_##op(srt_view_t y, srt_view_t x, float a, int64_t nelem,               \
+				 srt_stream_t *stream)                                             \
+	{                                                                                          \
+		return launch_unary(__func__, SRT_K_##kernel, y, x, a, nelem, stream);             \
+	}
+#define BINARY(op, kernel, y, a, b)                                                                \
+	srt_status_t srt_op_##op(srt_view_t y, srt_view_t a, srt_view_t b, int64_t nelem,          \
+				 srt_stream_t *stream)                                             \
+	{                                                                                          \
+		const srt_k_elem_t args = { .nelem = nelem };                                      \
+		const srt_op_tensor_t tensors[] = { { #y, y, srt_op_size(nelem, 1), 0 },           \
+						    { #a, a, srt_op_size(nelem, 1), 0 },           \
+						    { #b, b, srt_op_size(nelem, 1), 0 } };         \
+                                                                                                   \
+		return srt_op_launch(__func__, SRT_K_##kernel, true, &args, tensors, stream);      \
+	}
 
-	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, true, &args }, tensors);
-}
-
-/* Gradients, made from the function's input or from its output. */
-static const char *const by_input[] = { "dx", "dy", "x" };
-static const char *const by_output[] = { "dx", "dy", "y" };
-
-srt_status_t srt_op_scale(srt_view_t y, srt_view_t x, float a, int64_t nelem, srt_stream_t *stream)
-{
-	return launch_unary("srt_op_scale", SRT_K_SCALE, y, x, a, nelem, stream);
-}
-
-srt_status_t srt_op_divide(srt_view_t y, srt_view_t x, float a, int64_t nelem, srt_stream_t *stream)
-{
-	return launch_unary("srt_op_divide", SRT_K_DIVIDE, y, x, a, nelem, stream);
-}
-
-srt_status_t srt_op_axpy(srt_view_t y, srt_view_t x, float a, int64_t nelem, srt_stream_t *stream)
-{
-	return launch_unary("srt_op_axpy", SRT_K_AXPY, y, x, a, nelem, stream);
-}
+UNARY_OF(scale, SCALE)
+UNARY_OF(divide, DIVIDE)
+UNARY_OF(axpy, AXPY)
+BINARY(add, ADD, y, a, b)
+UNARY(relu, RELU)
+BINARY(relu_backward, RELU_BACKWARD, dx, dy, y)
+UNARY(gelu_tanh, GELU_TANH)
+BINARY(gelu_tanh_backward, GELU_TANH_BACKWARD, dx, dy, x)
+UNARY(tanh, TANH)
+BINARY(tanh_backward, TANH_BACKWARD, dx, dy, y)
+UNARY(sigmoid, SIGMOID)
+BINARY(sigmoid_backward, SIGMOID_BACKWARD, dx, dy, y)
+UNARY(silu, SILU)
+BINARY(silu_backward, SILU_BACKWARD, dx, dy, x)
+UNARY(gelu_erf, GELU_ERF)
+BINARY(gelu_erf_backward, GELU_ERF_BACKWARD, dx, dy, x)
 
 /* y[i] = f(x[i]), x of any float type: by_type has the kernels for f32, f16 and bf16. */
 static srt_status_t launch_from(const char *name, const srt_kernel_id_t by_type[3], srt_view_t y,
@@ -80,7 +86,7 @@ static srt_status_t launch_from(const char *name, const srt_kernel_id_t by_type[
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: x is %s, must be f32, f16 or bf16",
 				name, srt_dtype_name(x.dtype));
 	}
-	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, false, &args }, tensors);
+	return srt_op_launch(name, kernel, false, &args, tensors, stream);
 }
 
 srt_status_t srt_op_cast(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream)
@@ -88,7 +94,7 @@ srt_status_t srt_op_cast(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t
 	static const srt_kernel_id_t kernels[] = { SRT_K_CAST_FROM_F32, SRT_K_CAST_FROM_F16,
 						   SRT_K_CAST_FROM_BF16 };
 
-	return launch_from("srt_op_cast", kernels, y, x, nelem, stream);
+	return launch_from(__func__, kernels, y, x, nelem, stream);
 }
 
 srt_status_t srt_op_accumulate(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream)
@@ -96,85 +102,5 @@ srt_status_t srt_op_accumulate(srt_view_t y, srt_view_t x, int64_t nelem, srt_st
 	static const srt_kernel_id_t kernels[] = { SRT_K_ACCUMULATE_F32, SRT_K_ACCUMULATE_F16,
 						   SRT_K_ACCUMULATE_BF16 };
 
-	return launch_from("srt_op_accumulate", kernels, y, x, nelem, stream);
-}
-
-srt_status_t srt_op_add(srt_view_t y, srt_view_t a, srt_view_t b, int64_t nelem,
-			srt_stream_t *stream)
-{
-	static const char *const names[] = { "y", "a", "b" };
-
-	return launch_binary("srt_op_add", SRT_K_ADD, names, y, a, b, nelem, stream);
-}
-
-srt_status_t srt_op_relu(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream)
-{
-	return launch_unary("srt_op_relu", SRT_K_RELU, y, x, 0, nelem, stream);
-}
-
-srt_status_t srt_op_relu_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t nelem,
-				  srt_stream_t *stream)
-{
-	return launch_binary("srt_op_relu_backward", SRT_K_RELU_BACKWARD, by_output, dx, dy, y,
-			     nelem, stream);
-}
-
-srt_status_t srt_op_gelu_tanh(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream)
-{
-	return launch_unary("srt_op_gelu_tanh", SRT_K_GELU_TANH, y, x, 0, nelem, stream);
-}
-
-srt_status_t srt_op_gelu_tanh_backward(srt_view_t dx, srt_view_t dy, srt_view_t x, int64_t nelem,
-				       srt_stream_t *stream)
-{
-	return launch_binary("srt_op_gelu_tanh_backward", SRT_K_GELU_TANH_BACKWARD, by_input, dx,
-			     dy, x, nelem, stream);
-}
-
-srt_status_t srt_op_tanh(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream)
-{
-	return launch_unary("srt_op_tanh", SRT_K_TANH, y, x, 0, nelem, stream);
-}
-
-srt_status_t srt_op_tanh_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t nelem,
-				  srt_stream_t *stream)
-{
-	return launch_binary("srt_op_tanh_backward", SRT_K_TANH_BACKWARD, by_output, dx, dy, y,
-			     nelem, stream);
-}
-
-srt_status_t srt_op_sigmoid(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream)
-{
-	return launch_unary("srt_op_sigmoid", SRT_K_SIGMOID, y, x, 0, nelem, stream);
-}
-
-srt_status_t srt_op_sigmoid_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t nelem,
-				     srt_stream_t *stream)
-{
-	return launch_binary("srt_op_sigmoid_backward", SRT_K_SIGMOID_BACKWARD, by_output, dx, dy,
-			     y, nelem, stream);
-}
-
-srt_status_t srt_op_silu(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream)
-{
-	return launch_unary("srt_op_silu", SRT_K_SILU, y, x, 0, nelem, stream);
-}
-
-srt_status_t srt_op_silu_backward(srt_view_t dx, srt_view_t dy, srt_view_t x, int64_t nelem,
-				  srt_stream_t *stream)
-{
-	return launch_binary("srt_op_silu_backward", SRT_K_SILU_BACKWARD, by_input, dx, dy, x,
-			     nelem, stream);
-}
-
-srt_status_t srt_op_gelu_erf(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream)
-{
-	return launch_unary("srt_op_gelu_erf", SRT_K_GELU_ERF, y, x, 0, nelem, stream);
-}
-
-srt_status_t srt_op_gelu_erf_backward(srt_view_t dx, srt_view_t dy, srt_view_t x, int64_t nelem,
-				      srt_stream_t *stream)
-{
-	return launch_binary("srt_op_gelu_erf_backward", SRT_K_GELU_ERF_BACKWARD, by_input, dx, dy,
-			     x, nelem, stream);
+	return launch_from(__func__, kernels, y, x, nelem, stream);
 }

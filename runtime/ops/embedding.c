@@ -4,11 +4,12 @@
 
 /* *a: a copy of a program's struct; *kernel: its sizes, and how the kernels count the rows of the
  * other parts of the vocabulary. */
-static srt_status_t read_embedding(const char *name, const srt_embedding_t *given,
-				   srt_embedding_t *a, srt_k_embedding_t *kernel)
+static srt_status_t read_embedding(const char *name, srt_stream_t *stream,
+				   const srt_embedding_t *given, srt_embedding_t *a,
+				   srt_k_embedding_t *kernel)
 {
 	*a = (srt_embedding_t)SRT_EMBEDDING_INIT;
-	SRT_TRY(srt_struct_read(a, sizeof(*a), given, "srt_embedding_t"));
+	SRT_TRY(srt_op_read(name, stream, given, "srt_embedding_t", a, sizeof(*a)));
 	*kernel = (srt_k_embedding_t){
 		.rows = a->rows, .n = a->n, .vocab = a->vocab, .context = a->context
 	};
@@ -33,13 +34,10 @@ static srt_status_t check_context(const char *name, int64_t context)
 
 srt_status_t srt_op_embedding(const srt_embedding_t *args, srt_stream_t *stream)
 {
-	static const char name[] = "srt_op_embedding";
 	srt_k_embedding_t kernel;
 	srt_embedding_t a;
 
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(args);
-	SRT_TRY(read_embedding(name, args, &a, &kernel));
+	SRT_TRY(read_embedding(__func__, stream, args, &a, &kernel));
 	const srt_op_tensor_t tensors[] = {
 		{ "y", a.y, srt_op_size(kernel.rows, kernel.n), 0 },
 		{ "table", a.table, srt_op_size(kernel.vocab, kernel.n), 0 },
@@ -48,20 +46,16 @@ srt_status_t srt_op_embedding(const srt_embedding_t *args, srt_stream_t *stream)
 	};
 
 	if (a.position.buffer != NULL)
-		SRT_TRY(check_context(name, a.context));
-	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_EMBEDDING, false, &kernel },
-			     tensors);
+		SRT_TRY(check_context(__func__, a.context));
+	return srt_op_launch(__func__, SRT_K_EMBEDDING, false, &kernel, tensors, stream);
 }
 
 srt_status_t srt_op_embedding_backward(const srt_embedding_t *args, srt_stream_t *stream)
 {
-	static const char name[] = "srt_op_embedding_backward";
 	srt_k_embedding_t kernel;
 	srt_embedding_t a;
 
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(args);
-	SRT_TRY(read_embedding(name, args, &a, &kernel));
+	SRT_TRY(read_embedding(__func__, stream, args, &a, &kernel));
 	const srt_op_tensor_t tensors[] = {
 		{ "dtable", a.dtable, srt_op_size(kernel.vocab, kernel.n), 0 },
 		{ "dy", a.dy, srt_op_size(kernel.rows, kernel.n), 0 },
@@ -71,23 +65,18 @@ srt_status_t srt_op_embedding_backward(const srt_embedding_t *args, srt_stream_t
 	if (a.padding < -1 || a.padding >= a.vocab || a.padding >= INT32_MAX)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: padding is %lld, must be a row of the table, or -1 for none",
-				name, (long long)a.padding);
+				__func__, (long long)a.padding);
 	kernel.context = 0;
 	kernel.padding = (int32_t)(a.padding + 1);
 	kernel.accumulate = a.accumulate_dtable != 0;
-	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_EMBEDDING_BACKWARD, false,
-					       &kernel },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_EMBEDDING_BACKWARD, false, &kernel, tensors, stream);
 }
 
 srt_status_t srt_op_position_backward(const srt_embedding_t *args, srt_stream_t *stream)
 {
-	static const char name[] = "srt_op_position_backward";
 	srt_embedding_t a = SRT_EMBEDDING_INIT;
 
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(args);
-	SRT_TRY(srt_struct_read(&a, sizeof(a), args, "srt_embedding_t"));
+	SRT_OP_READ(srt_embedding_t, a, args, stream);
 	const srt_k_embedding_t kernel = { .rows = a.rows,
 					   .n = a.n,
 					   .context = a.context,
@@ -97,8 +86,6 @@ srt_status_t srt_op_position_backward(const srt_embedding_t *args, srt_stream_t 
 		{ "dy", a.dy, srt_op_size(a.rows, a.n), 0 },
 	};
 
-	SRT_TRY(check_context(name, a.context));
-	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_POSITION_BACKWARD, false,
-					       &kernel },
-			     tensors);
+	SRT_TRY(check_context(__func__, a.context));
+	return srt_op_launch(__func__, SRT_K_POSITION_BACKWARD, false, &kernel, tensors, stream);
 }

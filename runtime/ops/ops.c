@@ -11,6 +11,14 @@
 
 #define STRUCT_ALIGN 8u /* of tables of structs in device memory */
 
+srt_status_t srt_op_read(const char *name, srt_stream_t *stream, const void *args, const char *type,
+			 void *full, size_t nbytes)
+{
+	SRT_TRY(srt_check_not_null(stream, name, "stream"));
+	SRT_TRY(srt_check_not_null(args, name, "args"));
+	return srt_struct_read(full, nbytes, args, type);
+}
+
 int64_t srt_op_size(int64_t a, int64_t b)
 {
 	int64_t r;
@@ -198,12 +206,14 @@ srt_status_t srt_op_put(const srt_op_call_t *call, srt_command_kind_t kind,
 	return status;
 }
 
-srt_status_t srt_op_launch(const srt_op_call_t *call, const srt_op_tensor_t *tensors)
+srt_status_t srt_op_launch(const char *name, srt_kernel_id_t kernel, bool in_place,
+			   const void *args, const srt_op_tensor_t *tensors, srt_stream_t *stream)
 {
+	const srt_op_call_t call = { name, stream, kernel, in_place, args };
 	srt_dtype_t dtype;
 
-	SRT_TRY(srt_op_check(call, tensors, &dtype));
-	return srt_op_put(call, SRT_COMMAND_KERNEL, tensors, srt_kernel_info(call->kernel)->nplaces,
+	SRT_TRY(srt_op_check(&call, tensors, &dtype));
+	return srt_op_put(&call, SRT_COMMAND_KERNEL, tensors, srt_kernel_info(kernel)->nplaces,
 			  dtype);
 }
 

@@ -39,6 +39,13 @@ typedef struct srt_op_call {
 	const void *args;
 } srt_op_call_t;
 
+/* Reads the struct `args` of a program into `full`, which has its type and the defaults. Neither
+ * stream nor args may be NULL. */
+srt_status_t srt_op_read(const char *name, srt_stream_t *stream, const void *args, const char *type,
+			 void *full, size_t nbytes);
+#define SRT_OP_READ(type, full, args, stream)                                                      \
+	SRT_TRY(srt_op_read(__func__, stream, args, #type, &(full), sizeof(type)))
+
 /* Product of two or three sizes; -1 if one is negative or the product does not fit. */
 int64_t srt_op_size(int64_t a, int64_t b);
 int64_t srt_op_size3(int64_t a, int64_t b, int64_t c);
@@ -65,8 +72,10 @@ srt_status_t srt_op_check_rows(const srt_op_call_t *call, const char *access,
 srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
 			  srt_dtype_t *dtype);
 
-/* Checks and launches. `tensors` has one entry for each of the kernel's places. */
-srt_status_t srt_op_launch(const srt_op_call_t *call, const srt_op_tensor_t *tensors);
+/* Checks and launches. `tensors` has one entry for each of the kernel's places; the other arguments
+ * are those of srt_op_call_t. */
+srt_status_t srt_op_launch(const char *name, srt_kernel_id_t kernel, bool in_place,
+			   const void *args, const srt_op_tensor_t *tensors, srt_stream_t *stream);
 
 /* The second half of srt_op_launch(), for launchers that do something between check and launch, or
  * whose command may have a tuned version. */

@@ -51,9 +51,7 @@ srt_status_t srt_op_step_advance(const srt_step_advance_t *a, srt_stream_t *stre
 				"srt_op_step_advance: params is absent, but nparams is %lld",
 				(long long)a->nparams);
 	split_betas(&args, a->beta1, a->beta2);
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_step_advance", stream, SRT_K_STEP_ADVANCE,
-					       false, &args },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_STEP_ADVANCE, false, &args, tensors, stream);
 }
 
 srt_status_t srt_op_clip(srt_view_t g, srt_view_t state, srt_view_t norm, float max_norm,
@@ -66,8 +64,7 @@ srt_status_t srt_op_clip(srt_view_t g, srt_view_t state, srt_view_t norm, float 
 		{ "norm", norm, 1, SRT_OP_DTYPE_F32 },
 	};
 
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_clip", stream, SRT_K_CLIP, false, &args },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_CLIP, false, &args, tensors, stream);
 }
 
 /* The dtypes of a step: all the same; or with a copy f32, but for the copy and perhaps the
@@ -122,10 +119,8 @@ srt_status_t srt_op_sgd(const srt_optim_args_t *args, const srt_sgd_t *sgd, srt_
 	if (args->nsegments == 0)
 		return SRT_OK;
 	sgd_weights(&kargs, sgd);
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_sgd", stream,
-					       t.is_master ? SRT_K_SGD_MASTER : SRT_K_SGD, false,
-					       &kargs },
-			     tensors);
+	return srt_op_launch(__func__, t.is_master ? SRT_K_SGD_MASTER : SRT_K_SGD, false, &kargs,
+			     tensors, stream);
 }
 
 srt_status_t srt_op_adam(const srt_optim_args_t *args, const srt_adam_t *adam, srt_stream_t *stream)
@@ -164,8 +159,6 @@ srt_status_t srt_op_adam(const srt_optim_args_t *args, const srt_adam_t *adam, s
 	if (args->nsegments == 0)
 		return SRT_OK;
 	adam_weights(&kargs, adam);
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_adam", stream,
-					       t.is_master ? SRT_K_ADAM_MASTER : SRT_K_ADAM, false,
-					       &kargs },
-			     tensors);
+	return srt_op_launch(__func__, t.is_master ? SRT_K_ADAM_MASTER : SRT_K_ADAM, false, &kargs,
+			     tensors, stream);
 }

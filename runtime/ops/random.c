@@ -33,10 +33,8 @@ srt_status_t srt_op_normal(const srt_normal_t *args, srt_stream_t *stream)
 {
 	srt_normal_t a = SRT_NORMAL_INIT;
 
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(args);
-	SRT_TRY(srt_struct_read(&a, sizeof(a), args, "srt_normal_t"));
-	SRT_TRY(check_elements("srt_op_normal", a.name, a.first, a.nelem));
+	SRT_OP_READ(srt_normal_t, a, args, stream);
+	SRT_TRY(check_elements(__func__, a.name, a.first, a.nelem));
 	const srt_k_normal_t kernel = {
 		.seed = a.seed,
 		.name = srt_kernel_name_hash(a.name),
@@ -47,9 +45,7 @@ srt_status_t srt_op_normal(const srt_normal_t *args, srt_stream_t *stream)
 	};
 	const srt_op_tensor_t tensors[] = { { "y", a.y, srt_op_size(a.nelem, 1), 0 } };
 
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_normal", stream, SRT_K_NORMAL, false,
-					       &kernel },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_NORMAL, false, &kernel, tensors, stream);
 }
 
 /* The finite values of a dtype in rising order are the codes from -last to last: the bits of a
@@ -122,10 +118,8 @@ srt_status_t srt_op_uniform(const srt_uniform_t *args, srt_stream_t *stream)
 {
 	srt_uniform_t a = SRT_UNIFORM_INIT;
 
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(args);
-	SRT_TRY(srt_struct_read(&a, sizeof(a), args, "srt_uniform_t"));
-	SRT_TRY(check_elements("srt_op_uniform", a.name, a.first, a.nelem));
+	SRT_OP_READ(srt_uniform_t, a, args, stream);
+	SRT_TRY(check_elements(__func__, a.name, a.first, a.nelem));
 	srt_k_uniform_t kernel = {
 		.seed = a.seed,
 		.name = srt_kernel_name_hash(a.name),
@@ -133,7 +127,7 @@ srt_status_t srt_op_uniform(const srt_uniform_t *args, srt_stream_t *stream)
 		.nelem = a.nelem,
 	};
 	const srt_op_tensor_t tensors[] = { { "y", a.y, srt_op_size(a.nelem, 1), 0 } };
-	const srt_op_call_t call = { "srt_op_uniform", stream, SRT_K_UNIFORM, false, &kernel };
+	const srt_op_call_t call = { __func__, stream, SRT_K_UNIFORM, false, &kernel };
 	srt_dtype_t dtype;
 
 	SRT_TRY(srt_op_check(&call, tensors, &dtype));
@@ -145,10 +139,8 @@ srt_status_t srt_op_dropout(const srt_dropout_t *args, srt_stream_t *stream)
 {
 	srt_dropout_t a = SRT_DROPOUT_INIT;
 
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(args);
-	SRT_TRY(srt_struct_read(&a, sizeof(a), args, "srt_dropout_t"));
-	SRT_TRY(check_elements("srt_op_dropout", a.name, a.first, a.nelem));
+	SRT_OP_READ(srt_dropout_t, a, args, stream);
+	SRT_TRY(check_elements(__func__, a.name, a.first, a.nelem));
 	if (!(a.rate >= 0.0f && a.rate <= 1.0f))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_dropout: rate is %g, must be from 0 to 1", (double)a.rate);
@@ -165,7 +157,5 @@ srt_status_t srt_op_dropout(const srt_dropout_t *args, srt_stream_t *stream)
 	};
 
 	scale_kept(&kernel);
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_dropout", stream, SRT_K_DROPOUT, true,
-					       &kernel },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_DROPOUT, true, &kernel, tensors, stream);
 }

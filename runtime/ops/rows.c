@@ -13,8 +13,9 @@ srt_status_t srt_op_check_width(const char *name, int64_t rows, int64_t n)
 			name, (long long)rows);
 }
 
-srt_status_t srt_op_softmax(srt_view_t y, srt_view_t x, int64_t rows, int64_t n,
-			    srt_stream_t *stream)
+/* y from x of the same shape, in place allowed. */
+static srt_status_t softmax(const char *name, srt_kernel_id_t kernel, srt_view_t y, srt_view_t x,
+			    int64_t rows, int64_t n, srt_stream_t *stream)
 {
 	const srt_k_rows_t args = { .rows = rows, .n = n };
 	const srt_op_tensor_t tensors[] = {
@@ -22,9 +23,7 @@ srt_status_t srt_op_softmax(srt_view_t y, srt_view_t x, int64_t rows, int64_t n,
 		{ "x", x, srt_op_size(rows, n), 0 },
 	};
 
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_softmax", stream, SRT_K_SOFTMAX, true,
-					       &args },
-			     tensors);
+	return srt_op_launch(name, kernel, true, &args, tensors, stream);
 }
 
 /* dx from dy and y, all of one shape, in place allowed. */
@@ -39,35 +38,31 @@ static srt_status_t softmax_gradient(const char *name, srt_kernel_id_t kernel, s
 		{ "y", y, srt_op_size(rows, n), 0 },
 	};
 
-	return srt_op_launch(&(srt_op_call_t){ name, stream, kernel, true, &args }, tensors);
+	return srt_op_launch(name, kernel, true, &args, tensors, stream);
+}
+
+srt_status_t srt_op_softmax(srt_view_t y, srt_view_t x, int64_t rows, int64_t n,
+			    srt_stream_t *stream)
+{
+	return softmax(__func__, SRT_K_SOFTMAX, y, x, rows, n, stream);
 }
 
 srt_status_t srt_op_softmax_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t rows,
 				     int64_t n, srt_stream_t *stream)
 {
-	return softmax_gradient("srt_op_softmax_backward", SRT_K_SOFTMAX_BACKWARD, dx, dy, y, rows,
-				n, stream);
+	return softmax_gradient(__func__, SRT_K_SOFTMAX_BACKWARD, dx, dy, y, rows, n, stream);
 }
 
 srt_status_t srt_op_log_softmax(srt_view_t y, srt_view_t x, int64_t rows, int64_t n,
 				srt_stream_t *stream)
 {
-	const srt_k_rows_t args = { .rows = rows, .n = n };
-	const srt_op_tensor_t tensors[] = {
-		{ "y", y, srt_op_size(rows, n), 0 },
-		{ "x", x, srt_op_size(rows, n), 0 },
-	};
-
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_log_softmax", stream, SRT_K_LOG_SOFTMAX,
-					       true, &args },
-			     tensors);
+	return softmax(__func__, SRT_K_LOG_SOFTMAX, y, x, rows, n, stream);
 }
 
 srt_status_t srt_op_log_softmax_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, int64_t rows,
 					 int64_t n, srt_stream_t *stream)
 {
-	return softmax_gradient("srt_op_log_softmax_backward", SRT_K_LOG_SOFTMAX_BACKWARD, dx, dy,
-				y, rows, n, stream);
+	return softmax_gradient(__func__, SRT_K_LOG_SOFTMAX_BACKWARD, dx, dy, y, rows, n, stream);
 }
 
 /* Elements of rows that are ld apart, the last one without what follows it. */
@@ -91,20 +86,11 @@ static srt_status_t check_pitch(const char *name, int64_t n, int64_t ld)
 			name, (long long)n, (long long)ld);
 }
 
-static srt_status_t read_loss(const srt_loss_t *given, srt_loss_t *a)
-{
-	*a = (srt_loss_t)SRT_LOSS_INIT;
-	return srt_struct_read(a, sizeof(*a), given, "srt_loss_t");
-}
-
 srt_status_t srt_op_cross_entropy(const srt_loss_t *args, srt_stream_t *stream)
 {
-	static const char name[] = "srt_op_cross_entropy";
-	srt_loss_t a;
+	srt_loss_t a = SRT_LOSS_INIT;
 
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(args);
-	SRT_TRY(read_loss(args, &a));
+	SRT_OP_READ(srt_loss_t, a, args, stream);
 	const int64_t nelem = pitched_size(a.rows, a.n, a.ld);
 	const srt_k_rows_t kernel = {
 		.rows = a.rows, .n = a.n, .value = a.grad_scale, .ld = (int32_t)a.ld
@@ -117,10 +103,9 @@ srt_status_t srt_op_cross_entropy(const srt_loss_t *args, srt_stream_t *stream)
 		{ "scale", a.scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
-	SRT_TRY(srt_op_check_width(name, a.rows, a.n));
-	SRT_TRY(check_pitch(name, a.n, a.ld));
-	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_CROSS_ENTROPY, true, &kernel },
-			     tensors);
+	SRT_TRY(srt_op_check_width(__func__, a.rows, a.n));
+	SRT_TRY(check_pitch(__func__, a.n, a.ld));
+	return srt_op_launch(__func__, SRT_K_CROSS_ENTROPY, true, &kernel, tensors, stream);
 }
 
 srt_status_t srt_op_check_part(const char *name, const srt_vocab_part_t *part)
@@ -139,34 +124,32 @@ srt_status_t srt_op_cross_entropy_part(srt_view_t stats, srt_view_t x, srt_view_
 				       int64_t rows, const srt_vocab_part_t *part,
 				       srt_stream_t *stream)
 {
-	srt_k_vocab_t args = { .rows = rows };
-
 	SRT_NOT_NULL(stream);
-	SRT_TRY(srt_op_check_part("srt_op_cross_entropy_part", part));
-	SRT_TRY(srt_op_check_width("srt_op_cross_entropy_part", rows, part->n));
-	SRT_TRY(check_pitch("srt_op_cross_entropy_part", part->n, part->ld));
-	args.n = part->n;
-	args.ld = part->ld;
-	args.first = part->first;
-	args.vocab = part->vocab;
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_cross_entropy_part", stream,
-					       SRT_K_CROSS_ENTROPY_PART, false, &args },
-			     (const srt_op_tensor_t[]){
-				     { "stats", stats, srt_op_size(rows, 3), SRT_OP_DTYPE_F32 },
-				     { "x", x, pitched_size(rows, part->n, part->ld), 0 },
-				     { "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
-			     });
+	SRT_TRY(srt_op_check_part(__func__, part));
+	SRT_TRY(srt_op_check_width(__func__, rows, part->n));
+	SRT_TRY(check_pitch(__func__, part->n, part->ld));
+	const srt_k_vocab_t args = {
+		.rows = rows,
+		.n = part->n,
+		.ld = part->ld,
+		.first = part->first,
+		.vocab = part->vocab,
+	};
+	const srt_op_tensor_t tensors[] = {
+		{ "stats", stats, srt_op_size(rows, 3), SRT_OP_DTYPE_F32 },
+		{ "x", x, pitched_size(rows, part->n, part->ld), 0 },
+		{ "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
+	};
+
+	return srt_op_launch(__func__, SRT_K_CROSS_ENTROPY_PART, false, &args, tensors, stream);
 }
 
 srt_status_t srt_op_cross_entropy_merge(const srt_loss_t *args, srt_stream_t *stream)
 {
-	static const char name[] = "srt_op_cross_entropy_merge";
-	srt_loss_t a;
+	srt_loss_t a = SRT_LOSS_INIT;
 
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(args);
-	SRT_TRY(read_loss(args, &a));
-	SRT_TRY(srt_op_check_part(name, a.part));
+	SRT_OP_READ(srt_loss_t, a, args, stream);
+	SRT_TRY(srt_op_check_part(__func__, a.part));
 	const int64_t nelem = pitched_size(a.rows, a.part->n, a.part->ld);
 	const srt_k_vocab_t kernel = {
 		.rows = a.rows,
@@ -187,26 +170,21 @@ srt_status_t srt_op_cross_entropy_merge(const srt_loss_t *args, srt_stream_t *st
 		{ "scale", a.scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
-	SRT_TRY(srt_op_check_width(name, a.rows, a.part->n));
-	SRT_TRY(check_pitch(name, a.part->n, a.part->ld));
+	SRT_TRY(srt_op_check_width(__func__, a.rows, a.part->n));
+	SRT_TRY(check_pitch(__func__, a.part->n, a.part->ld));
 	if (a.nparts < 1 || a.rows < 0 || a.stride / 3 < a.rows)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: statistics of %d parts that are %lld elements apart; needs a "
 				"part or more, and 3 elements for each of %lld rows",
-				name, a.nparts, (long long)a.stride, (long long)a.rows);
-	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_CROSS_ENTROPY_MERGE, true,
-					       &kernel },
-			     tensors);
+				__func__, a.nparts, (long long)a.stride, (long long)a.rows);
+	return srt_op_launch(__func__, SRT_K_CROSS_ENTROPY_MERGE, true, &kernel, tensors, stream);
 }
 
 srt_status_t srt_op_mse(const srt_loss_t *args, srt_stream_t *stream)
 {
-	static const char name[] = "srt_op_mse";
-	srt_loss_t a;
+	srt_loss_t a = SRT_LOSS_INIT;
 
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(args);
-	SRT_TRY(read_loss(args, &a));
+	SRT_OP_READ(srt_loss_t, a, args, stream);
 	const srt_k_rows_t kernel = { .rows = a.rows, .n = a.n, .value = a.grad_scale };
 	const srt_op_tensor_t tensors[] = {
 		{ "loss", a.loss, srt_op_size(a.rows, 1), SRT_OP_DTYPE_F32 },
@@ -216,17 +194,14 @@ srt_status_t srt_op_mse(const srt_loss_t *args, srt_stream_t *stream)
 		{ "scale", a.scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
-	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_MSE, false, &kernel }, tensors);
+	return srt_op_launch(__func__, SRT_K_MSE, false, &kernel, tensors, stream);
 }
 
 srt_status_t srt_op_sum_loss(const srt_loss_t *args, srt_stream_t *stream)
 {
-	static const char name[] = "srt_op_sum_loss";
-	srt_loss_t a;
+	srt_loss_t a = SRT_LOSS_INIT;
 
-	SRT_NOT_NULL(stream);
-	SRT_NOT_NULL(args);
-	SRT_TRY(read_loss(args, &a));
+	SRT_OP_READ(srt_loss_t, a, args, stream);
 	const srt_k_rows_t kernel = { .rows = a.rows, .n = a.n, .value = a.grad_scale };
 	const srt_op_tensor_t tensors[] = {
 		{ "loss", a.loss, srt_op_size(a.rows, 1), SRT_OP_DTYPE_F32 },
@@ -235,8 +210,7 @@ srt_status_t srt_op_sum_loss(const srt_loss_t *args, srt_stream_t *stream)
 		{ "scale", a.scale, 1, SRT_OP_DTYPE_F32 },
 	};
 
-	return srt_op_launch(&(srt_op_call_t){ name, stream, SRT_K_SUM_LOSS, false, &kernel },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_SUM_LOSS, false, &kernel, tensors, stream);
 }
 
 srt_status_t srt_op_bias_backward(srt_view_t db, srt_view_t dy, int64_t rows, int64_t n,
@@ -248,7 +222,5 @@ srt_status_t srt_op_bias_backward(srt_view_t db, srt_view_t dy, int64_t rows, in
 		{ "dy", dy, srt_op_size(rows, n), 0 },
 	};
 
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_bias_backward", stream, SRT_K_BIAS_BACKWARD,
-					       false, &args },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_BIAS_BACKWARD, false, &args, tensors, stream);
 }

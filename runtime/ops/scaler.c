@@ -18,9 +18,7 @@ srt_status_t srt_op_unscale(srt_view_t g, srt_view_t found_inf, srt_view_t state
 	if (state.buffer == NULL && found_inf.buffer == NULL)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_unscale: state and found_inf are both absent");
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_unscale", stream, SRT_K_UNSCALE, false,
-					       &args },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_UNSCALE, false, &args, tensors, stream);
 }
 
 static int64_t bits_of(double x)
@@ -46,9 +44,7 @@ srt_status_t srt_op_scaler_update(srt_view_t state, srt_scaler_rule_t rule, doub
 	if (rule != SRT_SCALER_PLAIN && rule != SRT_SCALER_SHARDED)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"srt_op_scaler_update: there is no rule %d", (int)rule);
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_scaler_update", stream, SRT_K_SCALER_UPDATE,
-					       false, &args },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_SCALER_UPDATE, false, &args, tensors, stream);
 }
 
 srt_status_t srt_op_scale_loss(srt_view_t y, srt_view_t x, srt_view_t state, float scale,
@@ -62,7 +58,5 @@ srt_status_t srt_op_scale_loss(srt_view_t y, srt_view_t x, srt_view_t state, flo
 		{ "state", state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
 	};
 
-	return srt_op_launch(&(srt_op_call_t){ "srt_op_scale_loss", stream, SRT_K_SCALE_LOSS,
-					       !widens, &args },
-			     tensors);
+	return srt_op_launch(__func__, SRT_K_SCALE_LOSS, !widens, &args, tensors, stream);
 }

@@ -8,22 +8,47 @@
 #include "runtime/ops/step.h"
 #include "tests/kernels/ops_check.h"
 
-#define LAYERNORM(...)                                                                             \
-	(&(srt_layernorm_t){ .size = sizeof(srt_layernorm_t), .eps = 1e-5f, __VA_ARGS__ })
-#define RMSNORM(...) (&(srt_rmsnorm_t){ .size = sizeof(srt_rmsnorm_t), .eps = 1e-5f, __VA_ARGS__ })
-#define BATCHNORM(...)                                                                             \
-	(&(srt_batchnorm_t){ .size = sizeof(srt_batchnorm_t), .eps = 1e-5f, __VA_ARGS__ })
-
-#define EMBEDDING(...) (&(srt_embedding_t){ .size = sizeof(srt_embedding_t), __VA_ARGS__ })
-
-#define NORMAL(...) (&(srt_normal_t){ .size = sizeof(srt_normal_t), .std = 1, __VA_ARGS__ })
-#define UNIFORM(...) (&(srt_uniform_t){ .size = sizeof(srt_uniform_t), __VA_ARGS__ })
-#define DROPOUT(...) (&(srt_dropout_t){ .size = sizeof(srt_dropout_t), __VA_ARGS__ })
-#define LOSS(...) (&(srt_loss_t){ .size = sizeof(srt_loss_t), __VA_ARGS__ })
+/* Checks a call with `with`, a copy of the valid arguments `good` in which `field = value`. */
+#define WITH(good, change, check)                                                                  \
+	do {                                                                                       \
+		__typeof__(good) with = good;                                                      \
+		with.change;                                                                       \
+		check;                                                                             \
+	} while (0)
+#define REFUSED_WITH(op, good, change, words) WITH(good, change, REFUSED(op(&with, s), words))
+#define ACCEPTED_WITH(op, good, change) WITH(good, change, CHECK_OK(op(&with, s)))
 
 static srt_view_t bytes_at(size_t offset)
 {
 	return srt_view(a, offset, SRT_U8);
+}
+
+static srt_layernorm_t valid_layernorm(void)
+{
+	return (srt_layernorm_t){
+		.size = sizeof(srt_layernorm_t),
+		.y = at(b, 0),
+		.mean = at(b, 100),
+		.rstd = at(b, 104),
+		.x = at(a, 0),
+		.gamma = at(a, 500),
+		.rows = 4,
+		.n = 25,
+		.eps = 1e-5f,
+	};
+}
+
+static srt_loss_t valid_loss(void)
+{
+	return (srt_loss_t){
+		.size = sizeof(srt_loss_t),
+		.loss = at(a, 0),
+		.x = at(a, 100),
+		.target = srt_view(b, 0, SRT_I32),
+		.rows = 4,
+		.n = 5,
+		.grad_scale = 1,
+	};
 }
 
 static void test_elementwise(void)
@@ -66,60 +91,35 @@ static void test_elementwise(void)
 static void test_rows(void)
 {
 	const srt_view_t ids = srt_view(b, 0, SRT_I32);
+	srt_loss_t loss = valid_loss();
+	srt_layernorm_t norm = valid_layernorm();
 
 	REFUSED(srt_op_softmax(at(b, 0), at(a, 0), INT64_MAX, 3, s), "size of y is negative or");
 	REFUSED(srt_op_softmax(at(b, 0), at(a, 0), -1, 3, s), "size of y is negative or");
 	REFUSED(srt_op_softmax(at(b, 0), at(a, 0), 10, 101, s), "do not fit");
-	REFUSED(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .x = at(a, 100), .target = at(b, 0),
-					  .rows = 4, .n = 5, .grad_scale = 1),
-				     s),
-		"srt_op_cross_entropy: target is f32, must be i32");
-	REFUSED(srt_op_cross_entropy(LOSS(.loss = at(a, 101), .x = at(a, 100), .target = ids,
-					  .rows = 4, .n = 5, .grad_scale = 1),
-				     s),
-		"loss overlaps x");
+	REFUSED_WITH(srt_op_cross_entropy, loss, target = at(b, 0),
+		     "srt_op_cross_entropy: target is f32, must be i32");
+	REFUSED_WITH(srt_op_cross_entropy, loss, loss = at(a, 101), "loss overlaps x");
 	/* Output and input begin together, but are not element by element the same. */
-	REFUSED(srt_op_cross_entropy(LOSS(.loss = at(a, 100), .x = at(a, 100), .target = ids,
-					  .rows = 4, .n = 5, .grad_scale = 1),
-				     s),
-		"loss overlaps x");
-	CHECK_OK(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100),
-					   .target = ids, .rows = 4, .n = 5, .grad_scale = 1),
-				      s));
-	CHECK_OK(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .x = at(a, 100), .target = ids,
-					   .rows = 4, .n = 5, .grad_scale = 1),
-				      s));
-	REFUSED(srt_op_mse(LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100),
-				.target = at(b, 0), .rows = 4, .n = 5, .grad_scale = 1),
-			   s),
-		"srt_op_mse: dx overlaps x");
-	REFUSED(srt_op_sum_loss(LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(a, 100), .rows = 4,
-				     .n = 5, .grad_scale = 1),
-				s),
-		"srt_op_sum_loss: dx overlaps x");
-	REFUSED(srt_op_sum_loss(LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(b, 0), .rows = 4,
-				     .n = 5, .grad_scale = 1, .scale = at(a, 102)),
-				s),
-		"srt_op_sum_loss: dx overlaps scale");
-	REFUSED(srt_op_sum_loss(LOSS(.loss = at(a, 0), .dx = at(a, 100), .x = at(b, 0), .rows = 4,
-				     .n = 5, .grad_scale = 1, .scale = ids),
-				s),
-		"srt_op_sum_loss: scale is i32, must be f32");
-	REFUSED(srt_op_layernorm(LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
-					   .x = at(a, 0), .rows = 4, .n = 25),
-				 s),
-		"gamma is absent");
-	REFUSED(srt_op_layernorm(LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 102),
-					   .x = at(a, 0), .gamma = at(a, 500), .rows = 4, .n = 25),
-				 s),
-		"mean overlaps rstd");
-	CHECK_OK(srt_op_layernorm(LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
-					    .x = at(a, 0), .gamma = at(a, 500), .rows = 4, .n = 25),
-				  s));
-	CHECK_OK(srt_op_layernorm_backward_params(LAYERNORM(.dbeta = at(b, 200), .dy = at(a, 0),
-							    .x = at(a, 100), .mean = at(b, 100),
-							    .rstd = at(b, 104), .rows = 4, .n = 25),
-						  s));
+	REFUSED_WITH(srt_op_cross_entropy, loss, loss = at(a, 100), "loss overlaps x");
+	ACCEPTED_WITH(srt_op_cross_entropy, loss, dx = loss.x);
+	CHECK_OK(srt_op_cross_entropy(&loss, s));
+	loss.target = at(b, 0);
+	REFUSED_WITH(srt_op_mse, loss, dx = loss.x, "srt_op_mse: dx overlaps x");
+	REFUSED_WITH(srt_op_sum_loss, loss, dx = loss.x, "srt_op_sum_loss: dx overlaps x");
+	loss.dx = at(a, 100);
+	loss.x = at(b, 0);
+	REFUSED_WITH(srt_op_sum_loss, loss, scale = at(a, 102),
+		     "srt_op_sum_loss: dx overlaps scale");
+	REFUSED_WITH(srt_op_sum_loss, loss, scale = ids,
+		     "srt_op_sum_loss: scale is i32, must be f32");
+	REFUSED_WITH(srt_op_layernorm, norm, gamma = absent, "gamma is absent");
+	REFUSED_WITH(srt_op_layernorm, norm, rstd = at(b, 102), "mean overlaps rstd");
+	CHECK_OK(srt_op_layernorm(&norm, s));
+	norm.dbeta = at(b, 200);
+	norm.dy = at(a, 0);
+	norm.x = at(a, 100);
+	CHECK_OK(srt_op_layernorm_backward_params(&norm, s));
 	REFUSED(srt_op_bias_backward(at(b, 0), at(a, 0), 3, -2, 0, s), "db is negative");
 	CHECK_OK(srt_op_softmax(absent, absent, 0, 7, s));
 	CHECK_OK(srt_op_softmax(at(b, 0), at(a, 0), 7, 0, s));
@@ -128,71 +128,62 @@ static void test_rows(void)
 static void test_norms(void)
 {
 	const srt_view_t x = at(a, 0), gamma = at(a, 500), y = at(b, 0), stats = at(b, 100);
+	srt_rmsnorm_t rms = {
+		.size = sizeof(rms),
+		.y = y,
+		.rstd = stats,
+		.x = x,
+		.gamma = gamma,
+		.rows = 4,
+		.n = 25,
+		.eps = 1e-5f,
+	};
+	srt_batchnorm_t batch = {
+		.size = sizeof(batch),
+		.y = y,
+		.mean = stats,
+		.rstd = at(b, 125),
+		.x = x,
+		.gamma = gamma,
+		.rows = 4,
+		.n = 25,
+		.eps = 1e-5f,
+		.momentum = 0.1f,
+	};
+	srt_dropout_t drop = { .size = sizeof(drop),
+			       .y = y,
+			       .x = x,
+			       .seed = 1,
+			       .name = "d",
+			       .nelem = 10,
+			       .rate = 0.5f };
 
-	REFUSED(srt_op_rmsnorm(RMSNORM(.y = y, .rstd = stats, .x = x, .rows = 4, .n = 25), s),
-		"gamma is absent");
-	REFUSED(srt_op_rmsnorm(RMSNORM(.y = y, .rstd = at(b, 99), .x = x, .gamma = gamma, .rows = 4,
-				       .n = 25),
-			       s),
-		"y overlaps rstd");
-	REFUSED(srt_op_rmsnorm(RMSNORM(.y = y, .rstd = stats, .x = x, .gamma = gamma, .rows = 4),
-			       s),
-		"srt_op_rmsnorm: n is 0: the 4 rows have no elements");
-	CHECK_OK(srt_op_rmsnorm(RMSNORM(.n = 0), s));
-	CHECK_OK(srt_op_rmsnorm(RMSNORM(.y = y, .rstd = stats, .x = x, .gamma = gamma, .rows = 4,
-					.n = 25),
-				s));
-	CHECK_OK(srt_op_rmsnorm_backward_params(RMSNORM(.dgamma = at(b, 200), .dy = x, .x = x,
-							.rstd = stats, .rows = 4, .n = 25),
-						s));
-	REFUSED(srt_op_batchnorm(BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
-					   .gamma = gamma, .rows = 1, .n = 25, .momentum = 0.1f),
-				 s),
-		"srt_op_batchnorm: rows is 1; a batch must have at least 2");
-	REFUSED(srt_op_batchnorm(BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 124), .x = x,
-					   .gamma = gamma, .rows = 4, .n = 25, .momentum = 0.1f),
-				 s),
-		"mean overlaps rstd");
+	REFUSED_WITH(srt_op_rmsnorm, rms, gamma = absent, "gamma is absent");
+	REFUSED_WITH(srt_op_rmsnorm, rms, rstd = at(b, 99), "y overlaps rstd");
+	REFUSED_WITH(srt_op_rmsnorm, rms, n = 0,
+		     "srt_op_rmsnorm: n is 0: the 4 rows have no elements");
+	CHECK_OK(srt_op_rmsnorm(&(srt_rmsnorm_t)SRT_RMSNORM_INIT, s));
+	CHECK_OK(srt_op_rmsnorm(&rms, s));
+	rms.dgamma = at(b, 200);
+	rms.dy = x;
+	CHECK_OK(srt_op_rmsnorm_backward_params(&rms, s));
+	REFUSED_WITH(srt_op_batchnorm, batch, rows = 1,
+		     "srt_op_batchnorm: rows is 1; a batch must have at least 2");
+	REFUSED_WITH(srt_op_batchnorm, batch, rstd = at(b, 124), "mean overlaps rstd");
 	/* found by the second of the two launches, before the first */
-	REFUSED(srt_op_batchnorm(BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
-					   .rows = 4, .n = 25, .momentum = 0.1f),
-				 s),
-		"srt_op_batchnorm: gamma is absent");
-	CHECK_OK(srt_op_batchnorm(BATCHNORM(.y = y, .mean = stats, .rstd = at(b, 125), .x = x,
-					    .gamma = gamma, .rows = 4, .n = 25, .momentum = 0.1f),
-				  s));
-	CHECK_OK(srt_op_batchnorm_evaluation(BATCHNORM(.y = y, .rstd = at(b, 125),
-						       .running_mean = stats, .running_var = stats,
-						       .x = x, .gamma = gamma, .rows = 1, .n = 25),
-					     s));
-	REFUSED(srt_op_batchnorm_evaluation(BATCHNORM(.y = y, .rstd = at(b, 125),
-						      .running_var = stats, .x = x, .gamma = gamma,
-						      .rows = 1, .n = 25),
-					    s),
-		"mean is absent");
-	CHECK_OK(srt_op_batchnorm_backward(BATCHNORM(.dx = y, .dy = y, .x = x, .mean = stats,
-						     .rstd = at(b, 125), .gamma = gamma, .rows = 4,
-						     .n = 25),
-					   s));
-	REFUSED(srt_op_dropout(DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .nelem = 10,
-				       .rate = 1.5f),
-			       s),
-		"rate is 1.5, must be from 0 to 1");
-	REFUSED(srt_op_dropout(DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .nelem = 10,
-				       .rate = NAN),
-			       s),
-		"must be from 0 to 1");
-	REFUSED(srt_op_dropout(DROPOUT(.y = y, .x = x, .seed = 1, .name = NULL, .nelem = 10,
-				       .rate = 0.5f),
-			       s),
-		"srt_op_dropout: name is NULL");
-	REFUSED(srt_op_dropout(DROPOUT(.y = y, .x = x, .seed = 1, .name = "d", .first = -1,
-				       .nelem = 10, .rate = 0.5f),
-			       s),
-		"is invalid");
-	CHECK_OK(srt_op_dropout(DROPOUT(.y = y, .x = y, .seed = 1, .name = "d", .nelem = 10,
-					.rate = 1.0f),
-				s));
+	REFUSED_WITH(srt_op_batchnorm, batch, gamma = absent, "srt_op_batchnorm: gamma is absent");
+	CHECK_OK(srt_op_batchnorm(&batch, s));
+	batch.running_mean = batch.running_var = stats;
+	ACCEPTED_WITH(srt_op_batchnorm_evaluation, batch, rows = 1);
+	REFUSED_WITH(srt_op_batchnorm_evaluation, batch, running_mean = absent, "mean is absent");
+	batch.dx = batch.dy = y;
+	CHECK_OK(srt_op_batchnorm_backward(&batch, s));
+	REFUSED_WITH(srt_op_dropout, drop, rate = 1.5f, "rate is 1.5, must be from 0 to 1");
+	REFUSED_WITH(srt_op_dropout, drop, rate = NAN, "must be from 0 to 1");
+	REFUSED_WITH(srt_op_dropout, drop, name = NULL, "srt_op_dropout: name is NULL");
+	REFUSED_WITH(srt_op_dropout, drop, first = -1, "is invalid");
+	drop.x = y;
+	ACCEPTED_WITH(srt_op_dropout, drop, rate = 1.0f);
 	REFUSED(srt_op_softmax_backward(y, x, at(b, 1), 4, 25, s), "dx overlaps y");
 	CHECK_OK(srt_op_log_softmax(y, x, 4, 25, s));
 	CHECK_OK(srt_op_log_softmax_backward(y, y, x, 4, 25, s));
@@ -202,28 +193,27 @@ static void test_norms(void)
 /* Rows without elements: no mean, no maximum, a sum of +0; without rows there is nothing to do. */
 static void test_empty_rows(void)
 {
-	const srt_view_t ids = srt_view(b, 0, SRT_I32);
 	const float five[4] = { 5, 5, 5, 5 }, zero[4] = { 0, 0, 0, 0 };
+	srt_layernorm_t norm = valid_layernorm();
+	srt_loss_t loss = valid_loss(), none = SRT_LOSS_INIT;
 	float got[4];
 
-	REFUSED(srt_op_layernorm(LAYERNORM(.y = at(b, 0), .mean = at(b, 100), .rstd = at(b, 104),
-					   .x = at(a, 0), .gamma = at(a, 500), .rows = 4),
-				 s),
-		"srt_op_layernorm: n is 0: the 4 rows have no elements");
-	REFUSED(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .x = at(a, 100), .target = ids,
-					  .rows = 4, .grad_scale = 1),
-				     s),
-		"srt_op_cross_entropy: n is 0: the 4 rows have no elements");
-	CHECK_OK(srt_op_layernorm(LAYERNORM(.n = 0), s));
-	CHECK_OK(srt_op_cross_entropy(LOSS(.grad_scale = 1), s));
+	REFUSED_WITH(srt_op_layernorm, norm, n = 0,
+		     "srt_op_layernorm: n is 0: the 4 rows have no elements");
+	REFUSED_WITH(srt_op_cross_entropy, loss, n = 0,
+		     "srt_op_cross_entropy: n is 0: the 4 rows have no elements");
+	CHECK_OK(srt_op_layernorm(&(srt_layernorm_t)SRT_LAYERNORM_INIT, s));
+	CHECK_OK(srt_op_cross_entropy(&none, s));
 	CHECK_OK(srt_buffer_copy_from_host(a, 0, five, sizeof(five), s));
-	CHECK_OK(srt_op_layernorm_backward(LAYERNORM(.mean = at(b, 100), .rstd = at(b, 104),
-						     .rows = 4),
-					   s));
-	CHECK_OK(srt_op_mse(LOSS(.grad_scale = 1), s));
+	norm = (srt_layernorm_t)SRT_LAYERNORM_INIT;
+	norm.mean = at(b, 100);
+	norm.rstd = at(b, 104);
+	ACCEPTED_WITH(srt_op_layernorm_backward, norm, rows = 4);
+	CHECK_OK(srt_op_mse(&none, s));
 	CHECK_OK(srt_buffer_copy_to_host(got, a, 0, sizeof(got), s));
 	CHECK_BITS(got, five, 4);
-	CHECK_OK(srt_op_mse(LOSS(.loss = at(a, 0), .rows = 4, .grad_scale = 1), s));
+	none.loss = at(a, 0);
+	ACCEPTED_WITH(srt_op_mse, none, rows = 4);
 	CHECK_OK(srt_buffer_copy_to_host(got, a, 0, sizeof(got), s));
 	CHECK_BITS(got, zero, 4);
 	CHECK_OK(srt_buffer_copy_from_host(a, 0, five, sizeof(five), s));
@@ -234,146 +224,79 @@ static void test_empty_rows(void)
 
 static void test_embedding(void)
 {
-	const srt_view_t ids = srt_view(b, 0, SRT_I32);
+	srt_embedding_t good = {
+		.size = sizeof(good),
+		.y = at(a, 0),
+		.table = at(a, 200),
+		.dtable = at(a, 0),
+		.dy = at(a, 200),
+		.ids = srt_view(b, 0, SRT_I32),
+		.rows = 4,
+		.n = 10,
+		.vocab = 5,
+	};
 
-	REFUSED(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200),
-					   .position = at(a, 400), .ids = ids, .rows = 4, .n = 10,
-					   .vocab = 5),
-				 s),
-		"srt_op_embedding: context is 0");
-	REFUSED(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = at(b, 0),
-					   .rows = 4, .n = 10, .vocab = 5, .context = 1),
-				 s),
-		"ids is f32");
-	REFUSED(srt_op_embedding(EMBEDDING(.y = at(a, 0), .ids = ids, .rows = 4, .n = 10,
-					   .vocab = 5, .context = 1),
-				 s),
-		"table is absent");
-	REFUSED(srt_op_position_backward(EMBEDDING(.dposition = at(a, 0), .dy = at(a, 500),
-						   .rows = 4, .n = 10, .context = -1),
-					 s),
-		"context is -1");
-	REFUSED(srt_op_embedding_backward(EMBEDDING(.dtable = at(a, 0), .dy = at(a, 990),
-						    .ids = ids, .rows = 4, .n = 10, .vocab = 5,
-						    .padding = -1),
-					  s),
-		"do not fit");
-	REFUSED(srt_op_embedding_backward(EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
-						    .ids = ids, .rows = 4, .n = 10, .vocab = 5,
-						    .padding = 5),
-					  s),
-		"padding is 5");
-	REFUSED(srt_op_embedding_backward(EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
-						    .ids = ids, .rows = 4, .n = 10, .vocab = 5,
-						    .padding = -2),
-					  s),
-		"padding is -2");
-	CHECK_OK(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
-					    .rows = 4, .n = 10, .vocab = 5),
-				  s));
+	REFUSED_WITH(srt_op_embedding, good, position = at(a, 400),
+		     "srt_op_embedding: context is 0");
+	REFUSED_WITH(srt_op_embedding, good, ids = at(b, 0), "ids is f32");
+	REFUSED_WITH(srt_op_embedding, good, table = absent, "table is absent");
+	REFUSED_WITH(srt_op_embedding_backward, good, dy = at(a, 990), "do not fit");
+	REFUSED_WITH(srt_op_embedding_backward, good, padding = 5, "padding is 5");
+	REFUSED_WITH(srt_op_embedding_backward, good, padding = -2, "padding is -2");
+	CHECK_OK(srt_op_embedding(&good, s));
+	good.dposition = at(a, 0);
+	good.dy = at(a, 500);
+	REFUSED_WITH(srt_op_position_backward, good, context = -1, "context is -1");
 }
 
 static void test_sums(void)
 {
 	const srt_view_t bins = srt_view(b, 0, SRT_F64), max = at(b, 100), x = at(a, 0);
+	srt_bin_sum_t sum = {
+		.bins = bins, .max = max, .x = x, .nelem = 10, .total_nelem = 10, .power = 2
+	};
+	srt_bin_total_t total = {
+		.out = at(b, 200), .bins = bins, .max = max, .nbins = 1, .power = 2, .root = 1
+	};
+	srt_normal_t normal = {
+		.size = sizeof(normal), .y = x, .seed = 1, .name = "w", .nelem = 10, .std = 1
+	};
+	srt_uniform_t uniform = {
+		.size = sizeof(uniform), .y = x, .seed = 1, .name = "w", .nelem = 10, .high = 1
+	};
 	float host[101];
 
 	REFUSED(srt_op_absmax(absent, x, 10, 0, s), "max is absent");
 	REFUSED(srt_op_absmax(srt_view(b, 0, SRT_F64), x, 10, 0, s), "max is f64");
-	REFUSED(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = bins,
-						 .max = max,
-						 .x = x,
-						 .nelem = 10,
-						 .total_nelem = 10,
-						 .power = 4 },
-			       s),
-		"power is 4");
-	REFUSED(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = bins,
-						 .max = max,
-						 .x = x,
-						 .nelem = 10,
-						 .total_nelem = 10,
-						 .power = 2,
-						 .is_signed = 1 },
-			       s),
-		"a signed sum has power 1");
-	REFUSED(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = bins,
-						 .max = max,
-						 .x = x,
-						 .nelem = 10,
-						 .total_nelem = 0,
-						 .power = 1 },
-			       s),
-		"total_nelem is 0");
-	REFUSED(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = at(b, 0),
-						 .max = max,
-						 .x = x,
-						 .nelem = 10,
-						 .total_nelem = 10,
-						 .power = 1 },
-			       s),
-		"bins is f32");
-	REFUSED(srt_op_bin_total(&(srt_bin_total_t){ .out = at(b, 200),
-						     .bins = bins,
-						     .max = max,
-						     .nbins = -1,
-						     .power = 2,
-						     .root = 1 },
-				 s),
-		"bins is negative");
-	REFUSED(srt_op_bin_total(&(srt_bin_total_t){ .out = at(b, 200),
-						     .bins = bins,
-						     .max = max,
-						     .nbins = 1,
-						     .power = 0,
-						     .root = 1 },
-				 s),
-		"power is 0");
-	REFUSED(srt_op_normal(NORMAL(.y = x, .seed = 1, .name = NULL, .nelem = 10), s),
-		"name is NULL");
-	REFUSED(srt_op_normal(NORMAL(.y = x, .seed = 1, .name = "w", .first = -1, .nelem = 10), s),
-		"is invalid");
-	REFUSED(srt_op_normal(NORMAL(.y = x, .seed = 1, .name = "w", .first = INT64_MAX,
-				     .nelem = 10),
-			      s),
-		"is invalid");
-	REFUSED(srt_op_uniform(UNIFORM(.y = x, .seed = 1, .name = NULL, .nelem = 10, .high = 1), s),
-		"name is NULL");
-	REFUSED(srt_op_uniform(UNIFORM(.y = x, .seed = 1, .name = "w", .first = -1, .nelem = 10,
-				       .high = 1),
-			       s),
-		"is invalid");
-	REFUSED(srt_op_uniform(UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10, .low = 1,
-				       .high = 0.5f),
-			       s),
-		"the range is from 1 to 0.5;");
-	REFUSED(srt_op_uniform(UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10,
-				       .high = INFINITY),
-			       s),
-		"must be finite");
-	REFUSED(srt_op_uniform(UNIFORM(.y = x, .seed = 1, .name = "w", .nelem = 10, .low = -3e38f,
-				       .high = 3e38f),
-			       s),
-		"their difference");
-	REFUSED(srt_op_uniform(UNIFORM(.y = srt_view(a, 0, SRT_BF16), .seed = 1, .name = "w",
-				       .nelem = 10, .low = 1.001f, .high = 1.002f),
-			       s),
-		"bf16 has no value from 1.00100005 to below 1.00199997");
-	REFUSED(srt_op_uniform(UNIFORM(.y = srt_view(a, 0, SRT_F16), .seed = 1, .name = "w",
-				       .nelem = 10, .low = 65505.0f, .high = 1e6f),
-			       s),
-		"f16 has no value");
+	REFUSED_WITH(srt_op_bin_sum, sum, power = 4, "power is 4");
+	REFUSED_WITH(srt_op_bin_sum, sum, is_signed = 1, "a signed sum has power 1");
+	REFUSED_WITH(srt_op_bin_sum, sum, total_nelem = 0, "total_nelem is 0");
+	REFUSED_WITH(srt_op_bin_sum, sum, bins = at(b, 0), "bins is f32");
+	REFUSED_WITH(srt_op_bin_total, total, nbins = -1, "bins is negative");
+	REFUSED_WITH(srt_op_bin_total, total, power = 0, "power is 0");
+	REFUSED_WITH(srt_op_normal, normal, name = NULL, "name is NULL");
+	REFUSED_WITH(srt_op_normal, normal, first = -1, "is invalid");
+	REFUSED_WITH(srt_op_normal, normal, first = INT64_MAX, "is invalid");
+	REFUSED_WITH(srt_op_uniform, uniform, name = NULL, "name is NULL");
+	REFUSED_WITH(srt_op_uniform, uniform, first = -1, "is invalid");
+	REFUSED_WITH(srt_op_uniform, uniform, high = INFINITY, "must be finite");
+	uniform.low = 1;
+	REFUSED_WITH(srt_op_uniform, uniform, high = 0.5f, "the range is from 1 to 0.5;");
+	uniform.low = -3e38f;
+	REFUSED_WITH(srt_op_uniform, uniform, high = 3e38f, "their difference");
+	uniform.y = srt_view(a, 0, SRT_BF16);
+	uniform.low = 1.001f;
+	REFUSED_WITH(srt_op_uniform, uniform, high = 1.002f,
+		     "bf16 has no value from 1.00100005 to below 1.00199997");
+	uniform.y = srt_view(a, 0, SRT_F16);
+	uniform.low = 65505.0f;
+	REFUSED_WITH(srt_op_uniform, uniform, high = 1e6f, "f16 has no value");
 	/* An empty shard has a maximum and bins all the same: zero. */
 	memset(host, 0xff, sizeof(host));
 	test_put(s, b, 0, host, sizeof(host));
 	CHECK_OK(srt_op_absmax(max, absent, 0, 0, s));
-	CHECK_OK(srt_op_bin_sum(&(srt_bin_sum_t){ .bins = bins,
-						  .max = max,
-						  .x = absent,
-						  .nelem = 0,
-						  .total_nelem = 10,
-						  .power = 2 },
-				s));
+	sum.x = absent;
+	ACCEPTED_WITH(srt_op_bin_sum, sum, nelem = 0);
 	test_get(s, host, b, 0, sizeof(host));
 	CHECK(host[100] == 0.0f);
 	CHECK(host[0] == 0.0f && host[1] == 0.0f && host[2] == 0.0f && host[3] == 0.0f);
@@ -395,56 +318,24 @@ static void test_optimizers(void)
 		.m = at(b, 20),
 		.v = at(b, 30),
 	};
+	srt_step_advance_t step = {
+		.state = bytes_at(0),
+		.params = bytes_at(64),
+		.nparams = 1,
+		.max_norm = 1,
+		.beta1 = .9,
+		.beta2 = .999,
+	};
 	srt_optim_args_t args = good;
 
 	CHECK_OK(srt_buffer_zero(a, 0, 1024, s)); /* tables without a state, a segment or a group */
-	REFUSED(srt_op_step_advance(&(srt_step_advance_t){ .state = bytes_at(4),
-							   .params = bytes_at(64),
-							   .nparams = 1,
-							   .max_norm = 1,
-							   .beta1 = .9,
-							   .beta2 = .999 },
-				    s),
-		"state starts at byte 4");
-	REFUSED(srt_op_step_advance(&(srt_step_advance_t){ .state = at(a, 0),
-							   .params = bytes_at(64),
-							   .nparams = 1,
-							   .max_norm = 1,
-							   .beta1 = .9,
-							   .beta2 = .999 },
-				    s),
-		"state is f32, must be u8");
-	REFUSED(srt_op_step_advance(&(srt_step_advance_t){ .state = bytes_at(0),
-							   .params = absent,
-							   .nparams = 1,
-							   .max_norm = 1,
-							   .beta1 = .9,
-							   .beta2 = .999 },
-				    s),
-		"params is absent");
-	REFUSED(srt_op_step_advance(&(srt_step_advance_t){ .state = bytes_at(0),
-							   .params = bytes_at(64),
-							   .nparams = 1000,
-							   .max_norm = 1,
-							   .beta1 = .9,
-							   .beta2 = .999 },
-				    s),
-		"params: 16000 elements");
-	REFUSED(srt_op_step_advance(&(srt_step_advance_t){ .state = bytes_at(0),
-							   .params = bytes_at(56),
-							   .nparams = 1,
-							   .max_norm = 1,
-							   .beta1 = .9,
-							   .beta2 = .999 },
-				    s),
-		"state overlaps params");
-	CHECK_OK(srt_op_step_advance(&(srt_step_advance_t){ .state = bytes_at(0),
-							    .params = absent,
-							    .nparams = 0,
-							    .max_norm = 1,
-							    .beta1 = .9,
-							    .beta2 = .999 },
-				     s));
+	REFUSED_WITH(srt_op_step_advance, step, state = bytes_at(4), "state starts at byte 4");
+	REFUSED_WITH(srt_op_step_advance, step, state = at(a, 0), "state is f32, must be u8");
+	REFUSED_WITH(srt_op_step_advance, step, params = absent, "params is absent");
+	REFUSED_WITH(srt_op_step_advance, step, nparams = 1000, "params: 16000 elements");
+	REFUSED_WITH(srt_op_step_advance, step, params = bytes_at(56), "state overlaps params");
+	step.params = absent;
+	ACCEPTED_WITH(srt_op_step_advance, step, nparams = 0);
 	REFUSED(srt_op_clip(at(b, 0), bytes_at(0), absent, 1, 10, s),
 		"srt_op_clip: norm is absent");
 	REFUSED(srt_op_clip(at(a, 0), bytes_at(0), at(b, 0), 1, 10, s), "g overlaps state");

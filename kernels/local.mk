@@ -26,10 +26,12 @@ KERNEL_FAMILIES = \
 KERNEL_DIALECT = \
 	kernels/args.h \
 	kernels/dialect/columns.h \
+	kernels/dialect/cuda.h \
 	kernels/dialect/dialect.h \
 	kernels/dialect/form.h \
 	kernels/dialect/half_cuda.h \
 	kernels/dialect/math.h \
+	kernels/dialect/opencl.h \
 	kernels/dialect/window_cuda.h \
 	$(KERNEL_FAMILIES)
 
@@ -45,6 +47,7 @@ libshardrt_core_la_SOURCES += \
 	$(GPU_DIALECT) \
 	$(KERNEL_DIALECT) \
 	kernels/all.h \
+	kernels/dialect/c11.h \
 	kernels/dialect/softfma.h \
 	kernels/dialect/window.h \
 	kernels/step_info.c \

@@ -27,7 +27,7 @@
 #include "kernels/dialect/dialect.h" /* K_WORKERS */
 
 #define K_LEVELS 40    /* 2^40 blocks */
-#define K_ROWS_AHEAD 8 /* FETCH */
+#define K_ROWS_AHEAD 8 /* PREFETCH */
 
 #ifdef K_WORKERS
 #define K_PART_COLUMNS (LANES / SRT_K_COLUMN_PARTS)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The kernel dialect: one source for C11 on CPUs, OpenCL C 1.2 and CUDA C. docs/numerics.md says
- * what the kernels compute; this file says how their text becomes code.
+ * what the kernels compute; this file says how their text becomes code, and c11.h, opencl.h and
+ * cuda.h what is different in each compiler. Most kernels are written in the forms of form.h.
  *
  *   KERNEL(nplaces, name, args)  entry; its body is run by one group of LANES lanes
- *   KERNEL_WIDE(nplaces, name, args)
+ *   KERNEL_ELEMENTWISE(nplaces, name, args)
  *                                the same where nothing hangs on the number of lanes: elementwise
  *                                kernels and sums that are free of order. CUDA carries a group by
  *                                more threads; arrays of the group have WIDTH elements
@@ -29,23 +30,23 @@
  *                                WRITES(p, at), UPDATES(p, at), side by side; of floats, whatever
  *                                T is, READS_F32 and so on, and READS_F16, READS_BF16;
  *                                UPDATES_IF(p, at, old): the old values are used if `old`;
- *                                READS_IF(p, at): p may be NULL. The loop
- *                                uses only elements p[at + i] of them and WRITES every one. CPUs
- *                                convert runs of such elements at once, CUDA loads and stores
- *                                vectors, and each loop has all tensors in W that it indexes by i
+ *                                READS_IF(p, at): p may be NULL. The loop uses only elements
+ *                                p[at + i] of them and WRITES every one. CPUs convert runs of such
+ *                                elements at once, CUDA loads and stores vectors, and each loop has
+ *                                all tensors in W that it indexes by i
  *   FOR_EACH_MIXED_IN, FOR_ELEMENTS_MIXED_IN (..., W): the same where W has T and floats
  *   FOR_EACH_WIDE_IN(..., W)     the same with plain conversions on CPUs
  *   FOR_EACH_LONG_IN, FOR_RANGE_LONG_IN, FOR_ELEMENTS_LONG_IN (..., W): the same for a long body
- *   FOR_FREE_IN(l, i, first, end, W)
+ *   FOR_UNORDERED_IN(l, i, first, end, W)
  *                                the lanes share the range in any way: for what is free of order.
  *                                An element past the end, of zeros, must change nothing
- *   FOR_ONE                      { ... } code of one lane
+ *   FOR_LANE_0                   { ... } code of one lane
  *   SYNC                         barrier, between code of lanes that touches the same memory
  *   UNROLLED                     before a short loop within the code of a lane
- *   FETCH(p, i)                  p[i] to p[i + LANES - 1] are needed soon: for CPUs, in jumps over
+ *   PREFETCH(p, i)               p[i] to p[i + LANES - 1] are needed soon: for CPUs, in jumps over
  *                                rows, which their prefetchers do not follow
  *   TREE(v, op)                  v[0] = the lanes' v combined by halving; v SHARED, op(a, b)
- *   TREE_WIDE(v, op)             the same in a KERNEL_WIDE
+ *   TREE_WIDE(v, op)             the same in a KERNEL_ELEMENTWISE
  *
  * Code outside of FOR_ is run by every lane alike and must write to nothing but plain variables.
  * Lanes of one FOR_ are independent of each other: on CPUs it is a loop that the compiler may
@@ -77,187 +78,16 @@
 #define PLUS(a, b) ((a) + (b))
 #define K_UNUSED __attribute__((unused))
 
-/* ---- the three compilers --------------------------------------------------------------- */
-#if defined(SRT_K_OPENCL) || defined(__CUDACC__)
-#define FETCH(p, i) ((void)0)
-#endif
 #if defined(SRT_K_OPENCL)
-#pragma OPENCL FP_CONTRACT OFF
-#ifdef cl_khr_fp64
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#endif
-#ifdef cl_khr_int64_base_atomics
-#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
-#endif
-#define GLOBAL __global
-#define FN static inline
-#define GROUP ((int64_t)get_group_id(0))
-#define LANE ((int)get_local_id(0))
-#define BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
-#ifdef LANES_AS_LOOP
-#define KERNEL(nplaces, name, args)                                                                \
-	__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void K_NAME(name)(                 \
-		K_PLACES_##nplaces args A)
-#else
-#define KERNEL(nplaces, name, args)                                                                \
-	__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void K_NAME(name)(             \
-		K_PLACES_##nplaces args A)
-#endif
-#define K_PLACE(i) __global uchar *p##i, ulong o##i,
-#define TENSOR(i, type, v) __global type *v = p##i ? (__global type *)(p##i + o##i) : 0
-#define FMA(a, b, c) fma(a, b, c)
-#define EXACT_MUL_ADD_F64(a, b, c) fma(a, b, c)
-#define SQRT(a) sqrt(a)
-#define SQRT_F64(a) sqrt(a)
-#define FLOAT_OF(i) as_float(i)
-#define BITS_OF(f) as_int(f)
-#define DOUBLE_OF(i) as_double(i)
-#define BITS_OF_F64(f) as_long(f)
-#ifdef LANES_AS_LOOP /* as compilers vectorise it */
-#define MUL_HI(a, b) ((uint)(((ulong)(a) * (b)) >> 32))
-#else
-#define MUL_HI(a, b) mul_hi(a, b)
-#endif
-#define ATOMIC_MAX(p, v) ((void)atomic_max((volatile __global int *)(p), v))
-FN void ATOMIC_ADD_F64(__global double *p, double v)
-{
-	volatile __global long *bits = (volatile __global long *)p;
-	long old = *bits, seen;
-
-	while ((seen = atom_cmpxchg(bits, old, as_long(as_double(old) + v))) != old)
-		old = seen;
-}
-
+#include "kernels/dialect/opencl.h"
 #elif defined(__CUDACC__)
-#pragma nv_diag_suppress 177 /* a lane's number that its code does not need */
-#define GLOBAL
-#define FN static __device__ inline
-#define GROUP ((int64_t)blockIdx.x)
-#define LANE ((int)threadIdx.x)
-#define BARRIER __syncthreads()
-#define K_KERNEL(nthreads, nplaces, name, args)                                                    \
-	extern "C" __global__ void __launch_bounds__(nthreads)                                     \
-		K_NAME(name)(K_PLACES_##nplaces args A)
-#ifdef LANES_AS_LOOP
-#define KERNEL(nplaces, name, args) K_KERNEL(1, nplaces, name, args)
+#include "kernels/dialect/cuda.h"
 #else
-#define KERNEL(nplaces, name, args) K_KERNEL(LANES, nplaces, name, args)
-/*
- * A block is as large as the bounds say. 256 threads: eight elements of each are the elements of a
- * group, and with 32 registers a multiprocessor has all the threads that it can have.
- */
-#define KERNEL_WIDE(nplaces, name, args) K_KERNEL(WIDTH, nplaces, name, args)
-#define KERNEL_COLUMNS(nplaces, name, args) K_KERNEL(COLUMNS_WIDTH, nplaces, name, args)
-#define WIDTH 256
-#define COLUMNS_WIDTH 1024
-#define NTHREADS ((int)blockDim.x)
-#define K_WORKERS (NTHREADS / K_PART_COLUMNS) /* of a KERNEL_COLUMNS */
-#endif
-#define K_PLACE(i) unsigned char *p##i, unsigned long long o##i,
-#define TENSOR(i, type, v) type *v = p##i ? (type *)(p##i + o##i) : 0
-#define FMA(a, b, c) __fmaf_rn(a, b, c)
-#define EXACT_MUL_ADD_F64(a, b, c) __fma_rn(a, b, c)
-#define SQRT(a) __fsqrt_rn(a)
-#define SQRT_F64(a) __dsqrt_rn(a)
-#define FLOAT_OF(i) __int_as_float(i)
-#define BITS_OF(f) __float_as_int(f)
-#define DOUBLE_OF(i) __longlong_as_double(i)
-#define BITS_OF_F64(f) __double_as_longlong(f)
-#define MUL_HI(a, b) __umulhi(a, b)
-#define ATOMIC_MAX(p, v) ((void)atomicMax((int *)(p), v))
-#define ATOMIC_ADD_F64(p, v) ((void)atomicAdd(p, v))
-
-#else /* C11 */
-#include <math.h>
-#include <string.h>
-#define GLOBAL
-#define FN static inline __attribute__((always_inline, unused))
-#define LANES_AS_LOOP
-#define KERNEL(nplaces, name, args)                                                                \
-	FN void name##_group(unsigned char *const *P, args A, int64_t GROUP);                      \
-	static __attribute__((unused)) void K_NAME(name)(unsigned char *const *places,             \
-							 const void *packed, int64_t group_begin,  \
-							 int64_t group_end)                        \
-	{                                                                                          \
-		args A;                                                                            \
-                                                                                                   \
-		memcpy(&A, packed, sizeof(A));                                                     \
-		for (int64_t group = group_begin; group < group_end; group++)                      \
-			name##_group(places, A, group);                                            \
-	}                                                                                          \
-	FN void name##_group(unsigned char *const *P __attribute__((unused)),                      \
-			     args A __attribute__((unused)),                                       \
-			     int64_t GROUP __attribute__((unused)))
-#define TENSOR(i, type, v) type *v = (type *)(void *)P[i]
-#define FETCH(p, i)                                                                                \
-	for (size_t k_byte = 0; k_byte < LANES * sizeof(*(p)); k_byte += 64)                       \
-	__builtin_prefetch((const char *)((p) + (i)) + k_byte)
-#if defined(__FMA__) || defined(__FP_FAST_FMAF)
-#define FMA(a, b, c) __builtin_fmaf(a, b, c)
-#define EXACT_MUL_ADD_F64(a, b, c) __builtin_fma(a, b, c)
-#else
-#include "kernels/dialect/softfma.h"
-#define FMA(a, b, c) srt_softfma(a, b, c)
-#define EXACT_MUL_ADD_F64(a, b, c) ((a) * (b) + (c))
-#endif
-#define SQRT(a) __builtin_sqrtf(a)
-#define SQRT_F64(a) __builtin_sqrt(a)
-FN float FLOAT_OF(int32_t i)
-{
-	float f;
-
-	memcpy(&f, &i, sizeof(f));
-	return f;
-}
-FN int32_t BITS_OF(float f)
-{
-	int32_t i;
-
-	memcpy(&i, &f, sizeof(i));
-	return i;
-}
-FN double DOUBLE_OF(int64_t i)
-{
-	double f;
-
-	memcpy(&f, &i, sizeof(f));
-	return f;
-}
-FN int64_t BITS_OF_F64(double f)
-{
-	int64_t i;
-
-	memcpy(&i, &f, sizeof(i));
-	return i;
-}
-FN uint32_t MUL_HI(uint32_t a, uint32_t b)
-{
-	return (uint32_t)(((uint64_t)a * b) >> 32);
-}
-typedef int32_t __attribute__((may_alias)) k_atomic_i32_t;
-typedef int64_t __attribute__((may_alias)) k_atomic_i64_t;
-FN void ATOMIC_MAX(float *p, int32_t v)
-{
-	k_atomic_i32_t *bits = (k_atomic_i32_t *)(void *)p;
-	int32_t old = __atomic_load_n(bits, __ATOMIC_RELAXED);
-
-	while (old < v &&
-	       !__atomic_compare_exchange_n(bits, &old, v, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-}
-FN void ATOMIC_ADD_F64(double *p, double v)
-{
-	k_atomic_i64_t *bits = (k_atomic_i64_t *)(void *)p;
-	int64_t old = __atomic_load_n(bits, __ATOMIC_RELAXED);
-
-	while (!__atomic_compare_exchange_n(bits, &old, BITS_OF_F64(DOUBLE_OF(old) + v), 1,
-					    __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-		;
-}
+#include "kernels/dialect/c11.h"
 #endif
 
-#ifndef KERNEL_WIDE
-#define KERNEL_WIDE(nplaces, name, args) KERNEL(nplaces, name, args)
+#ifndef KERNEL_ELEMENTWISE
+#define KERNEL_ELEMENTWISE(nplaces, name, args) KERNEL(nplaces, name, args)
 #define KERNEL_COLUMNS(nplaces, name, args) KERNEL(nplaces, name, args)
 #endif
 #ifndef NTHREADS
@@ -289,7 +119,7 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 #define SHARED(type, v, n) type v[n]
 #define SHARED_AT
 #define SYNC ((void)0)
-#define FOR_ONE
+#define FOR_LANE_0
 #define FOR_LANES(l) INDEPENDENT for (int64_t l = 0; l < LANES; l++)
 #define FOR_FIRST(l, n) INDEPENDENT for (int64_t l = 0; l < (n); l++)
 #define FOR_SPAN(l, i, first, end)                                                                 \
@@ -312,7 +142,7 @@ FN void ATOMIC_ADD_F64(double *p, double v)
 #define SHARED_AT __local
 #endif
 #define SYNC BARRIER
-#define FOR_ONE if (LANE == 0)
+#define FOR_LANE_0 if (LANE == 0)
 #define FOR_LANES(l) for (int l = LANE, l##_once = 1; l##_once; l##_once = 0)
 #define FOR_FIRST(l, n) for (int l = LANE, l##_once = l < (n); l##_once; l##_once = 0)
 #define FOR_SPAN(l, i, first, end)                                                                 \
@@ -484,7 +314,7 @@ FN float k_rounded_bf16(float v)
 #define READS_BF16(p, at)
 #define FOR_EACH_MIXED_IN(i, first, end, windows) FOR_EACH_IN(i, first, end, windows)
 #define FOR_EACH_WIDE_IN(i, first, end, windows) FOR_EACH(i, first, end)
-#define FOR_FREE_IN(l, i, first, end, windows) FOR_RANGE_IN(l, i, first, end, windows)
+#define FOR_UNORDERED_IN(l, i, first, end, windows) FOR_RANGE_IN(l, i, first, end, windows)
 #define K_OF_GROUP(each, i, nelem, windows)                                                        \
 	each(i, GROUP *SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem), windows)
 #define FOR_ELEMENTS_IN(i, nelem, windows) K_OF_GROUP(FOR_EACH_IN, i, nelem, windows)

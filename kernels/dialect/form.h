@@ -112,10 +112,10 @@
 
 #define K_FETCHES(list) K_WALK(K_FETCH_A list)
 #define K_FETCH_A(window, type, load, store, p)                                                    \
-	FETCH(p##_p, k_ahead);                                                                     \
+	PREFETCH(p##_p, k_ahead);                                                                  \
 	K_FETCH_B
 #define K_FETCH_B(window, type, load, store, p)                                                    \
-	FETCH(p##_p, k_ahead);                                                                     \
+	PREFETCH(p##_p, k_ahead);                                                                  \
 	K_FETCH_A
 #define K_FETCH_A_END
 #define K_FETCH_B_END
@@ -150,7 +150,7 @@
 #define K_MAP_LONG FOR_ELEMENTS_LONG_IN
 #define K_MAP_MIXED FOR_ELEMENTS_MIXED_IN
 #define MAP(name, length, list, formula)                                                           \
-	KERNEL_WIDE(K_COUNT(list), name, srt_k_elem_t)                                             \
+	KERNEL_ELEMENTWISE(K_COUNT(list), name, srt_k_elem_t)                                      \
 	{                                                                                          \
 		const int64_t first = 0;                                                           \
 		TENSORS(list)                                                                      \
@@ -175,7 +175,7 @@
 	}
 
 #define ROW_STORE(p, v)                                                                            \
-	FOR_ONE                                                                                    \
+	FOR_LANE_0                                                                                 \
 	{                                                                                          \
 		p[GROUP] = v;                                                                      \
 	}

@@ -403,7 +403,8 @@ K_NOW void K_SETTER(shorts)(uint16_t *const *p, K_WHICH, uint16_t v)
 	K_EACH_IN(i, first, end, K_MIXED_CHUNK, K_MIXED_CHUNK, windows)
 #define FOR_EACH_WIDE_IN(i, first, end, windows) FOR_EACH_MIXED_IN(i, first, end, windows)
 #define FOR_EACH_LONG_IN(i, first, end, windows) FOR_EACH_IN(i, first, end, windows)
-#define FOR_FREE_IN(l, i, first, end, windows) K_EACH_IN(i, first, end, K_CHUNK, K_TURN, windows)
+#define FOR_UNORDERED_IN(l, i, first, end, windows)                                                \
+	K_EACH_IN(i, first, end, K_CHUNK, K_TURN, windows)
 #define FOR_ELEMENTS_IN(i, nelem, windows)                                                         \
 	K_EACH_IN(i, GROUP *SRT_K_ELEMENTS, MIN_OF((GROUP + 1) * SRT_K_ELEMENTS, nelem), K_CHUNK,  \
 		  K_TURN, windows)

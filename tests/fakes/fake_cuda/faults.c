@@ -51,7 +51,7 @@ KERNEL(1, fault_blocks_race, srt_k_elem_t)
 {
 	TENSOR(0, float, y);
 
-	FOR_ONE
+	FOR_LANE_0
 	{
 		y[0] = (float)GROUP;
 	}
@@ -63,7 +63,7 @@ KERNEL(1, fault_misaligned, srt_k_elem_t)
 	TENSOR(0, unsigned char, y);
 	float *odd = (float *)(void *)(y + 2);
 
-	FOR_ONE
+	FOR_LANE_0
 	{
 		odd[0] = 1.0f;
 	}
@@ -75,7 +75,7 @@ KERNEL(2, fault_misaligned_vector, srt_k_elem_t)
 	TENSOR(1, float, x);
 	uint32_t w[4];
 
-	FOR_ONE
+	FOR_LANE_0
 	{
 		k_load_4(w, x + 1);
 		k_store_4(y, w);

@@ -49,6 +49,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/collective.h \
 	collectives/comm.c \
 	collectives/comm.h \
+	collectives/comm_state.h \
 	collectives/extents.c \
 	collectives/flight/flight.c \
 	collectives/flight/flight.h \

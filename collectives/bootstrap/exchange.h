@@ -7,7 +7,7 @@
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_EXCHANGE_H
 #define SRT_COLLECTIVES_BOOTSTRAP_EXCHANGE_H
 
-#include "collectives/comm.h"
+#include "collectives/comm_state.h"
 
 /* A message that this rank waits for. */
 typedef struct srt_expected {

@@ -23,7 +23,7 @@
 
 #include <shardrt/version.h>
 
-#include "collectives/comm.h"
+#include "collectives/comm_state.h"
 
 struct srt_flight_file {
 	srt_flight_file_t *next;

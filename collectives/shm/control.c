@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "collectives/comm.h"
+
 #define SLOTS_NBYTES ((size_t)64 << 10)
 #define MIN_SLOTS 16u
 

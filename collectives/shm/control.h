@@ -17,7 +17,7 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
-#include "collectives/comm.h"
+#include "collectives/comm_state.h"
 
 typedef enum srt_shm_flag_id {
 	SRT_SHM_PUBLISH,

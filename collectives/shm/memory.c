@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/memfd.h"
+#include "collectives/comm.h"
 #include "collectives/shm/control.h"
 
 static srt_status_t make_memfd(srt_comm_t *comm, const char *what, size_t nbytes, int *out)

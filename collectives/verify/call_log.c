@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "collectives/comm.h"
 #include "collectives/shm/control.h"
 
 /* How far a rank may be ahead of another one and still be compared: calls, sections. */

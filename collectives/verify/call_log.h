@@ -7,7 +7,7 @@
 #ifndef SRT_COLLECTIVES_VERIFY_CALL_LOG_H
 #define SRT_COLLECTIVES_VERIFY_CALL_LOG_H
 
-#include "collectives/comm.h"
+#include "collectives/comm_state.h"
 
 typedef struct srt_call_log srt_call_log_t;
 

@@ -22,6 +22,7 @@ EXTRA_DIST += \
 	tests/policy/cuda_code.awk \
 	tests/policy/cycles.awk \
 	tests/policy/functions.awk \
+	tests/policy/inlines.awk \
 	tests/policy/layers.awk \
 	tests/policy/libshardrt.abi \
 	tests/policy/opencl_names.awk \

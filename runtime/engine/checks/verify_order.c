@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collectives/comm.h"
 #include "collectives/verify/call_log.h"
 #include "runtime/engine/checks/verify.h"
 #include "runtime/engine/declare/declare.h"

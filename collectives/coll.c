@@ -58,10 +58,10 @@ static srt_status_t alloc_scratch(srt_coll_t *coll)
 	size_t nbytes = srt_step_reduce_scratch(coll->comm->size);
 
 	if (!coll->algorithm->reduces || nbytes == 0 || !srt_coll_owns(coll, coll->comm->rank) ||
-	    coll->stages != NULL)
+	    coll->transport->runs_stages)
 		return SRT_OK;
 	if (coll->comm->parent != NULL) { /* it is a stage */
-		coll->scratch = coll->comm->parent->hierarchy->scratch;
+		coll->scratch = coll->comm->sum_scratch;
 		srt_buffer_hold(coll->scratch);
 		return SRT_OK;
 	}
@@ -139,6 +139,7 @@ static srt_status_t plan_rounds(srt_coll_t *coll)
 /* Allocates the ring of starts. */
 static srt_status_t alloc_starts(srt_coll_t *coll)
 {
+	const size_t start_nbytes = coll->transport->start_nbytes;
 	uint32_t nstarts;
 
 	SRT_TRY(plan_rounds(coll));
@@ -154,12 +155,14 @@ static srt_status_t alloc_starts(srt_coll_t *coll)
 	coll->starts = srt_calloc(nstarts, sizeof(*coll->starts), "a collective");
 	coll->host_steps = srt_calloc((size_t)nstarts * coll->nhost_steps,
 				      sizeof(*coll->host_steps), "a collective");
-	if (coll->starts == NULL || coll->host_steps == NULL)
+	coll->start_data = srt_calloc(nstarts, start_nbytes, "a collective");
+	if (coll->starts == NULL || coll->host_steps == NULL || coll->start_data == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	coll->nstarts = nstarts;
 	for (uint32_t i = 0; i < coll->nstarts; i++) {
 		coll->starts[i].coll = coll;
 		coll->starts[i].host_steps = coll->host_steps + (size_t)i * coll->nhost_steps;
+		coll->starts[i].transport_data = coll->start_data + i * start_nbytes;
 	}
 	return SRT_OK;
 }
@@ -276,8 +279,8 @@ void srt_coll_close(srt_coll_t *coll, const char *what)
 	snprintf(coll->closing_text, sizeof(coll->closing_text), "rank %d destroyed %s",
 		 coll->comm->world_rank[coll->comm->rank], what);
 	atomic_store(&coll->is_closing, true);
-	for (uint32_t i = 0; i < coll->nstages; i++)
-		srt_coll_close(coll->stages[i], what);
+	if (coll->transport->close != NULL)
+		coll->transport->close(coll, what);
 }
 
 void srt_coll_destroy(srt_coll_t *coll)
@@ -299,6 +302,7 @@ void srt_coll_destroy(srt_coll_t *coll)
 	free(coll->out); /* with `in` */
 	free(coll->owner);
 	free(coll->host_steps);
+	free(coll->start_data);
 	free(coll->starts);
 	free(coll->source);
 	free(coll->imports);

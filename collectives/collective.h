@@ -31,10 +31,6 @@
 #include "collectives/comm.h"
 #include "collectives/flight/flight.h"
 #include "collectives/shm/control.h"
-#include "collectives/transports/staged/bounce.h"
-#include "collectives/transports/hierarchy/hierarchy.h"
-#include "collectives/transports/nccl/nccl.h"
-#include "collectives/transports/ucx/ucx.h"
 
 /* Starts of one collective that may be in flight at a time; a further start waits for the oldest.
  * Fewer for a collective of very many rounds. */
@@ -80,7 +76,7 @@ struct srt_coll_start {
 	srt_coll_t *coll;
 	uint32_t epoch;          /* number of the start of this collective, from 1, modulo 2^32 */
 	uint32_t number;         /* number of the start on the communicator */
-	uint32_t bounce_seqno;   /* staged: rounds of the bounce buffers before this start */
+	uint32_t slot_seqno;     /* staged, ucx: rounds of the slots before this start */
 	uint32_t flight;         /* its index in the flight recorder */
 	srt_coll_start_t *whole; /* of a stage: the start that it is a part of; or NULL */
 	/* Host functions on streams, messages, and the call that submits it, that refer to this. */
@@ -88,7 +84,7 @@ struct srt_coll_start {
 	srt_host_step_t *host_steps; /* [coll->nhost_steps] */
 	uint32_t nhost_steps;        /* in use */
 	bool is_open;                /* the last host step is not on the stream yet */
-	srt_ucx_start_t ucx;
+	void *transport_data;        /* [transport->start_nbytes] */
 };
 
 /* Which bytes a phase moves. */
@@ -134,13 +130,17 @@ struct srt_transport {
 	/* The transport records the end of a start by srt_flight_end(). Else a start ends with its
 	 * last host function. */
 	bool records_ends;
+	/* A collective is run as stages, which are other collectives and have the rounds. */
+	bool runs_stages;
 	/* Seconds that a failed start waits for the news that a rank has died: the likely cause. */
 	double grace_s;
+	/* Bytes of the transport_data of a start; zeros when the collective is created. */
+	size_t start_nbytes;
 
 	/* ---- of a communicator */
-	/* Collective: creates the transport's objects. May choose another transport instead. */
+	/* Collective: creates comm->transport_data. May choose another transport instead. */
 	srt_status_t (*create)(srt_comm_t *comm);
-	/* Also called for a communicator whose creation failed. */
+	/* Also called for a communicator whose creation failed: transport_data may be NULL. */
 	void (*destroy)(srt_comm_t *comm);
 	/* Adds the memory that its collectives need on comm->rank, with more than one rank. Of the
 	 * communicator only what describes it is set: it may not exist yet (plan.c). */
@@ -150,14 +150,16 @@ struct srt_transport {
 	/* ---- of a collective */
 	/* What this rank's peers must know to connect: their peer_info[] of this rank. */
 	uint64_t (*connect_info)(const srt_comm_t *comm, const srt_coll_desc_t *desc);
-	/* Collective: creates what the collective needs. Only called with more than one rank. The
-	 * result is the status of this rank, and the caller makes it one of all ranks, or with
+	/* Collective: creates coll->transport_data. Only called with more than one rank. The result
+	 * is the status of this rank, and the caller makes it one of all ranks, or with
 	 * connects_all already that of all ranks. */
 	bool connects_all;
 	srt_status_t (*connect)(srt_coll_t *coll, const char *what, const uint64_t *peer_info);
 	/* Local. Waits for work that may still use the collective's memory. Also called for a
-	 * collective that is not connected. */
+	 * collective that is not connected: transport_data is NULL. */
 	void (*disconnect)(srt_coll_t *coll);
+	/* srt_coll_close() of its stages. */
+	void (*close)(srt_coll_t *coll, const char *what);
 
 	/* ---- of a start */
 	/* Announces the start to the other ranks, also a start that moves no bytes. NULL: the entry
@@ -198,6 +200,9 @@ struct srt_transport {
 				srt_stream_t *stream);
 	srt_view_t (*locate)(const srt_coll_start_t *start, uint32_t round, int peer,
 			     const srt_chunk_t *chunk);
+	/* Whether the i-th of this rank's own extents is already in full, as the round moves it
+	 * there too. */
+	bool (*moves_own)(const srt_coll_t *coll, size_t i);
 };
 
 extern const srt_transport_t srt_transport_zero_copy, srt_transport_staged, srt_transport_nccl,
@@ -226,20 +231,13 @@ struct srt_coll {
 	size_t most_pair; /* most bytes of messages from one rank to one rank */
 	size_t nbytes;    /* of all owners, or that this rank sends */
 	srt_export_t *own;
-	srt_import_t **imports;     /* [size] */
-	srt_view_t *source;         /* [size] all ranks' sources, mapped here; buffer NULL = none */
-	srt_buffer_t *scratch;      /* partial sums of more than 8 ranks, or NULL */
-	srt_bounce_t *bounce;       /* staged: the bounce buffers of its rounds, or NULL */
-	srt_nccl_t *nccl;           /* nccl; else NULL */
-	bool *uniform;              /* nccl: by index of extent, see srt_extents_are_uniform() */
-	bool nccl_sums;             /* nccl: sums are NCCL's own */
-	uint32_t nccl_seqno;        /* nccl: number of the last start in flight */
-	srt_ucx_slots_t *ucx_slots; /* ucx: of its rounds, or NULL */
-	srt_coll_t **stages;        /* [nstages] hierarchical, or NULL */
-	uint32_t nstages, npieces;  /* npieces: of its sum; 0 = it does not sum */
-	/* Hierarchical: the last stage of a sum stores the result. Else it stores floats, which are
-	 * then rounded. */
-	bool sums_to_result;
+	srt_import_t **imports; /* [size] */
+	srt_view_t *source;     /* [size] all ranks' sources, mapped here; buffer NULL = none */
+	srt_buffer_t *scratch;  /* partial sums of more than 8 ranks, or NULL */
+	void *transport_data;   /* made by transport->connect, freed by disconnect; or NULL */
+	/* Staged, ucx: rounds use slots in turn, so all are counted, also those in which this rank
+	 * offers or reads nothing. */
+	bool has_slots;
 	srt_shm_memory_t *memory;
 	srt_shm_flag_t *flags; /* [size][SRT_SHM_NFLAGS]; NULL for a single rank, and with ucx */
 	uint32_t phase_begin[SRT_MAX_PHASES + 1]; /* rounds; [nphases] = all of a start */
@@ -248,6 +246,7 @@ struct srt_coll {
 	bool has_started;
 	uint32_t nstarts;
 	srt_coll_start_t *starts;    /* [nstarts] */
+	char *start_data;            /* [nstarts][transport->start_nbytes] */
 	uint32_t nhost_steps;        /* of a start, at most */
 	srt_host_step_t *host_steps; /* [nstarts][nhost_steps] */
 };
@@ -258,13 +257,6 @@ extern const srt_coll_algorithm_t srt_coll_all_gather, srt_coll_reduce_scatter, 
 static inline bool srt_coll_owns(const srt_coll_t *coll, int rank)
 {
 	return coll->owner[rank].nextents > 0;
-}
-
-/* Whether all rounds are counted, also those in which this rank offers or reads nothing: they use
- * slots in turn. */
-static inline bool srt_coll_counts_rounds(const srt_coll_t *coll)
-{
-	return coll->bounce != NULL || coll->ucx_slots != NULL;
 }
 
 /* Whether `reader` reads what `owner` offers in the phase (two different ranks). */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "collectives/collective.h"
+#include "collectives/transports/hierarchy/hierarchy.h"
 
 int srt_comm_rank(const srt_comm_t *comm)
 {

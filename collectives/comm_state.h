@@ -40,11 +40,8 @@ typedef struct srt_import {
 	int nusers;
 } srt_import_t;
 
-typedef struct srt_shm srt_shm_t;       /* collectives/shm/control.h */
-typedef struct srt_bounce srt_bounce_t; /* collectives/transports/staged/bounce.h */
-typedef struct srt_flight srt_flight_t; /* collectives/flight/flight.h */
-
-typedef struct srt_nccl srt_nccl_t;           /* collectives/transports/nccl/nccl.h */
+typedef struct srt_shm srt_shm_t;             /* collectives/shm/control.h */
+typedef struct srt_flight srt_flight_t;       /* collectives/flight/flight.h */
 typedef struct srt_transport srt_transport_t; /* collectives/collective.h */
 typedef struct srt_hierarchy srt_hierarchy_t; /* collectives/transports/hierarchy/hierarchy.h */
 
@@ -73,22 +70,20 @@ struct srt_comm {
 	srt_export_t *exports;
 	srt_import_t *imports;
 	const srt_transport_t *transport;
-	srt_shm_t *shm; /* NULL for a single rank, and with ucx */
+	void *transport_data; /* made by transport->create, freed by transport->destroy; or NULL */
+	srt_shm_t *shm;       /* NULL for a single rank, and with ucx */
 	/* [size][SRT_START_LOG_LENGTH]: start number << 32 | collective. In shared memory, or with
 	 * ucx what this rank knows. NULL for a single rank. */
 	_Atomic uint64_t *start_log;
-	srt_bounce_t *bounce[2]; /* staged: by srt_bounce_kind_t; NULL = not in use */
-	uint32_t nbounce;        /* bounce buffers created so far */
-	srt_flight_t *flight;    /* the last calls and the waits */
+	srt_flight_t *flight; /* the last calls and the waits */
 	bool is_world;
 	bool may_stage;             /* nccl: staged if NCCL does not work */
 	bool fast;                  /* nccl: NCCL may sum, as all ranks' numerics mode is fast */
 	size_t driver_overhead;     /* nccl: bytes of device memory that NCCL may allocate later */
-	srt_nccl_t *nccl;           /* nccl; else NULL */
-	struct srt_ucx_comm *ucx;   /* ucx; else NULL */
 	bool may_stage_nodes;       /* ucx: collectives may run in stages (hierarchy) */
 	srt_hierarchy_t *hierarchy; /* of these; else NULL */
 	srt_comm_t *parent;         /* it is part of this one's hierarchy; or NULL */
+	srt_buffer_t *sum_scratch;  /* of such a part: for all its collectives; or NULL */
 	struct srt_plain *plain;    /* collectives in one call (plain.c); NULL: none so far */
 	void (*destroy_plain)(srt_comm_t *comm);
 };

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "collectives/collective.h"
+#include "collectives/transports/hierarchy/hierarchy.h"
 
 /* srt_comm_connect() of a communicator that a program uses. */
 static srt_status_t connect(srt_bootstrap_t *bootstrap, srt_device_t *device, uint64_t id, int rank,

@@ -4,6 +4,7 @@
  * not exist yet: it is described here as its creation will describe it.
  */
 #include "collectives/collective.h"
+#include "collectives/transports/hierarchy/hierarchy.h"
 
 /* Adds what the transports of a communicator need on comm->rank. */
 static srt_status_t plan_transports(const srt_comm_t *comm, const srt_coll_uses_t *uses,

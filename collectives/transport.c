@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "collectives/collective.h"
+#include "collectives/transports/hierarchy/hierarchy.h"
+#include "collectives/transports/staged/bounce.h"
+#include "collectives/transports/ucx/ucx.h"
 
 /* A rank's device and configuration, as all ranks see it. */
 typedef struct srt_capabilities {

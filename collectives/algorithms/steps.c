@@ -27,7 +27,7 @@ static srt_status_t offer_round(srt_coll_start_t *start, uint32_t round, srt_str
 
 	if (coll->comm->size == 1)
 		return SRT_OK;
-	if (!srt_coll_counts_rounds(coll) && !any_reads(coll, srt_coll_phase(coll, round), false))
+	if (!coll->has_slots && !any_reads(coll, srt_coll_phase(coll, round), false))
 		return SRT_OK;
 	SRT_TRY(coll->transport->offer(start, round, stream));
 	return srt_host_step_add(start, SRT_ACTION_PUBLISH, round, stream);
@@ -55,7 +55,7 @@ static srt_status_t release_round(srt_coll_start_t *start, uint32_t round, srt_s
 	/* Without slots a start has one release, after its last round. */
 	for (int r = 0; r < coll->comm->size; r++)
 		reads = reads || (r != me && srt_coll_reads(coll, me, r));
-	if (!srt_coll_counts_rounds(coll) && (!reads || round + 1 < coll->nrounds))
+	if (!coll->has_slots && (!reads || round + 1 < coll->nrounds))
 		return SRT_OK;
 	return srt_host_step_add(start, SRT_ACTION_RELEASE, round, stream);
 }
@@ -155,8 +155,8 @@ static srt_status_t copy_own(srt_coll_start_t *start, srt_phase_t phase, srt_str
 		srt_view_t full = srt_view_at(&coll->full, mine->extents[i].full_offset);
 		srt_view_t shard = srt_view_at(&coll->shard, mine->extents[i].shard_offset);
 
-		/* An NCCL all-gather also copies the own part. */
-		if (coll->uniform != NULL && coll->uniform[i])
+		if (!to_shard && coll->transport->moves_own != NULL &&
+		    coll->transport->moves_own(coll, i))
 			continue;
 		SRT_TRY(srt_step_copy(start, &copies, to_shard ? shard : full,
 				      to_shard ? full : shard, mine->extents[i].nbytes, stream));

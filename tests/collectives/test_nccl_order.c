@@ -12,7 +12,7 @@
  */
 #include <time.h>
 
-#include "collectives/collective.h"
+#include "collectives/transports/nccl/nccl.h"
 #include "tests/harness/job.h"
 
 #define N 1000
@@ -58,7 +58,7 @@ static gather_t make_gather(job_t *job, srt_comm_t *comm, const char *name, size
 		.owners = owner,
 	};
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &g.coll));
-	CHECK(g.coll->nccl != NULL);
+	CHECK(g.coll->transport == &srt_transport_nccl);
 	for (size_t i = 0; i < N; i++)
 		g.shard[i] = value(srt_comm_rank(comm), i);
 	job_put(job, g.shard_buffer, g.shard);
@@ -89,7 +89,9 @@ static srt_comm_t *make_group(job_t *job, const int *ranks, int n, const char *n
 /* Waits until the rank has announced its start of this number. */
 static void wait_announced(const srt_comm_t *comm, int rank, uint32_t number)
 {
-	while (!srt_shm_flag_reached(srt_shm_flag_of(comm->nccl->announced, rank, SRT_SHM_PUBLISH),
+	const srt_nccl_t *nccl = comm->transport_data;
+
+	while (!srt_shm_flag_reached(srt_shm_flag_of(nccl->announced, rank, SRT_SHM_PUBLISH),
 				     number))
 		sleep_ms(1);
 }
@@ -197,7 +199,7 @@ static void check_abort(job_t *job)
 	CHECK_OK_OR_DIE(srt_event_create(job->device, &event));
 	if (pair != NULL)
 		CHECK_OK_OR_DIE(srt_coll_create(pair, &desc, &barrier));
-	CHECK(pair == NULL || (pair->nccl == NULL && pair->transport == &srt_transport_staged));
+	CHECK(pair == NULL || pair->transport == &srt_transport_staged);
 	CHECK_OK_OR_DIE(srt_comm_oob_allgather(job->world, NULL, 0, NULL));
 	if (job->rank == 0) {
 		CHECK_OK(srt_coll_start(g.coll, NULL, job->stream));

@@ -12,7 +12,7 @@
  *     idle              a rank that starts nothing does not delay the others
  *     ops               the backend's table only, on a communicator of one rank
  */
-#include "collectives/collective.h"
+#include "collectives/transports/nccl/nccl.h"
 #include "tests/harness/job.h"
 
 #define N 1000 /* elements of a run */
@@ -80,6 +80,7 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 	srt_coll_epilogue_t average = SRT_COLL_EPILOGUE_INIT;
 	int to_shard = kind == SRT_COLL_REDUCE_SCATTER;
 	float *full, *shard;
+	const srt_nccl_coll_t *data;
 	srt_coll_t *coll = NULL;
 	owners_t o;
 
@@ -98,7 +99,8 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 		.owners = o.owner,
 	};
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &coll));
-	CHECK_INT(coll->nccl_sums, comm->fast && !odd);
+	data = coll->transport_data;
+	CHECK_INT(data->sums, comm->fast && !odd);
 	for (int repeat = 0; repeat < 3; repeat++) {
 		int differ = 0;
 
@@ -117,9 +119,8 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 
 				for (size_t i = 0; i < s->nelem; i++) {
 					size_t at = s->full_offset + i;
-					volatile float sum = coll->nccl_sums ?
-								     falling(job->size, at) :
-								     tree(job->size, at);
+					volatile float sum = data->sums ? falling(job->size, at) :
+									  tree(job->size, at);
 					float got =
 						to_shard ? shard[s->shard_offset + i] : full[at];
 
@@ -146,7 +147,7 @@ static void check_sums(job_t *job)
 	for (size_t i = 0; i < N; i++)
 		differ += falling(job->size, i) != tree(job->size, i);
 	CHECK(job->size < 3 || differ > N / 20); /* or the data proves nothing */
-	CHECK(job->world->nccl != NULL && !job->world->fast);
+	CHECK(job->world->transport == &srt_transport_nccl && !job->world->fast);
 	for (int odd = 0; odd < 2; odd++) {
 		job->world->fast = false;
 		check_sum(job, SRT_COLL_REDUCE_SCATTER, odd);

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "collectives/collective.h"
+#include "collectives/transports/hierarchy/hierarchy.h"
+#include "collectives/transports/nccl/nccl.h"
 #include "tests/harness/job.h"
 
 #define N 1000
@@ -86,7 +88,8 @@ static void expect(job_t *job, srt_coll_t *gather, srt_status_t status, const ch
  * well does not name it. */
 static void await_rank(const srt_coll_t *coll, int rank)
 {
-	srt_shm_flag_t *flags = coll->nccl != NULL ? coll->comm->nccl->progress : coll->flags;
+	srt_shm_flag_t *flags =
+		coll->transport == &srt_transport_nccl ? srt_nccl_of(coll)->progress : coll->flags;
 	uint32_t id;
 
 	/* With ucx a rank that waits for long tells the late ranks. */
@@ -144,13 +147,14 @@ static void keep_wait(srt_log_level_t level, const char *message, void *arg)
 static void run_timeout(job_t *job, srt_coll_t *gather)
 {
 	const double short_s = 0.3;
-	const int judge =
-		gather->stages != NULL ? job->size - 1 - gather->comm->hierarchy->nlocal : 0;
+	const int judge = gather->transport->runs_stages ?
+				  job->size - 1 - gather->comm->hierarchy->nlocal :
+				  0;
 	char words[48];
 	double start;
 
 	snprintf(words, sizeof(words), "rank %d gave up after", judge);
-	for (int r = 1; job->rank == 0 && r < job->size - 1 && gather->stages == NULL; r++)
+	for (int r = 1; job->rank == 0 && r < job->size - 1 && !gather->transport->runs_stages; r++)
 		await_rank(gather, r);
 	if (job->rank == judge) {
 		srt_log_set(keep_wait, SRT_LOG_WARN, NULL);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "collectives/collective.h"
+#include "collectives/transports/hierarchy/hierarchy.h"
 #include "tests/harness/job.h"
 
 #define N 3000 /* elements of a rank: some rounds */
@@ -234,14 +235,14 @@ static srt_status_t count_submit(void *stream, const srt_command_t *command)
 }
 
 /* The most starts for the stages of a hierarchical collective, some of which wait for readers. */
-static int most_of_stages(const srt_coll_t *coll, int zero_copy, const int staged[2])
+static int most_of_stages(const srt_stages_t *s, int zero_copy, const int staged[2])
 {
 	int most = 0;
 
-	for (uint32_t i = 0; i < coll->nstages; i++) {
-		const srt_coll_t *stage = coll->stages[i];
+	for (uint32_t i = 0; i < s->nstages; i++) {
+		const srt_coll_t *stage = s->stages[i];
 
-		if (stage != NULL && srt_coll_counts_rounds(stage))
+		if (stage != NULL && stage->has_slots)
 			most += staged[0] + staged[1] * (int)stage->nrounds + 1;
 		else if (stage != NULL)
 			most += zero_copy + 2;
@@ -275,15 +276,17 @@ static void counts(job_t *job)
 	job->device->backend = &backend;
 	for (size_t k = 0; k < SRT_ARRAY_LEN(kinds); k++) {
 		srt_coll_t *coll = make(job, kinds[k].kind, &s, kinds[k].name);
+		const srt_stages_t *stages =
+			coll->transport->runs_stages ? coll->transport_data : NULL;
 		int most = kinds[k].zero_copy, fns, all;
 		uint64_t before;
 
-		if (srt_coll_counts_rounds(coll))
+		if (coll->has_slots)
 			most = kinds[k].staged[0] + kinds[k].staged[1] * (int)coll->nrounds;
-		if (coll->stages != NULL)
-			most = most_of_stages(coll, kinds[k].zero_copy, kinds[k].staged);
-		if (kinds[k].kind == SRT_COLL_BROADCAST && job->rank != 0 &&
-		    !srt_coll_counts_rounds(coll) && coll->stages == NULL)
+		if (stages != NULL)
+			most = most_of_stages(stages, kinds[k].zero_copy, kinds[k].staged);
+		if (kinds[k].kind == SRT_COLL_BROADCAST && job->rank != 0 && !coll->has_slots &&
+		    stages == NULL)
 			most = 2;
 		counted.ncopies = counted.nlaunches = 0;
 		before = job->device->nhost_fns;
@@ -294,7 +297,7 @@ static void counts(job_t *job)
 		all = (int)(job->device->nhost_fns - before);
 		CHECK_MSG(fns <= (job->size == 1 ? 0 : most), "%s: %d host functions, at most %d",
 			  kinds[k].name, fns, most);
-		CHECK(all - fns <= (coll->stages != NULL ? (int)coll->nstages : 1));
+		CHECK(all - fns <= (stages != NULL ? (int)stages->nstages : 1));
 		if (job->rank == 0)
 			printf("%d ranks, %s, %u rounds: %s: %d host functions, then %d of the "
 			       "wait for readers, %d copies, %d launches\n",

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "collectives/collective.h"
+#include "collectives/transports/hierarchy/hierarchy.h"
 #include "tests/harness/job.h"
 
 #define MAX_WORLD 64

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "collectives/collective.h"
+#include "collectives/transports/hierarchy/hierarchy.h"
 
 /* Least bytes of a piece of a rank. */
 #define MIN_PIECE ((size_t)64)
@@ -207,6 +207,7 @@ srt_status_t srt_hierarchy_acquire_sums(srt_comm_t *comm)
 	if (scratch_nbytes(h) > 0)
 		SRT_TRY(srt_buffer_create(comm->device, SRT_MEM_DEVICE, scratch_nbytes(h),
 					  "partial sums over ranks", &h->scratch));
+	h->local->sum_scratch = h->across->sum_scratch = h->scratch;
 	return srt_event_create(comm->device, &h->done);
 }
 
@@ -219,4 +220,5 @@ void srt_hierarchy_release_sums(srt_hierarchy_t *h)
 	srt_buffer_destroy(h->partial);
 	h->done = NULL;
 	h->scratch = h->partial = NULL;
+	h->local->sum_scratch = h->across->sum_scratch = NULL;
 }

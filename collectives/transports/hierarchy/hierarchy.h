@@ -24,7 +24,7 @@
 #ifndef SRT_COLLECTIVES_TRANSPORTS_HIERARCHY_HIERARCHY_H
 #define SRT_COLLECTIVES_TRANSPORTS_HIERARCHY_HIERARCHY_H
 
-#include "collectives/comm.h"
+#include "collectives/collective.h"
 
 /* The hierarchy of a communicator. */
 struct srt_hierarchy {
@@ -40,9 +40,20 @@ struct srt_hierarchy {
 	int nusers;
 	size_t partial_nbytes; /* SHARDRT_STAGING_BYTES, or the least that the nodes need */
 	srt_buffer_t *partial; /* sums of the node's ranks */
-	srt_buffer_t *scratch; /* of stages: partial sums of more than 8 ranks; or NULL */
-	srt_event_t *done;     /* the last start has used both */
+	srt_buffer_t
+		*scratch;  /* sum_scratch of both communicators: of more than 8 ranks; or NULL */
+	srt_event_t *done; /* the last start has used both */
 };
+
+/* The transport_data of a collective. */
+typedef struct srt_stages {
+	uint32_t npieces; /* of its sum; 0 = it does not sum */
+	/* The last stage of a sum stores the result. Else it stores floats, which are then
+	 * rounded. */
+	bool sums_to_result;
+	uint32_t nstages;
+	srt_coll_t *stages[];
+} srt_stages_t;
 
 /* Sets comm->hierarchy, without its communicators, if its ranks are on several nodes as the
  * transport needs them and all of them allow it. Also after a failure it may be set. Local. */

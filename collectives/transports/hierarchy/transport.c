@@ -3,12 +3,12 @@
  * The hierarchical transport's table: the stages of a collective, and their starts. See
  * hierarchy.h.
  *
- * Order of coll->stages: for each piece of a sum the local and the across stage; then, if the
+ * Order of the stages: for each piece of a sum the local and the across stage; then, if the
  * collective copies, the across and the local stage. A stage that this rank has no part in is NULL.
  */
 #include <stdlib.h>
 
-#include "collectives/collective.h"
+#include "collectives/transports/hierarchy/hierarchy.h"
 
 /* Most pieces of a sum: a sum of more is flat. */
 #define MAX_PIECES 1024
@@ -158,6 +158,7 @@ static srt_status_t create_stage(const srt_coll_t *coll, const stage_t *stage, s
 static stage_t sum_stage(const srt_coll_t *coll, uint32_t piece, bool is_local)
 {
 	const srt_hierarchy_t *h = coll->comm->hierarchy;
+	const srt_stages_t *s = coll->transport_data;
 	const srt_view_t partial = srt_view(h->partial, 0, SRT_F32);
 	const bool in_full = coll->kind == SRT_COLL_ALL_REDUCE;
 	stage_t stage = {
@@ -173,7 +174,7 @@ static stage_t sum_stage(const srt_coll_t *coll, uint32_t piece, bool is_local)
 		.end = (piece + 1) * piece_nelem(h),
 	};
 
-	if (!is_local && coll->sums_to_result) {
+	if (!is_local && s->sums_to_result) {
 		stage.desc.shard = in_full ? coll->full : coll->shard;
 		stage.shard = in_full ? IN_FULL : IN_SHARD;
 	}
@@ -220,16 +221,17 @@ static bool takes_part_across(const srt_coll_t *coll)
  * some fail in between. */
 static srt_status_t create_stages(srt_coll_t *coll, bool is_local)
 {
+	srt_stages_t *s = coll->transport_data;
 	stage_t stage;
 
-	for (uint32_t p = 0; p < coll->npieces; p++) {
+	for (uint32_t p = 0; p < s->npieces; p++) {
 		stage = sum_stage(coll, p, is_local);
-		SRT_TRY(create_stage(coll, &stage, &coll->stages[2 * p + !is_local]));
+		SRT_TRY(create_stage(coll, &stage, &s->stages[2 * p + !is_local]));
 	}
 	if (!copies(coll) || (!is_local && !takes_part_across(coll)))
 		return SRT_OK;
 	stage = copy_stage(coll, is_local);
-	return create_stage(coll, &stage, &coll->stages[2 * coll->npieces + is_local]);
+	return create_stage(coll, &stage, &s->stages[2 * s->npieces + is_local]);
 }
 
 static size_t count_pieces(const srt_coll_t *coll)
@@ -245,19 +247,19 @@ static size_t count_pieces(const srt_coll_t *coll)
 }
 
 /* Allocates the table of stages, and the memory of sums. */
-static srt_status_t alloc_stages(srt_coll_t *coll)
+static srt_status_t alloc_stages(srt_coll_t *coll, bool sums_to_result)
 {
-	uint32_t nstages;
+	const uint32_t npieces = (uint32_t)count_pieces(coll);
+	const uint32_t nstages = 2 * (npieces + copies(coll));
+	srt_stages_t *s = srt_calloc(1, sizeof(*s) + nstages * sizeof(*s->stages), "a collective");
 
-	coll->npieces = (uint32_t)count_pieces(coll);
-	if (coll->npieces > 0)
-		SRT_TRY(srt_hierarchy_acquire_sums(coll->comm));
-	nstages = 2 * (coll->npieces + copies(coll));
-	coll->stages = srt_calloc(nstages, sizeof(*coll->stages), "a collective");
-	if (coll->stages == NULL)
+	if (s == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	coll->nstages = nstages;
-	return SRT_OK;
+	s->npieces = npieces;
+	s->nstages = nstages;
+	s->sums_to_result = sums_to_result;
+	coll->transport_data = s;
+	return npieces > 0 ? srt_hierarchy_acquire_sums(coll->comm) : SRT_OK;
 }
 
 /* What a rank tells the others of its description. */
@@ -281,8 +283,8 @@ static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *
 }
 
 /* Whether the ranks can run it in stages: their shards, of ranks that have one, are of one dtype,
- * as the dtype decides what the stages are. Sets coll->sums_to_result. */
-static bool can_stage(srt_coll_t *coll, const uint64_t *peer_info)
+ * as the dtype decides what the stages are. Sets *sums_to_result. */
+static bool can_stage(const srt_coll_t *coll, const uint64_t *peer_info, bool *sums_to_result)
 {
 	uint64_t first = 0;
 
@@ -293,7 +295,7 @@ static bool can_stage(srt_coll_t *coll, const uint64_t *peer_info)
 			return false;
 		first = first != 0 ? first : info;
 	}
-	coll->sums_to_result = coll->dtype == SRT_F32 || (first & FLOAT_SHARD) != 0;
+	*sums_to_result = coll->dtype == SRT_F32 || (first & FLOAT_SHARD) != 0;
 	return count_pieces(coll) <= MAX_PIECES;
 }
 
@@ -301,12 +303,13 @@ static srt_status_t connect_stages(srt_coll_t *coll, const char *what, const uin
 {
 	srt_comm_t *comm = coll->comm;
 	srt_status_t status;
+	bool sums_to_result;
 
-	if (!can_stage(coll, peer_info)) {
+	if (!can_stage(coll, peer_info, &sums_to_result)) {
 		coll->transport = comm->transport;
 		return coll->transport->connect(coll, what, peer_info);
 	}
-	status = alloc_stages(coll);
+	status = alloc_stages(coll, sums_to_result);
 	SRT_TRY(srt_comm_status_consensus(comm, what, status));
 	status = create_stages(coll, true);
 	SRT_TRY(srt_comm_status_consensus(comm, what, status));
@@ -315,11 +318,23 @@ static srt_status_t connect_stages(srt_coll_t *coll, const char *what, const uin
 
 static void disconnect_stages(srt_coll_t *coll)
 {
-	for (uint32_t i = 0; i < coll->nstages; i++)
-		srt_coll_destroy(coll->stages[i]);
-	free(coll->stages);
-	if (coll->npieces > 0)
+	srt_stages_t *s = coll->transport_data;
+
+	if (s == NULL)
+		return;
+	for (uint32_t i = 0; i < s->nstages; i++)
+		srt_coll_destroy(s->stages[i]);
+	if (s->npieces > 0)
 		srt_hierarchy_release_sums(coll->comm->hierarchy);
+	free(s);
+}
+
+static void close_stages(srt_coll_t *coll, const char *what)
+{
+	const srt_stages_t *s = coll->transport_data;
+
+	for (uint32_t i = 0; s != NULL && i < s->nstages; i++)
+		srt_coll_close(s->stages[i], what);
 }
 
 /* ---- starts ---------------------------------------------------------------------------------- */
@@ -353,7 +368,8 @@ static srt_status_t finish_piece(const srt_coll_t *coll, uint32_t piece,
 static srt_status_t start_sums(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 			       srt_stream_t *stream)
 {
-	srt_coll_t *coll = start->coll;
+	const srt_coll_t *coll = start->coll;
+	const srt_stages_t *s = coll->transport_data;
 	srt_event_t *done = coll->comm->hierarchy->done;
 	srt_coll_epilogue_t first = SRT_COLL_EPILOGUE_INIT, last = SRT_COLL_EPILOGUE_INIT;
 
@@ -363,11 +379,11 @@ static srt_status_t start_sums(srt_coll_start_t *start, const srt_coll_epilogue_
 		first.predivisor = epilogue->predivisor;
 	}
 	SRT_TRY(srt_stream_wait_event(stream, done));
-	for (uint32_t p = 0; p < coll->npieces; p++) {
-		srt_coll_t *across = coll->stages[2 * p + 1];
-		const bool is_result = coll->sums_to_result;
+	for (uint32_t p = 0; p < s->npieces; p++) {
+		srt_coll_t *across = s->stages[2 * p + 1];
+		const bool is_result = s->sums_to_result;
 
-		SRT_TRY(srt_coll_start_stage(start, coll->stages[2 * p], &first, stream));
+		SRT_TRY(srt_coll_start_stage(start, s->stages[2 * p], &first, stream));
 		SRT_TRY(srt_coll_start_stage(start, across, is_result ? &last : NULL, stream));
 		if (!is_result)
 			SRT_TRY(finish_piece(coll, p, &last, stream));
@@ -380,9 +396,9 @@ static srt_status_t start_sums(srt_coll_start_t *start, const srt_coll_epilogue_
 /* Peers on the node read full, which the program does not know: it may write to it afterwards. */
 static srt_status_t start_copies(srt_coll_start_t *start, srt_stream_t *stream)
 {
-	const srt_coll_t *coll = start->coll;
-	srt_coll_t *across = coll->stages[2 * coll->npieces];
-	srt_coll_t *local = coll->stages[2 * coll->npieces + 1];
+	const srt_stages_t *s = start->coll->transport_data;
+	srt_coll_t *across = s->stages[2 * s->npieces];
+	srt_coll_t *local = s->stages[2 * s->npieces + 1];
 
 	if (across != NULL)
 		SRT_TRY(srt_coll_start_stage(start, across, NULL, stream));
@@ -393,18 +409,20 @@ static srt_status_t start_copies(srt_coll_start_t *start, srt_stream_t *stream)
 static srt_status_t start_stages(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 				 srt_stream_t *stream)
 {
-	if (start->coll->npieces > 0)
+	const srt_stages_t *s = start->coll->transport_data;
+
+	if (s->npieces > 0)
 		SRT_TRY(start_sums(start, epilogue, stream));
 	return copies(start->coll) ? start_copies(start, stream) : SRT_OK;
 }
 
 static srt_status_t wait_readers(srt_coll_start_t *start, srt_stream_t *stream)
 {
-	const srt_coll_t *coll = start->coll;
+	const srt_stages_t *s = start->coll->transport_data;
 
-	for (uint32_t i = 0; i < coll->nstages; i++) {
-		if (coll->stages[i] != NULL)
-			SRT_TRY(srt_coll_wait_readers(coll->stages[i], stream));
+	for (uint32_t i = 0; i < s->nstages; i++) {
+		if (s->stages[i] != NULL)
+			SRT_TRY(srt_coll_wait_readers(s->stages[i], stream));
 	}
 	return SRT_OK;
 }
@@ -420,10 +438,12 @@ static size_t get_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 const srt_transport_t srt_transport_hierarchical = {
 	.name = "hierarchical",
 	.spans_nodes = true,
+	.runs_stages = true,
 	.plan = srt_hierarchy_plan,
 	.connect_info = get_connect_info,
 	.connect = connect_stages,
 	.disconnect = disconnect_stages,
+	.close = close_stages,
 	.start = start_stages,
 	.wait_readers = wait_readers,
 	.round_nbytes = get_round_nbytes,

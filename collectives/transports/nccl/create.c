@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "collectives/collective.h"
+#include "collectives/transports/nccl/nccl.h"
 
 /* Deadline of the wait for peers to destroy theirs. */
 #define LINGER_S 5.0
@@ -198,7 +198,7 @@ static void free_objects(srt_nccl_t *v)
 	srt_stream_destroy(v->stream);
 }
 
-/* Collective: creates comm->nccl. */
+/* Collective: creates the transport_data. */
 static srt_status_t create_comm(srt_comm_t *comm, const char *what)
 {
 	srt_nccl_t *v = srt_comm_calloc(comm, 1, sizeof(*v), what);
@@ -209,7 +209,7 @@ static srt_status_t create_comm(srt_comm_t *comm, const char *what)
 	v->ops = comm->device->backend->comm;
 	pthread_mutex_init(&v->mutex, NULL);
 	srt_cond_init(&v->changed);
-	comm->nccl = v; /* destroyed with comm, also after a failure */
+	comm->transport_data = v; /* destroyed with comm, also after a failure */
 	SRT_TRY(srt_shm_alloc_flags(comm, what, &v->announced_memory, &v->announced));
 	SRT_TRY(srt_shm_alloc_flags(comm, what, &v->progress_memory, &v->progress));
 	SRT_TRY(srt_comm_status_consensus(comm, what, create_objects(v)));
@@ -231,11 +231,11 @@ srt_status_t srt_nccl_create(srt_comm_t *comm)
 		"communicator \"%s\": collectives are staged, as %s cannot be used "
 		"(SHARDRT_COLLECTIVES=staged does not try it): %s",
 		comm->name, name, srt_error_last());
-	srt_nccl_destroy(comm->nccl);
+	srt_nccl_destroy(comm->transport_data);
 	comm->fast = false;
 	comm->driver_overhead = 0;
 	comm->transport = &srt_transport_staged;
-	return SRT_OK;
+	return comm->transport->create(comm);
 }
 
 /* Whether all starts of this rank have ended. */
@@ -317,6 +317,6 @@ void srt_nccl_destroy(srt_nccl_t *v)
 	srt_shm_release(v->announced_memory);
 	pthread_cond_destroy(&v->changed);
 	pthread_mutex_destroy(&v->mutex);
-	v->comm->nccl = NULL;
+	v->comm->transport_data = NULL;
 	free(v);
 }

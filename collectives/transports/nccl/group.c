@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "collectives/collective.h"
+#include "collectives/transports/nccl/nccl.h"
 
 /* Sends and receives in one group, at most. */
 #define GROUP_CALLS 1024
@@ -13,7 +13,7 @@
 static srt_status_t append_send(const srt_coll_t *coll, const srt_view_t *from, size_t nbytes,
 				int peer)
 {
-	const srt_nccl_t *v = coll->nccl;
+	const srt_nccl_t *v = srt_nccl_of(coll);
 
 	return v->ops->send(v->impl, from->buffer->impl, from->offset, nbytes, peer);
 }
@@ -21,7 +21,7 @@ static srt_status_t append_send(const srt_coll_t *coll, const srt_view_t *from, 
 static srt_status_t append_recv(const srt_coll_t *coll, const srt_view_t *to, size_t nbytes,
 				int peer)
 {
-	const srt_nccl_t *v = coll->nccl;
+	const srt_nccl_t *v = srt_nccl_of(coll);
 
 	return v->ops->recv(v->impl, to->buffer->impl, to->offset, nbytes, peer);
 }
@@ -73,7 +73,7 @@ static srt_view_t own_extent(const srt_coll_t *coll, const srt_extent_t *extent)
 
 static srt_status_t append_all_gather(const srt_coll_t *coll, size_t i)
 {
-	const srt_nccl_t *v = coll->nccl;
+	const srt_nccl_t *v = srt_nccl_of(coll);
 	const srt_extent_t *first = &coll->owner[0].extents[i];
 	srt_view_t from = own_extent(coll, &coll->owner[coll->comm->rank].extents[i]);
 
@@ -84,7 +84,7 @@ static srt_status_t append_all_gather(const srt_coll_t *coll, size_t i)
 
 static srt_status_t append_broadcast(const srt_coll_t *coll, const srt_extent_t *extent)
 {
-	const srt_nccl_t *v = coll->nccl;
+	const srt_nccl_t *v = srt_nccl_of(coll);
 
 	return v->ops->broadcast(v->impl, coll->full.buffer->impl,
 				 coll->full.offset + extent->full_offset, extent->nbytes,
@@ -93,7 +93,9 @@ static srt_status_t append_broadcast(const srt_coll_t *coll, const srt_extent_t 
 
 static bool is_uniform(const srt_coll_t *coll, size_t extent)
 {
-	return coll->uniform != NULL && coll->uniform[extent];
+	const srt_nccl_coll_t *data = coll->transport_data;
+
+	return data->uniform[extent];
 }
 
 /* To and from one peer: the extents that no all-gather moves. */
@@ -121,7 +123,7 @@ static srt_status_t append_gather(const srt_coll_t *coll, slice_t *slice)
 	const srt_comm_t *comm = coll->comm;
 	const srt_extents_t *mine = &coll->owner[comm->rank];
 
-	if (coll->algorithm->has_root && coll->nccl->ops->broadcast != NULL) {
+	if (coll->algorithm->has_root && srt_nccl_of(coll)->ops->broadcast != NULL) {
 		const srt_extents_t *root = &coll->owner[coll->root];
 
 		for (size_t i = 0; i < root->nextents; i++) {
@@ -161,9 +163,10 @@ static srt_status_t append_messages(const srt_coll_t *coll, slice_t *slice, int 
 
 static srt_status_t fill_group(const srt_coll_t *coll, uint32_t round, slice_t *slice)
 {
+	const srt_nccl_coll_t *data = coll->transport_data;
 	const srt_comm_t *comm = coll->comm;
 
-	if (coll->nccl_sums)
+	if (data->sums)
 		return srt_nccl_append_sums(coll);
 	if (srt_coll_phase(coll, round) == SRT_PHASE_GATHER)
 		return append_gather(coll, slice);
@@ -195,7 +198,7 @@ srt_status_t srt_nccl_end_group(const srt_nccl_t *v, srt_status_t status)
  * watchdog aborts the work that blocks it. */
 static srt_status_t submit_group(const srt_coll_t *coll, uint32_t round, slice_t *slice)
 {
-	const srt_nccl_t *v = coll->nccl;
+	const srt_nccl_t *v = srt_nccl_of(coll);
 	srt_status_t status;
 
 	SRT_TRY(v->ops->group_begin(v->impl));
@@ -225,7 +228,7 @@ srt_status_t srt_nccl_exchange_round(const srt_coll_start_t *start, uint32_t rou
 
 	snprintf(what, sizeof(what), "%s of \"%s\"", coll->algorithm->name, coll->name);
 	do {
-		if (atomic_load(&coll->nccl->aborted))
+		if (atomic_load(&srt_nccl_of(coll)->aborted))
 			return srt_comm_fail(coll->comm, 0, "%s", what);
 		slice.more = false;
 		status = submit_group(coll, round, &slice);

@@ -25,8 +25,7 @@
 #ifndef SRT_COLLECTIVES_TRANSPORTS_NCCL_NCCL_H
 #define SRT_COLLECTIVES_TRANSPORTS_NCCL_NCCL_H
 
-#include "collectives/comm.h"
-#include "collectives/shm/control.h"
+#include "collectives/collective.h"
 
 /* Starts in flight on a rank, at most. A further start waits for the oldest. */
 #define SRT_NCCL_MAX_IN_FLIGHT 16u
@@ -36,13 +35,14 @@
 
 /* A start in flight. */
 typedef struct srt_nccl_in_flight {
-	const struct srt_coll *coll;
+	const srt_coll_t *coll;
 	uint32_t flight;            /* index in the flight recorder */
 	bool submitted;             /* all of its work is on the stream, and both events */
 	srt_event_t *began, *ended; /* before and after its work on the stream */
 } srt_nccl_in_flight_t;
 
-struct srt_nccl {
+/* The transport_data of a communicator. */
+typedef struct srt_nccl {
 	srt_comm_t *comm;
 	const srt_backend_comm_ops_t *ops;
 	void *impl; /* the backend's object */
@@ -75,13 +75,24 @@ struct srt_nccl {
 	srt_status_t failure;
 	double failed_since;
 	char failure_text[SRT_CONTROL_TEXT];
-};
+} srt_nccl_t;
 
-struct srt_coll_start;
+/* The transport_data of a collective. */
+typedef struct srt_nccl_coll {
+	bool sums;      /* sums are NCCL's own */
+	uint32_t seqno; /* number of the last start in flight */
+	bool uniform
+		[]; /* by index of extent: an all-gather by NCCL moves the extents of all ranks */
+} srt_nccl_coll_t;
+
+static inline srt_nccl_t *srt_nccl_of(const srt_coll_t *coll)
+{
+	return coll->comm->transport_data;
+}
 
 /* ---- create.c -------------------------------------------------------------------------- */
 
-/* Collective: creates comm->nccl and runs a first collective. If that fails on a rank and
+/* Collective: creates the transport_data and runs a first collective. If that fails on a rank and
  * comm->may_stage, the communicator becomes a staged one. */
 srt_status_t srt_nccl_create(srt_comm_t *comm);
 /* Waits some seconds at most until all ranks destroy theirs. If they do not, or after a failure,
@@ -91,7 +102,7 @@ void srt_nccl_destroy(srt_nccl_t *nccl);
 /* ---- group.c: the NCCL calls of a round --------------------------------------------------- */
 
 /* Submits the sends and receives of the round, in groups. */
-srt_status_t srt_nccl_exchange_round(const struct srt_coll_start *start, uint32_t round);
+srt_status_t srt_nccl_exchange_round(const srt_coll_start_t *start, uint32_t round);
 /* Ends a group and submits it, unless `status`, the result of adding its calls, is a failure.
  * Returns the first failure. */
 srt_status_t srt_nccl_end_group(const srt_nccl_t *nccl, srt_status_t status);
@@ -103,22 +114,22 @@ size_t srt_nccl_scratch_nbytes(int nranks);
 /* Bytes of each peer's part of a round in the scratch. */
 size_t srt_nccl_part_nbytes(int nranks);
 /* The part of a peer in the scratch. */
-srt_view_t srt_nccl_part(const struct srt_coll *coll, int peer);
+srt_view_t srt_nccl_part(const srt_coll_t *coll, int peer);
 /* Whether NCCL's own sum may be used for the collective: the same on all ranks. */
-bool srt_nccl_may_sum(const struct srt_coll *coll);
+bool srt_nccl_may_sum(const srt_coll_t *coll);
 /* In a group: the sums of all extents. */
-srt_status_t srt_nccl_append_sums(const struct srt_coll *coll);
+srt_status_t srt_nccl_append_sums(const srt_coll_t *coll);
 /* async. Applies the epilogue to the sums and stores them. */
-srt_status_t srt_nccl_finish_sums(const struct srt_coll *coll, const srt_coll_epilogue_t *epilogue,
+srt_status_t srt_nccl_finish_sums(const srt_coll_t *coll, const srt_coll_epilogue_t *epilogue,
 				  srt_stream_t *stream);
 
 /* ---- order.c: announcing starts, starts in flight ------------------------------------------- */
 
 /* Announces a start of any transport and compares it with the starts that other ranks announced.
  * Waits only for a rank that is very many starts late. */
-srt_status_t srt_nccl_announce(const struct srt_coll_start *start);
+srt_status_t srt_nccl_announce(const srt_coll_start_t *start);
 /* Adds a start in flight. Waits if there are SRT_NCCL_MAX_IN_FLIGHT. */
-srt_status_t srt_nccl_in_flight_add(srt_nccl_t *nccl, const struct srt_coll *coll,
+srt_status_t srt_nccl_in_flight_add(srt_nccl_t *nccl, const srt_coll_t *coll,
 				    srt_nccl_in_flight_t **entry, uint32_t *number);
 /* All of its work is on the stream. */
 void srt_nccl_in_flight_submitted(srt_nccl_t *nccl, srt_nccl_in_flight_t *entry);
@@ -131,7 +142,7 @@ srt_status_t srt_nccl_poll(srt_nccl_t *nccl);
 srt_status_t srt_nccl_watchdog_start(srt_nccl_t *nccl);
 void srt_nccl_watchdog_stop(srt_nccl_t *nccl);
 /* The collective is about to be destroyed. After a failure, waits until its work has ended. */
-void srt_nccl_detach(srt_nccl_t *nccl, const struct srt_coll *coll);
+void srt_nccl_detach(srt_nccl_t *nccl, const srt_coll_t *coll);
 /* The communicator is poisoned, or its creation failed: allows no more starts. Makes the device
  * fail if starts are in flight. */
 void srt_nccl_fail_in_flight(srt_nccl_t *nccl);

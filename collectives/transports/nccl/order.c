@@ -11,8 +11,8 @@
  */
 #include <time.h>
 
-#include "collectives/collective.h"
 #include "collectives/shm/flags.h"
+#include "collectives/transports/nccl/nccl.h"
 
 #define MAX_AHEAD (SRT_START_LOG_LENGTH / 2)
 
@@ -29,7 +29,7 @@ static srt_status_t fail_poisoned(const srt_coll_t *coll)
 srt_status_t srt_nccl_announce(const srt_coll_start_t *start)
 {
 	srt_comm_t *comm = start->coll->comm;
-	srt_nccl_t *v = comm->nccl;
+	srt_nccl_t *v = comm->transport_data;
 
 	SRT_TRY(srt_flag_wait_all(start, v->announced, SRT_SHM_PUBLISH, start->number - MAX_AHEAD));
 	srt_start_log_write(comm, comm->rank, start->number, start->coll->id);

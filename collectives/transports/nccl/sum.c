@@ -14,7 +14,8 @@
  */
 #include <stdio.h>
 
-#include "collectives/collective.h"
+#include "collectives/transports/nccl/nccl.h"
+#include "collectives/transports/staged/bounce.h"
 
 /* Size of the scratch in slots of bounce buffers. An NCCL launch costs more than a copy through
  * host memory, so it moves more bytes. */
@@ -34,13 +35,13 @@ srt_view_t srt_nccl_part(const srt_coll_t *coll, int peer)
 {
 	size_t index = srt_staging_part(peer, coll->comm->rank);
 
-	return srt_view(coll->nccl->scratch, index * srt_nccl_part_nbytes(coll->comm->size),
+	return srt_view(srt_nccl_of(coll)->scratch, index * srt_nccl_part_nbytes(coll->comm->size),
 			coll->dtype);
 }
 
 bool srt_nccl_may_sum(const srt_coll_t *coll)
 {
-	const srt_backend_comm_ops_t *ops = coll->nccl->ops;
+	const srt_backend_comm_ops_t *ops = srt_nccl_of(coll)->ops;
 	const srt_extents_t *first = &coll->owner[0];
 	bool all = coll->kind == SRT_COLL_ALL_REDUCE;
 
@@ -63,7 +64,7 @@ bool srt_nccl_may_sum(const srt_coll_t *coll)
 /* The sum of the i-th extents of all owners. */
 static srt_status_t append_sum(const srt_coll_t *coll, size_t i, size_t scratch_offset)
 {
-	const srt_nccl_t *v = coll->nccl;
+	const srt_nccl_t *v = srt_nccl_of(coll);
 	const srt_extent_t *extent = &coll->owner[0].extents[i];
 	size_t offset = coll->full.offset + extent->full_offset;
 	size_t nelem = extent->nbytes / coll->elem_nbytes;
@@ -103,7 +104,7 @@ srt_status_t srt_nccl_finish_sums(const srt_coll_t *coll, const srt_coll_epilogu
 		size_t nelem = extent->nbytes / coll->elem_nbytes;
 		srt_view_t full = srt_view_at(&coll->full, extent->full_offset);
 		srt_view_t shard = srt_view_at(&coll->shard, extent->shard_offset);
-		srt_view_t sum = srt_view(coll->nccl->scratch, at, coll->dtype);
+		srt_view_t sum = srt_view(srt_nccl_of(coll)->scratch, at, coll->dtype);
 
 		if (!all)
 			SRT_TRY(srt_step_epilogue(SRT_F32, &shard, &sum, nelem, epilogue, stream));

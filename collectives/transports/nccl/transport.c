@@ -14,7 +14,7 @@
  */
 #include <stdlib.h>
 
-#include "collectives/collective.h"
+#include "collectives/transports/nccl/nccl.h"
 
 static size_t get_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 {
@@ -48,7 +48,7 @@ static srt_status_t acquire_nothing(srt_coll_start_t *start, uint32_t round, int
 	return SRT_OK;
 }
 
-static srt_status_t find_uniform(srt_coll_t *coll)
+static size_t count_extents(const srt_coll_t *coll)
 {
 	size_t most = 0;
 
@@ -56,27 +56,27 @@ static srt_status_t find_uniform(srt_coll_t *coll)
 		if (coll->owner[r].nextents > most)
 			most = coll->owner[r].nextents;
 	}
-	coll->uniform = srt_calloc(most, sizeof(*coll->uniform), "a collective");
-	if (coll->uniform == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t i = 0; i < coll->owner[0].nextents; i++)
-		coll->uniform[i] = srt_extents_are_uniform(coll, i);
-	return SRT_OK;
+	return most;
 }
 
 static srt_status_t connect_coll(srt_coll_t *coll, const char *what, const uint64_t *peer_info)
 {
-	srt_nccl_t *v = coll->comm->nccl;
+	srt_nccl_t *v = srt_nccl_of(coll);
 	bool gathers = v->ops->all_gather != NULL && !coll->algorithm->has_root &&
 		       !coll->algorithm->has_pairs;
+	srt_nccl_coll_t *data =
+		srt_calloc(1, sizeof(*data) + count_extents(coll) * sizeof(*data->uniform),
+			   "a collective");
 
 	(void)what;
 	(void)peer_info;
-	coll->nccl = v;
+	if (data == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	coll->transport_data = data;
 	v->nsums += coll->algorithm->reduces;
-	if (gathers)
-		SRT_TRY(find_uniform(coll));
-	coll->nccl_sums = srt_nccl_may_sum(coll);
+	for (size_t i = 0; gathers && i < coll->owner[0].nextents; i++)
+		data->uniform[i] = srt_extents_are_uniform(coll, i);
+	data->sums = srt_nccl_may_sum(coll);
 	if (!coll->algorithm->reduces || v->scratch != NULL)
 		return SRT_OK;
 	return srt_buffer_create(coll->comm->device, SRT_MEM_DEVICE,
@@ -86,16 +86,24 @@ static srt_status_t connect_coll(srt_coll_t *coll, const char *what, const uint6
 
 static void disconnect_coll(srt_coll_t *coll)
 {
-	srt_nccl_t *v = coll->nccl;
+	srt_nccl_t *v = srt_nccl_of(coll);
 
-	if (v == NULL)
+	if (coll->transport_data == NULL)
 		return;
 	srt_nccl_detach(v, coll);
-	free(coll->uniform);
+	free(coll->transport_data);
 	if (!coll->algorithm->reduces || --v->nsums > 0)
 		return;
 	srt_buffer_destroy(v->scratch);
 	v->scratch = NULL;
+}
+
+/* An all-gather by NCCL also copies the own part. */
+static bool moves_own(const srt_coll_t *coll, size_t i)
+{
+	const srt_nccl_coll_t *data = coll->transport_data;
+
+	return data->uniform[i];
 }
 
 static srt_status_t submit_phase(srt_coll_start_t *start, int f,
@@ -113,7 +121,9 @@ static srt_status_t submit_phase(srt_coll_start_t *start, int f,
 static srt_status_t submit_work(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 				srt_stream_t *stream)
 {
-	if (start->coll->nccl_sums) {
+	const srt_nccl_coll_t *data = start->coll->transport_data;
+
+	if (data->sums) {
 		SRT_TRY(srt_nccl_exchange_round(start, 0));
 		return srt_nccl_finish_sums(start->coll, epilogue, stream);
 	}
@@ -127,10 +137,11 @@ static srt_status_t submit_start(srt_coll_start_t *start, const srt_coll_epilogu
 				 srt_stream_t *stream)
 {
 	srt_coll_t *coll = start->coll;
-	srt_nccl_t *v = coll->nccl;
+	srt_nccl_t *v = srt_nccl_of(coll);
+	srt_nccl_coll_t *data = coll->transport_data;
 	srt_nccl_in_flight_t *entry;
 
-	SRT_TRY(srt_nccl_in_flight_add(v, coll, &entry, &coll->nccl_seqno));
+	SRT_TRY(srt_nccl_in_flight_add(v, coll, &entry, &data->seqno));
 	entry->flight = start->flight;
 	/* Edge: the caller's earlier work -> the start */
 	SRT_TRY(srt_event_record(v->ready, stream));
@@ -152,29 +163,29 @@ static srt_status_t submit_start(srt_coll_start_t *start, const srt_coll_epilogu
 /* The end of the start: NCCL no longer reads the source. */
 static srt_status_t wait_readers(srt_coll_start_t *start, srt_stream_t *stream)
 {
-	const srt_coll_t *coll = start->coll;
-	srt_nccl_t *v = coll->nccl;
+	srt_nccl_t *v = srt_nccl_of(start->coll);
+	const srt_nccl_coll_t *data = start->coll->transport_data;
 	bool ended;
 
 	pthread_mutex_lock(&v->mutex);
-	ended = (int32_t)(v->nended - coll->nccl_seqno) >= 0;
+	ended = (int32_t)(v->nended - data->seqno) >= 0;
 	pthread_mutex_unlock(&v->mutex);
 	/* Else the entry still belongs to this start. */
 	if (ended)
 		return SRT_OK;
 	return srt_stream_wait_event(stream,
-				     v->in_flight[(coll->nccl_seqno - 1) % SRT_NCCL_MAX_IN_FLIGHT]
+				     v->in_flight[(data->seqno - 1) % SRT_NCCL_MAX_IN_FLIGHT]
 					     .ended);
 }
 
 static void abort_starts(const srt_coll_t *coll)
 {
-	srt_nccl_fail_in_flight(coll->nccl);
+	srt_nccl_fail_in_flight(srt_nccl_of(coll));
 }
 
 static void destroy_comm(srt_comm_t *comm)
 {
-	srt_nccl_destroy(comm->nccl);
+	srt_nccl_destroy(comm->transport_data);
 }
 
 static srt_status_t plan_memory(const srt_comm_t *comm, const srt_coll_uses_t *uses,
@@ -201,4 +212,5 @@ const srt_transport_t srt_transport_nccl = {
 	.round_nbytes = get_round_nbytes,
 	.acquire = acquire_nothing,
 	.locate = locate_received,
+	.moves_own = moves_own,
 };

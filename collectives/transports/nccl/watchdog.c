@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collectives/collective.h"
+#include "collectives/transports/nccl/nccl.h"
 #include "collectives/wait.h"
 
 #define SLICE_S 0.005

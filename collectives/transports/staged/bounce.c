@@ -2,6 +2,7 @@
 /* Bounce buffers: see bounce.h. */
 #include <stdlib.h>
 
+#include "collectives/comm.h"
 #include "collectives/transports/staged/bounce.h"
 
 /* Alignment of a rank's part of a slot, and the least that it needs. */
@@ -32,18 +33,22 @@ size_t srt_staging_mapped_nbytes(int nranks)
 
 uint32_t srt_bounce_id(const srt_comm_t *comm, srt_bounce_kind_t kind)
 {
-	return comm->bounce[kind] != NULL ? comm->bounce[kind]->id : 0;
+	const srt_staged_comm_t *staged = comm->transport_data;
+
+	return staged->bounce[kind] != NULL ? staged->bounce[kind]->id : 0;
 }
 
 void srt_bounce_release(srt_bounce_t *bounce)
 {
+	srt_staged_comm_t *staged;
 	srt_comm_t *comm;
 
 	if (bounce == NULL || --bounce->nusers > 0)
 		return;
 	comm = bounce->comm;
-	if (comm->bounce[bounce->kind] == bounce)
-		comm->bounce[bounce->kind] = NULL;
+	staged = comm->transport_data;
+	if (staged->bounce[bounce->kind] == bounce)
+		staged->bounce[bounce->kind] = NULL;
 	srt_buffer_destroy(bounce->scratch);
 	for (int r = 0; r < comm->size; r++) {
 		if (bounce->segment != NULL)
@@ -75,6 +80,7 @@ static srt_status_t wrap_memory(srt_bounce_t *bounce)
 static srt_status_t create_bounce(srt_comm_t *comm, srt_bounce_kind_t kind, const char *what,
 				  srt_bounce_t **out)
 {
+	srt_staged_comm_t *staged = comm->transport_data;
 	size_t n = (size_t)comm->size;
 	srt_bounce_t *bounce = srt_comm_calloc(comm, 1, sizeof(*bounce), what);
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
@@ -83,7 +89,7 @@ static srt_status_t create_bounce(srt_comm_t *comm, srt_bounce_kind_t kind, cons
 		return status;
 	bounce->comm = comm;
 	bounce->kind = kind;
-	bounce->id = ++comm->nbounce;
+	bounce->id = ++staged->nbounce;
 	bounce->nusers = 1;
 	bounce->slot_nbytes = srt_staging_slot_nbytes(comm->size);
 	bounce->memory = srt_comm_calloc(comm, n, sizeof(*bounce->memory), what);
@@ -109,17 +115,18 @@ release_lane:
 srt_status_t srt_bounce_acquire(srt_comm_t *comm, srt_bounce_kind_t kind, const char *what,
 				const uint64_t *id, srt_bounce_t **out)
 {
+	srt_staged_comm_t *staged = comm->transport_data;
 	bool all_have = id[0] != 0;
 
 	/* Destroying is local: a rank may have freed the set that another rank still has. */
 	for (int r = 1; r < comm->size; r++)
 		all_have = all_have && id[r] == id[0];
 	if (all_have) {
-		*out = comm->bounce[kind];
+		*out = staged->bounce[kind];
 		(*out)->nusers++;
 		return SRT_OK;
 	}
 	SRT_TRY(create_bounce(comm, kind, what, out));
-	comm->bounce[kind] = *out;
+	staged->bounce[kind] = *out;
 	return SRT_OK;
 }

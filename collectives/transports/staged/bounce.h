@@ -12,7 +12,7 @@
 #ifndef SRT_COLLECTIVES_TRANSPORTS_STAGED_BOUNCE_H
 #define SRT_COLLECTIVES_TRANSPORTS_STAGED_BOUNCE_H
 
-#include "collectives/comm.h"
+#include "collectives/comm_state.h"
 #include "collectives/shm/control.h"
 
 #define SRT_STAGING_NSLOTS 2u
@@ -24,7 +24,7 @@ typedef enum srt_bounce_kind {
 } srt_bounce_kind_t;
 
 /* One set. */
-struct srt_bounce {
+typedef struct srt_bounce {
 	srt_comm_t *comm;
 	srt_bounce_kind_t kind;
 	uint32_t id; /* the same on all ranks, from 1 */
@@ -36,7 +36,13 @@ struct srt_bounce {
 	srt_shm_memory_t *flag_memory;
 	srt_shm_flag_t *flags; /* [size][SRT_SHM_NFLAGS] publish and release of rounds */
 	uint32_t nrounds;      /* of all starts so far */
-};
+} srt_bounce_t;
+
+/* The transport_data of a communicator. */
+typedef struct srt_staged_comm {
+	srt_bounce_t *bounce[SRT_NBOUNCE]; /* NULL = not in use */
+	uint32_t nbounce;                  /* created so far */
+} srt_staged_comm_t;
 
 /* Collective: the communicator's set of that kind. It is created unless all ranks have it (id[r]:
  * srt_bounce_id() of rank r). Undone by srt_bounce_release(). */

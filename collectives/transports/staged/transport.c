@@ -11,9 +11,28 @@
  *
  * Bytes moved per rank: the part that it offers, to its slot, and the parts that it reads, from the
  * peers' slots.
+ *
+ * The bounce buffers have flags, too. They show when a slot is free, and are set in the order of
+ * rounds, on any stream. The flags of the collective show that a part is complete. So ranks that
+ * start different collectives never read each other's parts.
  */
+#include <stdlib.h>
+
 #include "collectives/collective.h"
 #include "collectives/shm/flags.h"
+#include "collectives/transports/staged/bounce.h"
+
+static srt_status_t create_comm(srt_comm_t *comm)
+{
+	comm->transport_data =
+		srt_comm_calloc(comm, 1, sizeof(srt_staged_comm_t), "creating a communicator");
+	return comm->transport_data != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+}
+
+static void destroy_comm(srt_comm_t *comm)
+{
+	free(comm->transport_data);
+}
 
 static srt_bounce_kind_t bounce_kind(const srt_coll_algorithm_t *algorithm)
 {
@@ -42,28 +61,34 @@ static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *
 
 static srt_status_t acquire_bounce(srt_coll_t *coll, const char *what, const uint64_t *peer_info)
 {
-	return srt_bounce_acquire(coll->comm, bounce_kind(coll->algorithm), what, peer_info,
-				  &coll->bounce);
+	srt_bounce_t *bounce;
+
+	SRT_TRY(srt_bounce_acquire(coll->comm, bounce_kind(coll->algorithm), what, peer_info,
+				   &bounce));
+	coll->transport_data = bounce;
+	coll->has_slots = true;
+	return SRT_OK;
 }
 
 static void release_bounce(srt_coll_t *coll)
 {
-	srt_bounce_release(coll->bounce);
+	srt_bounce_release(coll->transport_data);
 }
 
 static srt_status_t start_rounds(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 				 srt_stream_t *stream)
 {
-	srt_bounce_t *bounce = start->coll->bounce;
+	srt_bounce_t *bounce = start->coll->transport_data;
 
-	start->bounce_seqno = bounce->nrounds;
+	start->slot_seqno = bounce->nrounds;
 	bounce->nrounds += start->coll->nrounds;
 	return srt_step_submit_phases(start, epilogue, stream);
 }
 
 static size_t get_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 {
-	size_t slot = coll->bounce->slot_nbytes;
+	const srt_bounce_t *bounce = coll->transport_data;
+	size_t slot = bounce->slot_nbytes;
 
 	if (phase == SRT_PHASE_GATHER)
 		return slot;
@@ -73,8 +98,8 @@ static size_t get_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 /* The round's slot in the segment of a rank. */
 static srt_view_t slot_of(const srt_coll_start_t *start, uint32_t round, int rank)
 {
-	const srt_bounce_t *bounce = start->coll->bounce;
-	size_t slot = (start->bounce_seqno + round) % SRT_STAGING_NSLOTS;
+	const srt_bounce_t *bounce = start->coll->transport_data;
+	size_t slot = (start->slot_seqno + round) % SRT_STAGING_NSLOTS;
 
 	return srt_view(bounce->segment[rank], slot * bounce->slot_nbytes, start->coll->dtype);
 }
@@ -103,9 +128,10 @@ static srt_status_t offer_chunks(srt_coll_start_t *start, uint32_t round, srt_st
 /* The part of a peer in the scratch, for a scatter. */
 static srt_view_t scratch_of(const srt_coll_t *coll, int peer)
 {
+	const srt_bounce_t *bounce = coll->transport_data;
 	size_t each = get_round_nbytes(coll, SRT_PHASE_SCATTER);
 
-	return srt_view(coll->bounce->scratch, srt_staging_part(peer, coll->comm->rank) * each,
+	return srt_view(bounce->scratch, srt_staging_part(peer, coll->comm->rank) * each,
 			coll->dtype);
 }
 
@@ -140,17 +166,99 @@ static srt_view_t locate_slot_chunk(const srt_coll_start_t *start, uint32_t roun
 	return srt_view_at(&slot, chunk->at);
 }
 
+/* ---- flags of the bounce buffers ------------------------------------------------------------ */
+
+/* The flag `id` of the bounce buffers, `back` rounds before this one. */
+static srt_flag_wait_t make_wait(const srt_coll_start_t *start, uint32_t round,
+				 srt_shm_flag_id_t id, uint32_t back)
+{
+	const srt_bounce_t *bounce = start->coll->transport_data;
+
+	return (srt_flag_wait_t){
+		.start = start,
+		.flags = bounce->flags,
+		.id = id,
+		.value = start->slot_seqno + round + 1 - back,
+		.who = SRT_WAIT_OWN,
+	};
+}
+
+/* All ranks have released the earlier chunk of the round's slot. */
+static srt_flag_wait_t make_slot_wait(const srt_coll_start_t *start, uint32_t round)
+{
+	srt_flag_wait_t w = make_wait(start, round, SRT_SHM_RELEASE, SRT_STAGING_NSLOTS);
+
+	w.who = SRT_WAIT_ALL;
+	return w;
+}
+
+/* Sets this rank's flag of the round after that of the round before it, which any stream may set.
+ * So flags only rise, and the scratch and each slot have one user at a time. */
+static srt_status_t set_flag(const srt_coll_start_t *start, uint32_t round, srt_shm_flag_id_t id)
+{
+	const srt_flag_wait_t w = make_wait(start, round, id, 1);
+
+	SRT_TRY(srt_flag_wait(&w));
+	srt_shm_set_flag(srt_shm_flag_of(w.flags, start->coll->comm->rank, id), w.value + 1);
+	return SRT_OK;
+}
+
+static srt_status_t run_action(srt_coll_start_t *start, srt_action_t action, uint32_t round)
+{
+	srt_flag_wait_t w;
+
+	switch (action) {
+	case SRT_ACTION_RELEASE:
+		SRT_TRY(set_flag(start, round, SRT_SHM_RELEASE));
+		break;
+	case SRT_ACTION_CLAIM:
+		w = make_wait(start, round, SRT_SHM_PUBLISH, SRT_STAGING_NSLOTS);
+		SRT_TRY(srt_flag_wait(&w));
+		w = make_slot_wait(start, round);
+		return srt_flag_wait(&w);
+	case SRT_ACTION_PUBLISH:
+		SRT_TRY(set_flag(start, round, SRT_SHM_PUBLISH));
+		break;
+	case SRT_ACTION_AWAIT:
+		w = make_wait(start, round, SRT_SHM_RELEASE, 1);
+		SRT_TRY(srt_flag_wait(&w));
+		break;
+	case SRT_ACTION_READERS:
+		break;
+	}
+	return srt_flag_run_action(start, action, round);
+}
+
+static bool is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_t round)
+{
+	srt_flag_wait_t w;
+
+	if (action == SRT_ACTION_CLAIM) {
+		w = make_wait(start, round, SRT_SHM_PUBLISH, SRT_STAGING_NSLOTS);
+		if (!srt_flag_wait_is_complete(&w))
+			return false;
+		w = make_slot_wait(start, round);
+		return srt_flag_wait_is_complete(&w);
+	}
+	w = make_wait(start, round, SRT_SHM_RELEASE, 1);
+	if (action == SRT_ACTION_AWAIT && !srt_flag_wait_is_complete(&w))
+		return false;
+	return srt_flag_action_is_idle(start, action, round);
+}
+
 /* There is no wait_readers: the peers read copies. */
 const srt_transport_t srt_transport_staged = {
 	.name = "staged",
+	.create = create_comm,
+	.destroy = destroy_comm,
 	.plan = plan_memory,
 	.connect_info = get_connect_info,
 	.connects_all = true,
 	.connect = acquire_bounce,
 	.disconnect = release_bounce,
 	.start = start_rounds,
-	.run_action = srt_flag_run_action,
-	.is_idle = srt_flag_action_is_idle,
+	.run_action = run_action,
+	.is_idle = is_idle,
 	.round_nbytes = get_round_nbytes,
 	.offer = offer_chunks,
 	.acquire = acquire_chunk,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The UCX transport of a library that is built without UCX: it is never chosen. */
 #include "collectives/collective.h"
+#include "collectives/transports/ucx/ucx.h"
 
 const srt_transport_t srt_transport_ucx = { .name = "ucx" };
 

@@ -44,8 +44,8 @@ static bool has_reached(uint32_t have, uint32_t value)
 
 bool srt_ucx_happened(const srt_coll_start_t *start, srt_ucx_event_t event, uint32_t value)
 {
-	const srt_ucx_start_t *s = &start->ucx;
-	const srt_ucx_slots_t *slots = start->coll->ucx_slots;
+	const srt_ucx_start_t *s = srt_ucx_start_of(start);
+	const srt_ucx_slots_t *slots = srt_ucx_slots_of(start->coll);
 
 	switch (event) {
 	case SRT_UCX_RECEIVED:
@@ -97,7 +97,7 @@ static void add_late(const void *arg, srt_late_ranks_t *late)
 {
 	const message_wait_t *w = arg;
 	const srt_comm_t *comm = w->start->coll->comm;
-	srt_ucx_worker_t *worker = comm->ucx->worker;
+	srt_ucx_worker_t *worker = srt_ucx_worker_of(comm);
 	srt_ucx_ranks_t waited_for;
 
 	srt_ucx_lock(worker);
@@ -231,9 +231,10 @@ bool srt_ucx_sleep(srt_ucx_worker_t *w, double seconds)
 static int find_gone(const message_wait_t *w)
 {
 	const srt_comm_t *comm = w->start->coll->comm;
-	srt_ucx_worker_t *worker = comm->ucx->worker;
+	srt_ucx_worker_t *worker = srt_ucx_worker_of(comm);
 
-	for (const srt_ucx_op_t *op = w->start->ucx.ops, *next; op != NULL; op = next) {
+	for (const srt_ucx_op_t *op = srt_ucx_start_of(w->start)->ops, *next; op != NULL;
+	     op = next) {
 		const int world_rank = comm->world_rank[op->peer];
 		const bool left = srt_control_peer_state(comm->bootstrap->control, world_rank) ==
 				  SRT_PEER_LEFT;
@@ -256,18 +257,18 @@ static int find_gone(const message_wait_t *w)
 static void check_failure(const message_wait_t *w)
 {
 	srt_comm_t *comm = w->start->coll->comm;
-	srt_ucx_start_t *s = &w->start->ucx;
+	srt_ucx_start_t *s = srt_ucx_start_of(w->start);
 	srt_ucx_start_t seen;
 	bool left;
 
-	srt_ucx_lock(comm->ucx->worker);
+	srt_ucx_lock(srt_ucx_worker_of(comm));
 	seen = *s;
 	left = seen.failure != NULL &&
 	       srt_control_peer_state(comm->bootstrap->control,
 				      comm->world_rank[seen.failed_rank]) == SRT_PEER_LEFT;
 	if (left && seen.failed_send)
 		s->failure = NULL;
-	srt_ucx_unlock(comm->ucx->worker);
+	srt_ucx_unlock(srt_ucx_worker_of(comm));
 	if (seen.failure == NULL || (left && seen.failed_send))
 		return;
 	if (left) {
@@ -288,7 +289,8 @@ static bool is_complete(const void *arg)
 {
 	const message_wait_t *w = arg;
 
-	return w->start->ucx.failure == NULL && !w->start->ucx.is_broken &&
+	return srt_ucx_start_of(w->start)->failure == NULL &&
+	       !srt_ucx_start_of(w->start)->is_broken &&
 	       srt_ucx_happened(w->start, w->event, w->value);
 }
 
@@ -330,8 +332,8 @@ static void check_gone(const message_wait_t *w, int rank, double *since)
 		srt_comm_poison_left(comm, rank);
 		return;
 	}
-	reason = comm->ucx->worker->ucx->ucs_status_string(
-		comm->ucx->worker->endpoints[comm->world_rank[rank]].failure);
+	reason = srt_ucx_worker_of(comm)->ucx->ucs_status_string(
+		srt_ucx_worker_of(comm)->endpoints[comm->world_rank[rank]].failure);
 	srt_comm_poison(comm, SRT_ERR_SYSTEM, true,
 			"rank %d lost its connection to rank %d: UCX: %s",
 			comm->world_rank[comm->rank], comm->world_rank[rank], reason);
@@ -341,7 +343,7 @@ static void check_gone(const message_wait_t *w, int rank, double *since)
 static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 {
 	const double recorded_since = srt_now_s();
-	srt_ucx_worker_t *worker = srt_ucx_worker_of(w->start->coll);
+	srt_ucx_worker_t *worker = srt_ucx_worker_of(w->start->coll->comm);
 	double gone_since = 0;
 	srt_wait_checks_t checks;
 
@@ -373,7 +375,7 @@ static srt_status_t sleep_until_complete(const message_wait_t *w, int *slot)
 srt_status_t srt_ucx_wait(srt_coll_start_t *start, srt_ucx_event_t event, uint32_t value)
 {
 	const message_wait_t w = { .start = start, .event = event, .value = value };
-	srt_ucx_worker_t *worker = srt_ucx_worker_of(start->coll);
+	srt_ucx_worker_t *worker = srt_ucx_worker_of(start->coll->comm);
 	srt_status_t status = SRT_OK;
 	int slot = -1;
 	bool complete;
@@ -412,7 +414,7 @@ static bool has_ended(const void *arg)
 
 void srt_ucx_await_start(srt_coll_start_t *start)
 {
-	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll);
+	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll->comm);
 
 	srt_ucx_lock(w);
 	w->nwaiting++;

@@ -6,7 +6,9 @@
 #include <pthread.h>
 
 #include "collectives/collective.h"
+#include "collectives/transports/staged/bounce.h"
 #include "collectives/transports/ucx/library.h"
+#include "collectives/transports/ucx/ucx.h"
 
 /* Seconds that a failed message, or one of a rank that has left, waits for the news that a rank has
  * died, or for what arrives late. */
@@ -41,6 +43,9 @@ typedef struct srt_ucx_endpoint {
 	size_t ahead_nbytes;  /* of one-way sends that were not synchronous, since those */
 } srt_ucx_endpoint_t;
 
+typedef struct srt_ucx_comm srt_ucx_comm_t;
+typedef struct srt_ucx_slots srt_ucx_slots_t;
+
 /* What UCX may still use after a message was given up. */
 typedef struct srt_ucx_kept {
 	srt_buffer_t *full, *shard; /* or NULL */
@@ -63,6 +68,22 @@ typedef struct srt_ucx_op {
 	ucp_dt_iov_t *iov;
 	size_t niov, iov_capacity;
 } srt_ucx_op_t;
+
+/* The transport_data of a start: its messages in flight. Protected by the worker's mutex. */
+typedef struct srt_ucx_start {
+	srt_ucx_op_t *ops;       /* posted and not complete */
+	uint32_t nposted;        /* rounds whose receives are posted */
+	uint32_t nrecvs[2];      /* pending receives, by round % 2 */
+	uint32_t nsends[2];      /* pending sends, by round % 2 */
+	uint32_t phase_sends[2]; /* pending sends, by phase */
+	uint32_t npublished;     /* rounds that this rank has published */
+	uint32_t npublish;       /* and those that it publishes, up to the last one */
+	int failed_rank;         /* the peer of the first message that failed, -1 = none */
+	bool failed_send;
+	const char *failure; /* UCX's reason */
+	bool is_broken;      /* a receive has failed or was cancelled: its bytes did not come */
+	double failed_since;
+} srt_ucx_start_t;
 
 /* What a rank that waits for long tells a late one (order.c). */
 typedef struct srt_ucx_told {
@@ -104,6 +125,7 @@ typedef struct srt_ucx_worker {
 	pthread_cond_t thread_cond;
 } srt_ucx_worker_t;
 
+/* The transport_data of a communicator. */
 struct srt_ucx_comm {
 	srt_ucx_comm_t *next; /* in worker->comms */
 	srt_comm_t *comm;
@@ -209,8 +231,9 @@ ucs_status_t srt_ucx_handle_told(void *arg, const void *header, size_t header_nb
 
 /* ---- slots.c ------------------------------------------------------------------------------- */
 
-/* Host memory that chunks are received in and sent from. As bounce buffers, a communicator has at
- * most two sets, and a set's rounds use its slots alternately in the order of starts. */
+/* The transport_data of a collective, or NULL: host memory that chunks are received in and sent
+ * from. As bounce buffers, a communicator has at most two sets, and a set's rounds use its slots
+ * alternately in the order of starts. */
 struct srt_ucx_slots {
 	srt_ucx_comm_t *comm; /* NULL: kept, and no longer the communicator's */
 	srt_bounce_kind_t kind;
@@ -245,9 +268,24 @@ bool srt_ucx_is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_
 size_t srt_ucx_received_at(const srt_coll_start_t *start, uint32_t round, int peer);
 size_t srt_ucx_sent_at(const srt_coll_start_t *start, uint32_t round, int peer);
 
-static inline srt_ucx_worker_t *srt_ucx_worker_of(const srt_coll_t *coll)
+static inline srt_ucx_comm_t *srt_ucx_comm_of(const srt_comm_t *comm)
 {
-	return coll->comm->ucx->worker;
+	return comm->transport_data;
+}
+
+static inline srt_ucx_worker_t *srt_ucx_worker_of(const srt_comm_t *comm)
+{
+	return srt_ucx_comm_of(comm)->worker;
+}
+
+static inline srt_ucx_slots_t *srt_ucx_slots_of(const srt_coll_t *coll)
+{
+	return coll->transport_data;
+}
+
+static inline srt_ucx_start_t *srt_ucx_start_of(const srt_coll_start_t *start)
+{
+	return start->transport_data;
 }
 
 #endif

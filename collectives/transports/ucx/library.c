@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collectives/transports/ucx/ucx.h"
+#include "collectives/comm.h"
 
 #define LIBRARY "libucp.so.0"
 /* Shared memory of earlier versions cannot go on after a peer's death. */

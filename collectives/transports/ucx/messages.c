@@ -27,7 +27,7 @@
 static uint64_t make_tag(const srt_coll_start_t *start, int sender)
 {
 	const srt_comm_t *comm = start->coll->comm;
-	uint64_t tag = comm->ucx->number;
+	uint64_t tag = srt_ucx_comm_of(comm)->number;
 
 	tag = tag << SENDER_BITS | (uint64_t)sender;
 	tag = tag << START_BITS | (start->number & ((1u << START_BITS) - 1));
@@ -38,7 +38,7 @@ static uint64_t make_tag(const srt_coll_start_t *start, int sender)
 
 srt_ucx_op_t *srt_ucx_op_begin(srt_coll_start_t *start, uint32_t round, int peer, bool is_send)
 {
-	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll);
+	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll->comm);
 	srt_ucx_op_t *op = w->free_ops;
 
 	if (op != NULL)
@@ -88,7 +88,7 @@ bool srt_ucx_op_add(srt_ucx_op_t *op, void *address, size_t nbytes)
 
 static void enlist(srt_ucx_op_t *op)
 {
-	srt_ucx_start_t *s = &op->start->ucx;
+	srt_ucx_start_t *s = srt_ucx_start_of(op->start);
 
 	op->next = s->ops;
 	op->previous = NULL;
@@ -114,7 +114,7 @@ static srt_ucx_endpoint_t *endpoint_of(const srt_ucx_op_t *op)
 
 static void delist(srt_ucx_op_t *op)
 {
-	srt_ucx_start_t *s = &op->start->ucx;
+	srt_ucx_start_t *s = srt_ucx_start_of(op->start);
 
 	if (op->is_sync && --endpoint_of(op)->nsyncing == 0)
 		endpoint_of(op)->ahead_nbytes = 0;
@@ -147,7 +147,7 @@ static void recycle(srt_ucx_op_t *op)
 static void complete(srt_ucx_op_t *op, ucs_status_t status, size_t length)
 {
 	srt_ucx_worker_t *w = op->worker;
-	srt_ucx_start_t *s = op->start != NULL ? &op->start->ucx : NULL;
+	srt_ucx_start_t *s = op->start != NULL ? srt_ucx_start_of(op->start) : NULL;
 
 	if (s == NULL)
 		return;
@@ -172,11 +172,11 @@ void srt_ucx_give_up(srt_coll_start_t *start)
 {
 	const srt_coll_t *coll = start->coll;
 
-	while (start->ucx.ops != NULL) {
-		srt_ucx_op_t *op = start->ucx.ops;
+	while (srt_ucx_start_of(start)->ops != NULL) {
+		srt_ucx_op_t *op = srt_ucx_start_of(start)->ops;
 
-		op->kept =
-			(srt_ucx_kept_t){ coll->full.buffer, coll->shard.buffer, coll->ucx_slots };
+		op->kept = (srt_ucx_kept_t){ coll->full.buffer, coll->shard.buffer,
+					     srt_ucx_slots_of(coll) };
 		if (op->kept.full != NULL)
 			srt_buffer_hold(op->kept.full);
 		if (op->kept.shard != NULL)
@@ -239,7 +239,7 @@ static ucs_status_ptr_t post_send(srt_ucx_op_t *op, bool one_way, const void *bu
 				  ucp_request_param_t *param)
 {
 	const srt_comm_t *comm = op->start->coll->comm;
-	srt_ucx_worker_t *w = comm->ucx->worker;
+	srt_ucx_worker_t *w = srt_ucx_worker_of(comm);
 	const bool is_copied = w->shares_memory && srt_comm_same_node(comm, comm->rank, op->peer);
 	uint64_t tag = make_tag(op->start, comm->rank);
 	ucp_ep_h ep = NULL;
@@ -293,17 +293,17 @@ void srt_ucx_op_post(srt_ucx_op_t *op, bool one_way)
 void srt_ucx_add_peers(const srt_coll_start_t *start, bool sends, bool receives,
 		       srt_ucx_ranks_t *peers)
 {
-	for (const srt_ucx_op_t *op = start->ucx.ops; op != NULL; op = op->next)
+	for (const srt_ucx_op_t *op = srt_ucx_start_of(start)->ops; op != NULL; op = op->next)
 		if (op->is_send ? sends : receives)
 			srt_ucx_ranks_add(peers, op->peer);
 }
 
 void srt_ucx_cancel(srt_coll_start_t *start)
 {
-	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll);
+	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll->comm);
 
 	/* A receive that is cancelled may complete at once. */
-	for (srt_ucx_op_t *op = start->ucx.ops, *next; op != NULL; op = next) {
+	for (srt_ucx_op_t *op = srt_ucx_start_of(start)->ops, *next; op != NULL; op = next) {
 		next = op->next;
 		if (!op->is_send)
 			w->ucx->ucp_request_cancel(w->worker, op->request);

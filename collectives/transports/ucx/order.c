@@ -16,7 +16,7 @@
 /* Tells the world rank `to` what `rank` has started, if that is known here. */
 static void tell(const srt_comm_t *comm, int to, int rank, uint32_t start)
 {
-	srt_ucx_worker_t *w = comm->ucx->worker;
+	srt_ucx_worker_t *w = srt_ucx_worker_of(comm);
 	srt_ucx_told_t *told = &w->told[w->ntold++ % w->told_length];
 	const ucp_request_param_t param = {
 		.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
@@ -26,7 +26,7 @@ static void tell(const srt_comm_t *comm, int to, int rank, uint32_t start)
 	ucp_ep_h ep;
 
 	*told = (srt_ucx_told_t){
-		.number = comm->ucx->number,
+		.number = srt_ucx_comm_of(comm)->number,
 		.rank = (uint32_t)rank,
 		.start = start,
 	};
@@ -44,30 +44,31 @@ void srt_ucx_tell(const srt_coll_start_t *start, const srt_comm_t *part)
 	const srt_comm_t *to = part != NULL ? part : comm;
 	srt_ucx_ranks_t late = { { 0 } };
 
-	srt_ucx_lock(comm->ucx->worker);
-	srt_ucx_add_peers(start, true, true, &late);
+	srt_ucx_lock(srt_ucx_worker_of(comm));
+	if (part == NULL)
+		srt_ucx_add_peers(start, true, true, &late);
 	for (int r = 0; r < to->size; r++) {
 		if (r != to->rank && (part != NULL || srt_ucx_ranks_has(&late, r)))
 			tell(comm, to->world_rank[r], comm->rank, start->number);
 	}
-	srt_ucx_unlock(comm->ucx->worker);
+	srt_ucx_unlock(srt_ucx_worker_of(comm));
 }
 
 bool srt_ucx_compare(srt_comm_t *comm, uint32_t start)
 {
 	bool differs;
 
-	srt_ucx_lock(comm->ucx->worker);
-	srt_ucx_drive_for(comm->ucx->worker, NULL, 0); /* for what other ranks tell */
+	srt_ucx_lock(srt_ucx_worker_of(comm));
+	srt_ucx_drive_for(srt_ucx_worker_of(comm), NULL, 0); /* for what other ranks tell */
 	differs = srt_start_order_compare(comm, start);
-	srt_ucx_unlock(comm->ucx->worker);
+	srt_ucx_unlock(srt_ucx_worker_of(comm));
 	return differs;
 }
 
 /* If rank 0 does not take part in calls of UCX, the others report in turn. */
 bool srt_ucx_may_report(srt_comm_t *comm, uint32_t start, int one, int other)
 {
-	srt_ucx_comm_t *c = comm->ucx;
+	srt_ucx_comm_t *c = comm->transport_data;
 	const int turn = comm->rank < MAX_TURNS ? comm->rank : MAX_TURNS;
 
 	if (comm->rank == 0)

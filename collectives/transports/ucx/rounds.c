@@ -14,9 +14,10 @@
 size_t srt_ucx_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 {
 	const srt_comm_t *comm = coll->comm;
-	const size_t slot = comm->ucx->slot_nbytes;
+	const size_t slot = srt_ucx_comm_of(comm)->slot_nbytes;
 
-	if (phase == SRT_PHASE_SIGNAL || (phase != SRT_PHASE_SCATTER && comm->ucx->all_direct))
+	if (phase == SRT_PHASE_SIGNAL ||
+	    (phase != SRT_PHASE_SCATTER && srt_ucx_comm_of(comm)->all_direct))
 		return SIZE_MAX;
 	if (coll->algorithm->has_root)
 		return slot;
@@ -28,12 +29,13 @@ size_t srt_ucx_round_nbytes(const srt_coll_t *coll, srt_phase_t phase)
 /* Number of the round in the set of slots. */
 static uint32_t seqno_of(const srt_coll_start_t *start, uint32_t round)
 {
-	return start->bounce_seqno + round;
+	return start->slot_seqno + round;
 }
 
 static size_t slot_at(const srt_coll_start_t *start, uint32_t round)
 {
-	return seqno_of(start, round) % SRT_STAGING_NSLOTS * start->coll->ucx_slots->slot_nbytes;
+	return seqno_of(start, round) % SRT_STAGING_NSLOTS *
+	       srt_ucx_slots_of(start->coll)->slot_nbytes;
 }
 
 size_t srt_ucx_received_at(const srt_coll_start_t *start, uint32_t round, int peer)
@@ -63,13 +65,14 @@ static bool receives_in_slot(const srt_coll_start_t *start, uint32_t round)
 {
 	const srt_coll_t *coll = start->coll;
 
-	return coll->ucx_slots != NULL &&
-	       (srt_coll_phase(coll, round) == SRT_PHASE_SCATTER || !coll->comm->ucx->direct);
+	return srt_ucx_slots_of(coll) != NULL &&
+	       (srt_coll_phase(coll, round) == SRT_PHASE_SCATTER ||
+		!srt_ucx_comm_of(coll->comm)->direct);
 }
 
 static bool sends_from_slot(const srt_coll_t *coll)
 {
-	return coll->ucx_slots != NULL && coll->ucx_slots->sent != NULL;
+	return srt_ucx_slots_of(coll) != NULL && srt_ucx_slots_of(coll)->sent != NULL;
 }
 
 /* ---- posting; called with the worker's mutex held -------------------------------------------- */
@@ -92,7 +95,7 @@ static bool add_chunks(srt_ucx_op_t *op, const srt_extents_t *extents, srt_view_
 
 static void drop(srt_ucx_op_t *op)
 {
-	srt_ucx_worker_t *w = srt_ucx_worker_of(op->start->coll);
+	srt_ucx_worker_t *w = srt_ucx_worker_of(op->start->coll->comm);
 
 	op->next = w->free_ops;
 	w->free_ops = op;
@@ -115,7 +118,7 @@ static srt_status_t post_receive(srt_coll_start_t *start, uint32_t round, int pe
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (receives_in_slot(start, round))
 		added = srt_ucx_op_add(op,
-				       coll->ucx_slots->received_host +
+				       srt_ucx_slots_of(coll)->received_host +
 					       srt_ucx_received_at(start, round, peer),
 				       nbytes);
 	else
@@ -133,7 +136,7 @@ static srt_status_t post_receives(srt_coll_start_t *start, uint32_t round)
 {
 	const srt_comm_t *comm = start->coll->comm;
 
-	start->ucx.nposted = round + 1;
+	srt_ucx_start_of(start)->nposted = round + 1;
 	for (int k = 1; k < comm->size; k++)
 		SRT_TRY(post_receive(start, round, (comm->rank + k) % comm->size));
 	return SRT_OK;
@@ -155,9 +158,10 @@ static srt_status_t post_send(srt_coll_start_t *start, uint32_t round, int peer)
 	if (op == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (sends_from_slot(coll)) {
-		op->nusers = &coll->ucx_slots->nusing[seqno_of(start, round) % SRT_STAGING_NSLOTS];
+		op->nusers = &srt_ucx_slots_of(coll)
+				      ->nusing[seqno_of(start, round) % SRT_STAGING_NSLOTS];
 		added = srt_ucx_op_add(op,
-				       coll->ucx_slots->sent_host +
+				       srt_ucx_slots_of(coll)->sent_host +
 					       srt_ucx_sent_at(start, round, peer),
 				       nbytes);
 	} else {
@@ -176,7 +180,7 @@ static srt_status_t post_sends(srt_coll_start_t *start, uint32_t round)
 {
 	const srt_comm_t *comm = start->coll->comm;
 
-	start->ucx.npublished = round + 1;
+	srt_ucx_start_of(start)->npublished = round + 1;
 	for (int k = 1; k < comm->size; k++)
 		SRT_TRY(post_send(start, round, (comm->rank + k) % comm->size));
 	return SRT_OK;
@@ -186,7 +190,7 @@ static srt_status_t post_sends(srt_coll_start_t *start, uint32_t round)
  * are received where the parts were sent from. */
 static bool can_post_receives(const srt_coll_start_t *start)
 {
-	const uint32_t round = start->ucx.nposted;
+	const uint32_t round = srt_ucx_start_of(start)->nposted;
 
 	if (!srt_ucx_happened(start, SRT_UCX_RECEIVED, round))
 		return false;
@@ -202,7 +206,7 @@ static bool can_post_receives(const srt_coll_start_t *start)
 static srt_status_t lock_and(srt_coll_start_t *start, uint32_t round,
 			     srt_status_t (*post)(srt_coll_start_t *start, uint32_t round))
 {
-	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll);
+	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll->comm);
 	srt_status_t status;
 
 	srt_ucx_lock(w);
@@ -214,13 +218,13 @@ static srt_status_t lock_and(srt_coll_start_t *start, uint32_t round,
 /* The receives first: a message that finds its receive is not copied. */
 static srt_status_t post_round(srt_coll_start_t *start, uint32_t round)
 {
-	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll);
+	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll->comm);
 
-	if (start->ucx.nposted == round && can_post_receives(start))
+	if (srt_ucx_start_of(start)->nposted == round && can_post_receives(start))
 		SRT_TRY(post_receives(start, round));
 	SRT_TRY(post_sends(start, round));
 	if (sends_from_slot(start->coll)) {
-		start->coll->ucx_slots->npublished++;
+		srt_ucx_slots_of(start->coll)->npublished++;
 		srt_ucx_notify(w);
 	}
 	srt_ucx_thread_wake(w);
@@ -229,7 +233,7 @@ static srt_status_t post_round(srt_coll_start_t *start, uint32_t round)
 
 static srt_status_t post_next_receives(srt_coll_start_t *start, uint32_t round)
 {
-	if (start->ucx.nposted == round + 1 && round + 1 < start->coll->nrounds &&
+	if (srt_ucx_start_of(start)->nposted == round + 1 && round + 1 < start->coll->nrounds &&
 	    can_post_receives(start))
 		return post_receives(start, round + 1);
 	return SRT_OK;
@@ -245,8 +249,8 @@ static srt_status_t publish(srt_coll_start_t *start, uint32_t round)
 
 static srt_status_t await(srt_coll_start_t *start, uint32_t round)
 {
-	while (start->ucx.nposted <= round) {
-		const uint32_t next = start->ucx.nposted;
+	while (srt_ucx_start_of(start)->nposted <= round) {
+		const uint32_t next = srt_ucx_start_of(start)->nposted;
 
 		SRT_TRY(srt_ucx_wait(start, SRT_UCX_RECEIVED, next));
 		if (srt_coll_phase_index(start->coll, next) == 1)
@@ -261,11 +265,11 @@ static srt_status_t await(srt_coll_start_t *start, uint32_t round)
 
 static srt_status_t release(srt_coll_start_t *start, uint32_t round)
 {
-	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll);
+	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll->comm);
 
 	SRT_TRY(srt_ucx_wait(start, SRT_UCX_RELEASED, seqno_of(start, round)));
 	srt_ucx_lock(w);
-	start->coll->ucx_slots->nreleased++;
+	srt_ucx_slots_of(start->coll)->nreleased++;
 	srt_ucx_notify(w);
 	srt_ucx_unlock(w);
 	return SRT_OK;
@@ -327,7 +331,7 @@ srt_status_t srt_ucx_run_action(srt_coll_start_t *start, srt_action_t action, ui
 
 static bool happened(const srt_coll_start_t *start, srt_ucx_event_t event, uint32_t value)
 {
-	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll);
+	srt_ucx_worker_t *w = srt_ucx_worker_of(start->coll->comm);
 	bool yes;
 
 	srt_ucx_lock(w);
@@ -340,7 +344,7 @@ bool srt_ucx_is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_
 {
 	switch (action) {
 	case SRT_ACTION_RELEASE:
-		return start->coll->ucx_slots == NULL;
+		return srt_ucx_slots_of(start->coll) == NULL;
 	case SRT_ACTION_CLAIM:
 		return happened(start, SRT_UCX_PUBLISHED, seqno_of(start, round) - 1) &&
 		       happened(start, SRT_UCX_SLOT_SENT, seqno_of(start, round));

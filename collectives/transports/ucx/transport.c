@@ -120,7 +120,7 @@ static srt_status_t create_comm(srt_comm_t *comm)
 
 	if (c == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	comm->ucx = c;
+	comm->transport_data = c;
 	c->comm = comm;
 	SRT_TRY(srt_comm_status_consensus(comm, what, create_local(c)));
 	all = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*all), what);
@@ -157,7 +157,7 @@ static void flush(srt_ucx_worker_t *w)
 
 static void destroy_comm(srt_comm_t *comm)
 {
-	srt_ucx_comm_t *c = comm->ucx;
+	srt_ucx_comm_t *c = comm->transport_data;
 
 	if (c == NULL)
 		return;
@@ -177,7 +177,7 @@ static void destroy_comm(srt_comm_t *comm)
 	}
 	free(comm->start_log);
 	free(c);
-	comm->ucx = NULL;
+	comm->transport_data = NULL;
 }
 
 static srt_status_t plan_memory(const srt_comm_t *comm, const srt_coll_uses_t *uses,
@@ -196,17 +196,21 @@ static srt_status_t plan_memory(const srt_comm_t *comm, const srt_coll_uses_t *u
 
 static srt_status_t connect_coll(srt_coll_t *coll, const char *what, const uint64_t *peer_info)
 {
+	const srt_bounce_kind_t kind = coll->algorithm->reduces ? SRT_BOUNCE_SUM : SRT_BOUNCE_COPY;
+	srt_ucx_slots_t *slots = NULL;
+
 	(void)what;
 	(void)peer_info;
-	return srt_ucx_slots_acquire(coll->comm->ucx,
-				     coll->algorithm->reduces ? SRT_BOUNCE_SUM : SRT_BOUNCE_COPY,
-				     &coll->ucx_slots);
+	SRT_TRY(srt_ucx_slots_acquire(srt_ucx_comm_of(coll->comm), kind, &slots));
+	coll->transport_data = slots;
+	coll->has_slots = slots != NULL;
+	return SRT_OK;
 }
 
 static bool has_messages(const srt_coll_t *coll)
 {
 	for (uint32_t i = 0; i < coll->nstarts; i++) {
-		if (coll->starts[i].ucx.ops != NULL)
+		if (srt_ucx_start_of(&coll->starts[i])->ops != NULL)
 			return true;
 	}
 	return false;
@@ -215,7 +219,7 @@ static bool has_messages(const srt_coll_t *coll)
 /* Drives the worker until the collective has no messages. Called with the mutex held. */
 static void await_messages(const srt_coll_t *coll, double seconds, bool in_order)
 {
-	srt_ucx_worker_t *w = srt_ucx_worker_of(coll);
+	srt_ucx_worker_t *w = srt_ucx_worker_of(coll->comm);
 	const double since = srt_awake_s();
 
 	while (has_messages(coll) && srt_awake_s() - since < seconds &&
@@ -231,16 +235,17 @@ static void await_messages(const srt_coll_t *coll, double seconds, bool in_order
 static void cancel_messages(const srt_coll_t *coll)
 {
 	const srt_comm_t *comm = coll->comm;
+	srt_ucx_worker_t *w = srt_ucx_worker_of(comm);
 	srt_ucx_ranks_t peers = { { 0 } };
 
 	for (uint32_t i = 0; i < coll->nstarts; i++)
 		srt_ucx_cancel(&coll->starts[i]);
-	srt_ucx_drive_for(comm->ucx->worker, NULL, 0);
+	srt_ucx_drive_for(w, NULL, 0);
 	for (uint32_t i = 0; i < coll->nstarts; i++)
 		srt_ucx_add_peers(&coll->starts[i], true, true, &peers);
 	for (int r = 0; r < comm->size; r++) {
 		if (srt_ucx_ranks_has(&peers, r))
-			srt_ucx_close_endpoint(comm->ucx->worker, comm->world_rank[r]);
+			srt_ucx_close_endpoint(w, comm->world_rank[r]);
 	}
 	await_messages(coll, CANCEL_S, false);
 	for (uint32_t i = 0; i < coll->nstarts; i++)
@@ -251,21 +256,20 @@ static void cancel_messages(const srt_coll_t *coll)
 static void disconnect_coll(srt_coll_t *coll)
 {
 	srt_comm_t *comm = coll->comm;
+	srt_ucx_worker_t *w = srt_ucx_worker_of(comm);
 
-	if (comm->ucx == NULL || comm->ucx->worker == NULL)
-		return;
-	srt_ucx_lock(comm->ucx->worker);
+	srt_ucx_lock(w);
 	await_messages(coll, comm->bootstrap->close_s, true);
 	if (has_messages(coll)) {
 		/* Peers must not wait for what is cancelled. */
-		srt_ucx_unlock(comm->ucx->worker);
+		srt_ucx_unlock(w);
 		srt_comm_poison(comm, SRT_ERR_ABORTED, true, "%s before %s of \"%s\" was complete",
 				coll->closing_text, coll->algorithm->name, coll->name);
-		srt_ucx_lock(comm->ucx->worker);
+		srt_ucx_lock(w);
 		cancel_messages(coll);
 	}
-	srt_ucx_unlock(comm->ucx->worker);
-	srt_ucx_slots_release(coll->ucx_slots);
+	srt_ucx_unlock(w);
+	srt_ucx_slots_release(srt_ucx_slots_of(coll));
 }
 
 /* ---- starts ---------------------------------------------------------------------------------- */
@@ -283,16 +287,18 @@ static srt_status_t start_rounds(srt_coll_start_t *start, const srt_coll_epilogu
 				 srt_stream_t *stream)
 {
 	srt_coll_t *coll = start->coll;
+	srt_ucx_slots_t *slots = srt_ucx_slots_of(coll);
+	srt_ucx_start_t *s = srt_ucx_start_of(start);
 
-	start->ucx = (srt_ucx_start_t){ .failed_rank = -1 };
+	*s = (srt_ucx_start_t){ .failed_rank = -1 };
 	for (int f = 0; f < coll->algorithm->nphases; f++) {
 		if (coll->algorithm->phases[f] != SRT_PHASE_SIGNAL &&
 		    is_read(coll, coll->algorithm->phases[f]))
-			start->ucx.npublish = coll->phase_begin[f + 1];
+			s->npublish = coll->phase_begin[f + 1];
 	}
-	if (coll->ucx_slots != NULL) {
-		start->bounce_seqno = coll->ucx_slots->nrounds;
-		coll->ucx_slots->nrounds += coll->nrounds;
+	if (slots != NULL) {
+		start->slot_seqno = slots->nrounds;
+		slots->nrounds += coll->nrounds;
 	}
 	return srt_step_submit_phases(start, epilogue, stream);
 }
@@ -300,7 +306,7 @@ static srt_status_t start_rounds(srt_coll_start_t *start, const srt_coll_epilogu
 /* The slot in which this rank's part of the round for a peer is. */
 static srt_view_t sent(const srt_coll_start_t *start, uint32_t round, int peer)
 {
-	return srt_view(start->coll->ucx_slots->sent, srt_ucx_sent_at(start, round, peer),
+	return srt_view(srt_ucx_slots_of(start->coll)->sent, srt_ucx_sent_at(start, round, peer),
 			start->coll->dtype);
 }
 
@@ -310,7 +316,7 @@ static srt_status_t offer_chunks(srt_coll_start_t *start, uint32_t round, srt_st
 	const srt_phase_t phase = srt_coll_phase(coll, round);
 	const int me = coll->comm->rank;
 
-	if (coll->ucx_slots == NULL || coll->ucx_slots->sent == NULL)
+	if (srt_ucx_slots_of(coll) == NULL || srt_ucx_slots_of(coll)->sent == NULL)
 		return SRT_OK;
 	SRT_TRY(srt_host_step_add(start, SRT_ACTION_CLAIM, round, stream));
 	if (phase == SRT_PHASE_GATHER)
@@ -327,7 +333,7 @@ static srt_status_t offer_chunks(srt_coll_start_t *start, uint32_t round, srt_st
 /* The part of a peer in the device's scratch, for a sum. */
 static srt_view_t scratch_of(const srt_coll_start_t *start, uint32_t round, int peer)
 {
-	const srt_ucx_slots_t *slots = start->coll->ucx_slots;
+	const srt_ucx_slots_t *slots = srt_ucx_slots_of(start->coll);
 	const size_t at = srt_ucx_received_at(start, round, peer) % slots->slot_nbytes;
 
 	return srt_view(slots->scratch, at, start->coll->dtype);
@@ -335,8 +341,8 @@ static srt_view_t scratch_of(const srt_coll_start_t *start, uint32_t round, int 
 
 static srt_view_t received(const srt_coll_start_t *start, uint32_t round, int peer)
 {
-	return srt_view(start->coll->ucx_slots->received, srt_ucx_received_at(start, round, peer),
-			start->coll->dtype);
+	return srt_view(srt_ucx_slots_of(start->coll)->received,
+			srt_ucx_received_at(start, round, peer), start->coll->dtype);
 }
 
 static srt_status_t acquire_chunk(srt_coll_start_t *start, uint32_t round, int peer,
@@ -345,7 +351,7 @@ static srt_status_t acquire_chunk(srt_coll_start_t *start, uint32_t round, int p
 	srt_coll_t *coll = start->coll;
 	srt_step_copies_t copies = { 0 };
 
-	if (coll->comm->ucx->direct || srt_coll_phase(coll, round) != SRT_PHASE_SCATTER)
+	if (srt_ucx_comm_of(coll->comm)->direct || srt_coll_phase(coll, round) != SRT_PHASE_SCATTER)
 		return SRT_OK;
 	SRT_TRY(srt_step_copy(start, &copies, scratch_of(start, round, peer),
 			      received(start, round, peer),
@@ -359,7 +365,7 @@ static srt_view_t locate_chunk(const srt_coll_start_t *start, uint32_t round, in
 {
 	const srt_coll_t *coll = start->coll;
 	const srt_phase_t phase = srt_coll_phase(coll, round);
-	const bool direct = coll->comm->ucx->direct;
+	const bool direct = srt_ucx_comm_of(coll->comm)->direct;
 	srt_view_t base;
 
 	/* It has been received at the destination. */
@@ -375,6 +381,7 @@ static srt_view_t locate_chunk(const srt_coll_start_t *start, uint32_t round, in
 const srt_transport_t srt_transport_ucx = {
 	.name = "ucx",
 	.spans_nodes = true,
+	.start_nbytes = sizeof(srt_ucx_start_t),
 	.create = create_comm,
 	.destroy = destroy_comm,
 	.plan = plan_memory,

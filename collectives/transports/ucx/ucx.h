@@ -25,31 +25,7 @@
 #ifndef SRT_COLLECTIVES_TRANSPORTS_UCX_UCX_H
 #define SRT_COLLECTIVES_TRANSPORTS_UCX_UCX_H
 
-#include "collectives/comm.h"
-#include "collectives/transports/staged/bounce.h"
-
-struct srt_coll;
-struct srt_coll_start;
-
-/* What a communicator needs. Opaque (internal.h). */
-typedef struct srt_ucx_comm srt_ucx_comm_t;
-typedef struct srt_ucx_slots srt_ucx_slots_t;
-
-/* The messages of a start in flight; protected by the worker's mutex. */
-typedef struct srt_ucx_start {
-	struct srt_ucx_op *ops;  /* posted and not complete */
-	uint32_t nposted;        /* rounds whose receives are posted */
-	uint32_t nrecvs[2];      /* pending receives, by round % 2 */
-	uint32_t nsends[2];      /* pending sends, by round % 2 */
-	uint32_t phase_sends[2]; /* pending sends, by phase */
-	uint32_t npublished;     /* rounds that this rank has published */
-	uint32_t npublish;       /* and those that it publishes, up to the last one */
-	int failed_rank;         /* the peer of the first message that failed, -1 = none */
-	bool failed_send;
-	const char *failure; /* UCX's reason */
-	bool is_broken;      /* a receive has failed or was cancelled: its bytes did not come */
-	double failed_since;
-} srt_ucx_start_t;
+struct srt_ucx_worker;
 
 /* Frees the process's worker; called with the last holder of the bootstrap. NULL is allowed. */
 void srt_ucx_worker_destroy(struct srt_ucx_worker *worker);

@@ -127,6 +127,7 @@ struct srt_transport {
 	const char *name;
 	bool maps_sources; /* peers read the sources themselves, which must be SRT_MEM_PEER */
 	bool spans_nodes;  /* its ranks need not share memory: there are no flags */
+	bool world_only;   /* it serves no communicator but the world */
 	/* The transport records the end of a start by srt_flight_end(). Else a start ends with its
 	 * last host function. */
 	bool records_ends;
@@ -136,6 +137,15 @@ struct srt_transport {
 	double grace_s;
 	/* Bytes of the transport_data of a start; zeros when the collective is created. */
 	size_t start_nbytes;
+
+	/* ---- the choice of a communicator's transport (transports/table.c) */
+	/* Adds what the choice has to know of this rank's device. */
+	void (*describe)(const srt_comm_t *world, struct srt_capabilities *mine);
+	/* Local. Sets *is_chosen if the ranks, more than one, use this transport: a function of
+	 * their capabilities, so the same on all of them. NULL: they do. */
+	srt_status_t (*choose)(const srt_comm_t *comm, bool *is_chosen);
+	/* Logs why it was chosen. */
+	void (*log_choice)(const srt_comm_t *comm);
 
 	/* ---- of a communicator */
 	/* Collective: creates comm->transport_data. May choose another transport instead. */
@@ -359,7 +369,7 @@ bool srt_start_order_differs(const srt_coll_start_t *start);
 /* Compares the start with that number. */
 bool srt_start_order_compare(srt_comm_t *comm, uint32_t number);
 
-/* ---- transport.c --------------------------------------------------------------------------- */
+/* ---- transports/table.c ---------------------------------------------------------------------- */
 
 /* The transport of the communicator's collectives of an algorithm. */
 const srt_transport_t *srt_coll_transport(const srt_comm_t *comm,

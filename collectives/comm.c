@@ -71,7 +71,8 @@ static srt_status_t connect_ranks(srt_comm_t *comm)
 	if (comm->is_world)
 		SRT_TRY(srt_comm_gather_capabilities(comm));
 	SRT_TRY(srt_comm_choose_transport(comm));
-	srt_comm_log_transport(comm);
+	if (comm->size > 1 && comm->transport->log_choice != NULL)
+		comm->transport->log_choice(comm);
 	if (!comm->transport->spans_nodes)
 		SRT_TRY(srt_shm_create(comm));
 	return comm->transport->create != NULL ? comm->transport->create(comm) : SRT_OK;

@@ -110,15 +110,12 @@ void srt_wait_list_stopped(const srt_comm_t *comm, char *text, size_t size);
 /* Logs that this rank has waited for `what`, and what the other ranks wait for. */
 void srt_wait_warn(const srt_comm_t *comm, const char *what, double waited_s);
 
-/* ---- transport.c ---------------------------------------------------------------------- */
+/* ---- transports/table.c ---------------------------------------------------------------- */
 
 /* Collective: sets bootstrap->capabilities. */
 srt_status_t srt_comm_gather_capabilities(srt_comm_t *world);
-/* Sets comm->transport, may_stage, may_stage_nodes, fast and driver_overhead, from its ranks and
- * their capabilities alone. Local. */
+/* Sets comm->transport, from its ranks and their capabilities alone. Local. */
 srt_status_t srt_comm_choose_transport(srt_comm_t *comm);
-/* Logs why the collectives are staged, if they are. */
-void srt_comm_log_transport(const srt_comm_t *comm);
 /* Whether collectives read the peers' source buffers themselves. */
 bool srt_comm_zero_copy(const srt_comm_t *comm);
 

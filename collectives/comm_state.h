@@ -77,11 +77,8 @@ struct srt_comm {
 	_Atomic uint64_t *start_log;
 	srt_flight_t *flight; /* the last calls and the waits */
 	bool is_world;
-	bool may_stage;             /* nccl: staged if NCCL does not work */
-	bool fast;                  /* nccl: NCCL may sum, as all ranks' numerics mode is fast */
-	size_t driver_overhead;     /* nccl: bytes of device memory that NCCL may allocate later */
-	bool may_stage_nodes;       /* ucx: collectives may run in stages (hierarchy) */
-	srt_hierarchy_t *hierarchy; /* of these; else NULL */
+	size_t driver_overhead; /* bytes of device memory that its transport may allocate later */
+	srt_hierarchy_t *hierarchy; /* its collectives may run in stages; or NULL */
 	srt_comm_t *parent;         /* it is part of this one's hierarchy; or NULL */
 	srt_buffer_t *sum_scratch;  /* of such a part: for all its collectives; or NULL */
 	struct srt_plain *plain;    /* collectives in one call (plain.c); NULL: none so far */

@@ -72,11 +72,13 @@ libshardrt_core_la_SOURCES += \
 	collectives/shm/waits.c \
 	collectives/start.c \
 	collectives/start_order.c \
-	collectives/transport.c \
+	collectives/transports/capabilities.c \
+	collectives/transports/capabilities.h \
 	collectives/transports/hierarchy/comms.c \
 	collectives/transports/hierarchy/hierarchy.h \
 	collectives/transports/hierarchy/transport.c \
 	collectives/transports/mapped.c \
+	collectives/transports/nccl/choose.c \
 	collectives/transports/nccl/create.c \
 	collectives/transports/nccl/group.c \
 	collectives/transports/nccl/nccl.h \
@@ -87,6 +89,8 @@ libshardrt_core_la_SOURCES += \
 	collectives/transports/staged/bounce.c \
 	collectives/transports/staged/bounce.h \
 	collectives/transports/staged/transport.c \
+	collectives/transports/table.c \
+	collectives/transports/ucx/choose.c \
 	collectives/transports/ucx/ucx.h \
 	collectives/verify/call_log.c \
 	collectives/verify/call_log.h \

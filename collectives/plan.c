@@ -53,7 +53,7 @@ srt_status_t srt_coll_plan(const srt_comm_t *parent, int *world_ranks, int nrank
 	comm.transport = parent->transport;
 	if (world_ranks != NULL)
 		comm.hierarchy = parent->hierarchy;
-	else if (uses->is_split && comm.transport == &srt_transport_nccl)
-		comm.transport = &srt_transport_staged; /* NCCL serves only the world */
+	else if (uses->is_split && comm.transport->world_only)
+		comm.transport = &srt_transport_staged;
 	return plan_transports(&comm, uses, memory);
 }

@@ -29,7 +29,7 @@ struct srt_bootstrap {
 	int rank, world_size;
 	int local_rank, local_size;
 	uint16_t *node_of; /* [world_size] the node of each rank; NULL = all share one */
-	struct srt_capabilities *capabilities; /* [world_size], set with the world (transport.c) */
+	struct srt_capabilities *capabilities; /* [world_size], set with the world */
 	int32_t *pid_of; /* [world_size] the processes of the ranks of this node; else 0; or NULL */
 	int ncores;    /* shared by the ranks of this node; a device may bind this one to a part */
 	bool is_child; /* this process is a child by fork() of the one that joined */

@@ -100,7 +100,7 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 	};
 	CHECK_OK_OR_DIE(srt_coll_create(comm, &desc, &coll));
 	data = coll->transport_data;
-	CHECK_INT(data->sums, comm->fast && !odd);
+	CHECK_INT(data->sums, srt_nccl_of(coll)->fast && !odd);
 	for (int repeat = 0; repeat < 3; repeat++) {
 		int differ = 0;
 
@@ -142,16 +142,17 @@ static void check_sum(job_t *job, srt_coll_kind_t kind, int odd)
 
 static void check_sums(job_t *job)
 {
+	srt_nccl_t *nccl = job->world->transport_data;
 	int differ = 0;
 
 	for (size_t i = 0; i < N; i++)
 		differ += falling(job->size, i) != tree(job->size, i);
 	CHECK(job->size < 3 || differ > N / 20); /* or the data proves nothing */
-	CHECK(job->world->transport == &srt_transport_nccl && !job->world->fast);
+	CHECK(job->world->transport == &srt_transport_nccl && !nccl->fast);
 	for (int odd = 0; odd < 2; odd++) {
-		job->world->fast = false;
+		nccl->fast = false;
 		check_sum(job, SRT_COLL_REDUCE_SCATTER, odd);
-		job->world->fast = true; /* as where all ranks' numerics are */
+		nccl->fast = true; /* as where all ranks' numerics are */
 		check_sum(job, SRT_COLL_REDUCE_SCATTER, odd);
 		check_sum(job, SRT_COLL_ALL_REDUCE, odd);
 	}

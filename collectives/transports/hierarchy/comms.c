@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "collectives/transports/capabilities.h"
 #include "collectives/transports/hierarchy/hierarchy.h"
 
 /* Least bytes of a piece of a rank. */
@@ -63,7 +64,9 @@ srt_status_t srt_hierarchy_describe(srt_comm_t *comm)
 	node_t *nodes;
 	int *member;
 
-	if (!comm->may_stage_nodes)
+	/* SHARDRT_COLLECTIVES=ucx: all messages by UCX. */
+	if (comm->transport != &srt_transport_ucx ||
+	    srt_preference_find(comm, 1u << SRT_PREFER_UCX) >= 0)
 		return SRT_OK;
 	h = srt_calloc(1, sizeof(*h), "a communicator");
 	member = srt_calloc((size_t)comm->size, sizeof(*member), "a communicator");

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "collectives/transports/capabilities.h"
 #include "collectives/transports/nccl/nccl.h"
 
 /* Deadline of the wait for peers to destroy theirs. */
@@ -207,6 +208,7 @@ static srt_status_t create_comm(srt_comm_t *comm, const char *what)
 		return SRT_ERR_OUT_OF_MEMORY;
 	v->comm = comm;
 	v->ops = comm->device->backend->comm;
+	v->fast = srt_nccl_all_fast(comm);
 	pthread_mutex_init(&v->mutex, NULL);
 	srt_cond_init(&v->changed);
 	comm->transport_data = v; /* destroyed with comm, also after a failure */
@@ -223,17 +225,18 @@ srt_status_t srt_nccl_create(srt_comm_t *comm)
 	const char *name = comm->device->backend->comm->name;
 	srt_status_t status = create_comm(comm, "creating an NCCL communicator");
 
-	if (status == SRT_OK)
+	if (status == SRT_OK) {
+		comm->driver_overhead =
+			(size_t)srt_capabilities_of(comm, comm->rank)->driver_overhead;
 		srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives by %s", comm->name, name);
-	if (status == SRT_OK || !comm->may_stage || srt_comm_poisoned(comm))
+	}
+	if (status == SRT_OK || !srt_nccl_may_stage(comm) || srt_comm_poisoned(comm))
 		return status;
 	srt_log(SRT_LOG_WARN,
 		"communicator \"%s\": collectives are staged, as %s cannot be used "
 		"(SHARDRT_COLLECTIVES=staged does not try it): %s",
 		comm->name, name, srt_error_last());
 	srt_nccl_destroy(comm->transport_data);
-	comm->fast = false;
-	comm->driver_overhead = 0;
 	comm->transport = &srt_transport_staged;
 	return comm->transport->create(comm);
 }

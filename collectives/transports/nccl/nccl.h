@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The NCCL transport: NCCL moves bytes from device to device, without the host. Chosen by
- * collectives/transport.c if all ranks have the same version of NCCL and a device each. NCCL itself
- * is called by the backend (srt_backend_comm_ops_t).
+ * The NCCL transport: NCCL moves bytes from device to device, without the host. Chosen by choose.c
+ * if all ranks have the same version of NCCL and a device each. NCCL itself is called by the
+ * backend (srt_backend_comm_ops_t).
  *
  * Only the world communicator uses it. NCCL documents a deadlock if the collectives of several
  * communicators of a device have no common order, so groups are staged.
@@ -46,6 +46,7 @@ typedef struct srt_nccl {
 	srt_comm_t *comm;
 	const srt_backend_comm_ops_t *ops;
 	void *impl; /* the backend's object */
+	bool fast;  /* NCCL may sum, as all ranks' numerics mode is fast */
 	srt_stream_t *stream;
 	srt_event_t *ready;    /* the caller's stream has reached the start */
 	srt_buffer_t *scratch; /* parts of sums; or NULL */
@@ -90,10 +91,20 @@ static inline srt_nccl_t *srt_nccl_of(const srt_coll_t *coll)
 	return coll->comm->transport_data;
 }
 
+/* ---- choose.c -------------------------------------------------------------------------- */
+
+/* Slots of srt_transport_t. */
+void srt_nccl_describe(const srt_comm_t *world, struct srt_capabilities *mine);
+srt_status_t srt_nccl_choose(const srt_comm_t *comm, bool *is_chosen);
+/* Whether the numerics mode of all ranks is fast. */
+bool srt_nccl_all_fast(const srt_comm_t *comm);
+/* Whether the communicator becomes a staged one if NCCL does not work. */
+bool srt_nccl_may_stage(const srt_comm_t *comm);
+
 /* ---- create.c -------------------------------------------------------------------------- */
 
 /* Collective: creates the transport_data and runs a first collective. If that fails on a rank and
- * comm->may_stage, the communicator becomes a staged one. */
+ * srt_nccl_may_stage(), the communicator becomes a staged one. */
 srt_status_t srt_nccl_create(srt_comm_t *comm);
 /* Waits some seconds at most until all ranks destroy theirs. If they do not, or after a failure,
  * NCCL's work is aborted. NULL is allowed. */

@@ -45,7 +45,7 @@ bool srt_nccl_may_sum(const srt_coll_t *coll)
 	const srt_extents_t *first = &coll->owner[0];
 	bool all = coll->kind == SRT_COLL_ALL_REDUCE;
 
-	if (!coll->comm->fast || !coll->algorithm->reduces || coll->dtype != SRT_F32)
+	if (!srt_nccl_of(coll)->fast || !coll->algorithm->reduces || coll->dtype != SRT_F32)
 		return false;
 	if ((all ? ops->all_reduce == NULL : ops->reduce_scatter == NULL) ||
 	    (!all && first->nbytes > srt_nccl_scratch_nbytes(coll->comm->size)))

@@ -198,6 +198,9 @@ static srt_status_t plan_memory(const srt_comm_t *comm, const srt_coll_uses_t *u
 
 const srt_transport_t srt_transport_nccl = {
 	.name = "nccl",
+	.world_only = true,
+	.describe = srt_nccl_describe,
+	.choose = srt_nccl_choose,
 	.records_ends = true,
 	.grace_s = SRT_NCCL_GRACE_S,
 	.create = srt_nccl_create,

@@ -16,11 +16,85 @@
  * rounds, on any stream. The flags of the collective show that a part is complete. So ranks that
  * start different collectives never read each other's parts.
  */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "collectives/collective.h"
 #include "collectives/shm/flags.h"
+#include "collectives/transports/capabilities.h"
 #include "collectives/transports/staged/bounce.h"
+
+/* ---- the choice ---------------------------------------------------------------------------- */
+
+/* Why collectives must be staged; "": they need not be. */
+static void explain_staged(const srt_comm_t *comm, char *why, size_t n)
+{
+	why[0] = '\0';
+	for (int r = 0; r < comm->size && why[0] == '\0'; r++) {
+		const srt_capabilities_t *a = srt_capabilities_of(comm, 0),
+					 *b = srt_capabilities_of(comm, r);
+		const int rank = comm->world_rank[r];
+
+		if (!comm->is_world && b->has_table && b->preference != SRT_PREFER_SHM)
+			snprintf(why, n,
+				 "device %s of rank %d uses NCCL, which serves only the world",
+				 b->device, rank);
+		else if (b->preference == SRT_PREFER_STAGED)
+			snprintf(why, n, "SHARDRT_COLLECTIVES is staged on rank %d", rank);
+		else if (!b->peer_memory)
+			snprintf(why, n, "device %s of rank %d has no memory that peers can map",
+				 b->device, rank);
+		else if (strcmp(b->peer_kind, a->peer_kind) != 0)
+			snprintf(why, n,
+				 "device %s of rank %d and device %s of rank %d cannot map each "
+				 "other's memory",
+				 a->device, comm->world_rank[0], b->device, rank);
+	}
+}
+
+/* Checks that all ranks can stage. */
+static srt_status_t check_staging(const srt_comm_t *comm, const char *why)
+{
+	for (int r = 0; r < comm->size; r++) {
+		if (!srt_capabilities_of(comm, r)->wraps_host)
+			return srt_fail(
+				SRT_ERR_UNSUPPORTED,
+				"communicator \"%s\": the collectives must be staged (%s), but "
+				"device %s of rank %d cannot copy to and from shared host memory",
+				comm->name, why, srt_capabilities_of(comm, r)->device,
+				comm->world_rank[r]);
+	}
+	return SRT_OK;
+}
+
+static void log_choice(const srt_comm_t *comm)
+{
+	char why[512];
+
+	explain_staged(comm, why, sizeof(why));
+	srt_log(SRT_LOG_INFO, "communicator \"%s\": collectives are staged: %s", comm->name, why);
+}
+
+static srt_status_t choose(const srt_comm_t *comm, bool *is_chosen)
+{
+	char why[512];
+
+	explain_staged(comm, why, sizeof(why));
+	if (why[0] == '\0')
+		return SRT_OK;
+	*is_chosen = true;
+	SRT_TRY(srt_capabilities_check_slots(comm));
+	return check_staging(comm, why);
+}
+
+static void describe(const srt_comm_t *world, srt_capabilities_t *mine)
+{
+	(void)world;
+	mine->slot_nbytes = srt_staging_slot_nbytes(2);
+}
+
+/* ---- communicators and collectives ---------------------------------------------------------- */
 
 static srt_status_t create_comm(srt_comm_t *comm)
 {
@@ -249,6 +323,9 @@ static bool is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_t
 /* There is no wait_readers: the peers read copies. */
 const srt_transport_t srt_transport_staged = {
 	.name = "staged",
+	.describe = describe,
+	.choose = choose,
+	.log_choice = log_choice,
 	.create = create_comm,
 	.destroy = destroy_comm,
 	.plan = plan_memory,

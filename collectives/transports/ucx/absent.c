@@ -3,7 +3,11 @@
 #include "collectives/collective.h"
 #include "collectives/transports/ucx/ucx.h"
 
-const srt_transport_t srt_transport_ucx = { .name = "ucx" };
+const srt_transport_t srt_transport_ucx = {
+	.name = "ucx",
+	.describe = srt_ucx_describe,
+	.choose = srt_ucx_choose,
+};
 
 srt_status_t srt_ucx_probe(void)
 {

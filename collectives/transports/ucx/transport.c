@@ -380,6 +380,8 @@ static srt_view_t locate_chunk(const srt_coll_start_t *start, uint32_t round, in
 
 const srt_transport_t srt_transport_ucx = {
 	.name = "ucx",
+	.describe = srt_ucx_describe,
+	.choose = srt_ucx_choose,
 	.spans_nodes = true,
 	.start_nbytes = sizeof(srt_ucx_start_t),
 	.create = create_comm,

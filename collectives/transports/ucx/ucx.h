@@ -25,7 +25,14 @@
 #ifndef SRT_COLLECTIVES_TRANSPORTS_UCX_UCX_H
 #define SRT_COLLECTIVES_TRANSPORTS_UCX_UCX_H
 
-struct srt_ucx_worker;
+#include "collectives/comm_state.h"
+
+/* ---- choose.c: slots of srt_transport_t, also in a library that is built without UCX -------- */
+
+void srt_ucx_describe(const srt_comm_t *world, struct srt_capabilities *mine);
+srt_status_t srt_ucx_choose(const srt_comm_t *comm, bool *is_chosen);
+
+/* ---- worker.c ------------------------------------------------------------------------------ */
 
 /* Frees the process's worker; called with the last holder of the bootstrap. NULL is allowed. */
 void srt_ucx_worker_destroy(struct srt_ucx_worker *worker);

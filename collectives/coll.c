@@ -72,7 +72,6 @@ static srt_status_t alloc_scratch(srt_coll_t *coll)
 /* Allocates the object, without the parts that other ranks take part in. */
 static srt_status_t alloc_coll(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_coll_t **out)
 {
-	size_t n = (size_t)comm->size;
 	srt_coll_t *coll = srt_calloc(1, sizeof(*coll), "a collective");
 
 	if (coll == NULL)
@@ -93,16 +92,12 @@ static srt_status_t alloc_coll(srt_comm_t *comm, const srt_coll_desc_t *desc, sr
 	if (coll->shard.buffer != NULL)
 		srt_buffer_hold(coll->shard.buffer);
 	coll->name = srt_strdup(desc->name);
-	coll->imports = srt_calloc(n, sizeof(*coll->imports), "a collective");
-	coll->source = srt_calloc(n, sizeof(*coll->source), "a collective");
-	if (coll->name == NULL || coll->imports == NULL || coll->source == NULL ||
-	    copy_owners(coll, desc) != SRT_OK ||
+	if (coll->name == NULL || copy_owners(coll, desc) != SRT_OK ||
 	    (coll->algorithm->has_pairs && srt_coll_store_messages(coll, desc) != SRT_OK)) {
 		srt_coll_destroy(coll);
 		return SRT_ERR_OUT_OF_MEMORY;
 	}
-	coll->source[comm->rank] =
-		coll->algorithm->source == SRT_SOURCE_SHARD ? coll->shard : coll->full;
+	coll->source = coll->algorithm->source == SRT_SOURCE_SHARD ? coll->shard : coll->full;
 	*out = coll;
 	return SRT_OK;
 }
@@ -304,8 +299,6 @@ void srt_coll_destroy(srt_coll_t *coll)
 	free(coll->host_steps);
 	free(coll->start_data);
 	free(coll->starts);
-	free(coll->source);
-	free(coll->imports);
 	free(coll->name);
 	free(coll);
 	srt_comm_release(comm);

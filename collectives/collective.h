@@ -237,14 +237,12 @@ struct srt_coll {
 	char closing_text[SRT_CONTROL_TEXT / 4];
 	srt_extents_t *owner; /* [size]; one allocation with its extents */
 	srt_extents_t *out,
-		*in;      /* [size] messages to and from each rank; one allocation; or NULL */
-	size_t most_pair; /* most bytes of messages from one rank to one rank */
-	size_t nbytes;    /* of all owners, or that this rank sends */
-	srt_export_t *own;
-	srt_import_t **imports; /* [size] */
-	srt_view_t *source;     /* [size] all ranks' sources, mapped here; buffer NULL = none */
-	srt_buffer_t *scratch;  /* partial sums of more than 8 ranks, or NULL */
-	void *transport_data;   /* made by transport->connect, freed by disconnect; or NULL */
+		*in;           /* [size] messages to and from each rank; one allocation; or NULL */
+	size_t most_pair;      /* most bytes of messages from one rank to one rank */
+	size_t nbytes;         /* of all owners, or that this rank sends */
+	srt_view_t source;     /* this rank's part, which peers read; buffer NULL = none */
+	srt_buffer_t *scratch; /* partial sums of more than 8 ranks, or NULL */
+	void *transport_data;  /* made by transport->connect, freed by disconnect; or NULL */
 	/* Staged, ucx: rounds use slots in turn, so all are counted, also those in which this rank
 	 * offers or reads nothing. */
 	bool has_slots;

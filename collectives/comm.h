@@ -157,16 +157,4 @@ typedef struct srt_coll_uses {
 srt_status_t srt_coll_plan(const srt_comm_t *parent, int *world_ranks, int nranks, int rank,
 			   const srt_coll_uses_t *uses, srt_coll_memory_t *memory);
 
-/* ---- import_cache.c ------------------------------------------------------------------- */
-
-/*
- * Collective: makes `buffer` (NULL = none) visible to the peers. On success imports[r] is rank r's
- * buffer, mapped here, or NULL, and *own is this rank's export or NULL. Undone by
- * srt_import_cache_release().
- */
-srt_status_t srt_import_cache_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
-				    const bool *reads_me, const bool *i_read, srt_export_t **own,
-				    srt_import_t **imports);
-void srt_import_cache_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports);
-
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The state of a communicator: its ranks, its poison, its exported and imported buffers and its
- * shared control memory. The functions of this header call no other file, so files that comm.h's
- * functions call may use them.
+ * The state of a communicator: its ranks, its poison and its shared control memory. The functions
+ * of this header call no other file, so files that comm.h's functions call may use them.
  *
  * A communicator is used by one thread at a time. Exceptions are srt_comm_abort(), the host
  * functions of its collectives, and the progress thread. The fields that these share are atomic, or
@@ -22,23 +21,6 @@
 
 /* Starts in the log. The order of older starts is not compared. */
 #define SRT_START_LOG_LENGTH 256u
-
-/* A buffer of this rank that peers have mapped. Freed with the last collective that uses it. */
-typedef struct srt_export {
-	struct srt_export *next;
-	srt_buffer_t *buffer;
-	uint64_t id; /* never used twice */
-	int nusers;
-} srt_export_t;
-
-/* A peer's buffer that is mapped here. Freed with the last collective that uses it. */
-typedef struct srt_import {
-	struct srt_import *next;
-	int rank;
-	uint64_t id; /* of the owner's srt_export_t */
-	srt_buffer_t *buffer;
-	int nusers;
-} srt_import_t;
 
 typedef struct srt_shm srt_shm_t;             /* collectives/shm/control.h */
 typedef struct srt_flight srt_flight_t;       /* collectives/flight/flight.h */
@@ -66,9 +48,6 @@ struct srt_comm {
 	uint32_t ncolls;           /* created on it so far */
 	uint32_t nstarts;          /* of collectives, modulo 2^32 */
 	struct srt_coll *colls;    /* live collectives; protected by bootstrap->mutex */
-	uint64_t nexports;
-	srt_export_t *exports;
-	srt_import_t *imports;
 	const srt_transport_t *transport;
 	void *transport_data; /* made by transport->create, freed by transport->destroy; or NULL */
 	srt_shm_t *shm;       /* NULL for a single rank, and with ucx */

@@ -56,7 +56,6 @@ libshardrt_core_la_SOURCES += \
 	collectives/flight/flight_file.c \
 	collectives/groups.c \
 	collectives/host_step.c \
-	collectives/import_cache.c \
 	collectives/mesh.c \
 	collectives/mesh.h \
 	collectives/messages.c \
@@ -77,7 +76,6 @@ libshardrt_core_la_SOURCES += \
 	collectives/transports/hierarchy/comms.c \
 	collectives/transports/hierarchy/hierarchy.h \
 	collectives/transports/hierarchy/transport.c \
-	collectives/transports/mapped.c \
 	collectives/transports/nccl/choose.c \
 	collectives/transports/nccl/create.c \
 	collectives/transports/nccl/group.c \
@@ -92,6 +90,9 @@ libshardrt_core_la_SOURCES += \
 	collectives/transports/table.c \
 	collectives/transports/ucx/choose.c \
 	collectives/transports/ucx/ucx.h \
+	collectives/transports/zero_copy/import_cache.c \
+	collectives/transports/zero_copy/import_cache.h \
+	collectives/transports/zero_copy/transport.c \
 	collectives/verify/call_log.c \
 	collectives/verify/call_log.h \
 	collectives/wait.c \

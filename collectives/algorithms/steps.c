@@ -126,7 +126,6 @@ srt_status_t srt_step_copy_out(srt_coll_start_t *start, uint32_t round,
 			       const srt_extents_t *extents, srt_view_t slot, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
-	const srt_view_t *source = &coll->source[coll->comm->rank];
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
 	srt_step_copies_t copies = { 0 };
 	srt_chunk_iter_t at = { 0 };
@@ -136,7 +135,7 @@ srt_status_t srt_step_copy_out(srt_coll_start_t *start, uint32_t round,
 		size_t from = shard ? chunk.shard_offset : chunk.full_offset;
 
 		SRT_TRY(srt_step_copy(start, &copies, srt_view_at(&slot, chunk.at),
-				      srt_view_at(source, from), chunk.nbytes, stream));
+				      srt_view_at(&coll->source, from), chunk.nbytes, stream));
 	}
 	return srt_step_copy_end(start, &copies, stream);
 }

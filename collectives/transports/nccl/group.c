@@ -65,10 +65,9 @@ static srt_status_t append_scatter(const srt_coll_t *coll, uint32_t round, slice
 /* The source of an extent of this rank. */
 static srt_view_t own_extent(const srt_coll_t *coll, const srt_extent_t *extent)
 {
-	const srt_view_t *source = &coll->source[coll->comm->rank];
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
 
-	return srt_view_at(source, shard ? extent->shard_offset : extent->full_offset);
+	return srt_view_at(&coll->source, shard ? extent->shard_offset : extent->full_offset);
 }
 
 static srt_status_t append_all_gather(const srt_coll_t *coll, size_t i)

@@ -165,7 +165,7 @@ static srt_status_t post_send(srt_coll_start_t *start, uint32_t round, int peer)
 					       srt_ucx_sent_at(start, round, peer),
 				       nbytes);
 	} else {
-		added = add_chunks(op, extents, coll->source[me],
+		added = add_chunks(op, extents, coll->source,
 				   coll->algorithm->source == SRT_SOURCE_SHARD);
 	}
 	if (!added) {

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Import cache: a peer maps each source buffer once, however many collectives use it. An entry
- * exists while a collective of this rank uses it. The descriptor is sent at every creation.
- * Destroying is local, so the owner does not know whether a peer still has the mapping. A peer that
- * has it closes the descriptor.
- */
+/* Import cache: see import_cache.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "collectives/comm.h"
+#include "collectives/transports/zero_copy/import_cache.h"
 
 /* A rank's buffer, as the peers receive it. */
 typedef struct offer {
@@ -20,10 +16,11 @@ typedef struct offer {
 
 static srt_export_t *find_export(srt_comm_t *comm, srt_buffer_t *buffer, srt_status_t *status)
 {
+	srt_import_cache_t *cache = comm->transport_data;
 	srt_export_t *e;
 
 	*status = SRT_OK;
-	for (e = comm->exports; e != NULL; e = e->next) {
+	for (e = cache->exports; e != NULL; e = e->next) {
 		if (e->buffer == buffer) {
 			e->nusers++;
 			return e;
@@ -35,16 +32,17 @@ static srt_export_t *find_export(srt_comm_t *comm, srt_buffer_t *buffer, srt_sta
 		return NULL;
 	}
 	e->buffer = buffer;
-	e->id = ++comm->nexports;
+	e->id = ++cache->nexports;
 	e->nusers = 1;
-	e->next = comm->exports;
-	comm->exports = e;
+	e->next = cache->exports;
+	cache->exports = e;
 	return e;
 }
 
 static void release_export(srt_comm_t *comm, srt_export_t *e)
 {
-	srt_export_t **link = &comm->exports;
+	srt_import_cache_t *cache = comm->transport_data;
+	srt_export_t **link = &cache->exports;
 
 	if (e == NULL || --e->nusers > 0)
 		return;
@@ -56,7 +54,8 @@ static void release_export(srt_comm_t *comm, srt_export_t *e)
 
 static void release_import(srt_comm_t *comm, srt_import_t *import)
 {
-	srt_import_t **link = &comm->imports;
+	srt_import_cache_t *cache = comm->transport_data;
+	srt_import_t **link = &cache->imports;
 
 	if (import == NULL || --import->nusers > 0)
 		return;
@@ -72,12 +71,13 @@ static void release_import(srt_comm_t *comm, srt_import_t *import)
 static srt_status_t find_import(srt_comm_t *comm, int rank, const offer_t *offer, int fd,
 				srt_import_t **out)
 {
+	srt_import_cache_t *cache = comm->transport_data;
 	srt_mem_handle_t handle = { .fd = fd, .nbytes = offer->nbytes };
 	srt_import_t *import;
 	srt_status_t status;
 	char name[64];
 
-	for (import = comm->imports; import != NULL; import = import->next) {
+	for (import = cache->imports; import != NULL; import = import->next) {
 		if (import->rank != rank || import->id != offer->id)
 			continue;
 		if (fd >= 0)
@@ -99,8 +99,8 @@ static srt_status_t find_import(srt_comm_t *comm, int rank, const offer_t *offer
 	import->rank = rank;
 	import->id = offer->id;
 	import->nusers = 1;
-	import->next = comm->imports;
-	comm->imports = import;
+	import->next = cache->imports;
+	cache->imports = import;
 	*out = import;
 	return SRT_OK;
 
@@ -163,6 +163,6 @@ free_tables:
 void srt_import_cache_release(srt_comm_t *comm, srt_export_t *own, srt_import_t **imports)
 {
 	release_export(comm, own);
-	for (int r = 0; imports != NULL && r < comm->size; r++)
+	for (int r = 0; r < comm->size; r++)
 		release_import(comm, imports[r]);
 }

@@ -8,6 +8,26 @@
 
 #include "collectives/collective.h"
 #include "collectives/shm/flags.h"
+#include "collectives/transports/zero_copy/import_cache.h"
+
+/* The transport_data of a collective. */
+typedef struct mapping {
+	srt_export_t *own;
+	srt_import_t **imports; /* [size] */
+	srt_view_t source[];    /* [size] all ranks' sources, mapped here; buffer NULL = none */
+} mapping_t;
+
+static srt_status_t create_comm(srt_comm_t *comm)
+{
+	comm->transport_data =
+		srt_comm_calloc(comm, 1, sizeof(srt_import_cache_t), "creating a communicator");
+	return comm->transport_data != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+}
+
+static void destroy_comm(srt_comm_t *comm)
+{
+	free(comm->transport_data);
+}
 
 /* The offset of the source in its buffer, in bytes. */
 static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *desc)
@@ -39,12 +59,18 @@ static size_t find_source_end(const srt_coll_t *coll, int rank)
 static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64_t *offset)
 {
 	srt_comm_t *comm = coll->comm;
-	const srt_view_t *mine = &coll->source[comm->rank];
-	size_t n = (size_t)comm->size;
-	bool *reads_me = srt_comm_calloc(comm, 2 * n, sizeof(bool), what), *i_read;
-	bool is_read = false;
+	const size_t n = (size_t)comm->size;
+	const size_t each = sizeof(srt_view_t) + sizeof(srt_import_t *);
+	mapping_t *m = srt_comm_calloc(comm, 1, sizeof(*m) + n * each, what);
+	bool *reads_me, *i_read, is_read = false;
 	srt_status_t status;
 
+	if (m == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	m->imports = (srt_import_t **)(void *)(m->source + n);
+	m->source[comm->rank] = coll->source;
+	coll->transport_data = m;
+	reads_me = srt_comm_calloc(comm, 2 * n, sizeof(bool), what);
 	if (reads_me == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	i_read = reads_me + n;
@@ -55,22 +81,22 @@ static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64
 		i_read[r] = srt_coll_reads(coll, comm->rank, r);
 		is_read = is_read || reads_me[r];
 	}
-	status = srt_import_cache_share(comm, what, is_read ? mine->buffer : NULL, reads_me, i_read,
-					&coll->own, coll->imports);
+	status = srt_import_cache_share(comm, what, is_read ? coll->source.buffer : NULL, reads_me,
+					i_read, &m->own, m->imports);
 	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 		size_t end;
 
 		if (!i_read[r])
 			continue;
-		if (coll->imports[r] == NULL ||
+		if (m->imports[r] == NULL ||
 		    !srt_add_size((size_t)offset[r], find_source_end(coll, r), &end) ||
-		    end > coll->imports[r]->buffer->nbytes)
+		    end > m->imports[r]->buffer->nbytes)
 			status = srt_fail(SRT_ERR_SYSTEM,
 					  "the source buffer of rank %d is too small",
 					  comm->world_rank[r]);
 		else
-			coll->source[r] =
-				srt_view(coll->imports[r]->buffer, (size_t)offset[r], coll->dtype);
+			m->source[r] =
+				srt_view(m->imports[r]->buffer, (size_t)offset[r], coll->dtype);
 	}
 	free(reads_me);
 	return status;
@@ -78,7 +104,12 @@ static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64
 
 static void unmap_sources(srt_coll_t *coll)
 {
-	srt_import_cache_release(coll->comm, coll->own, coll->imports);
+	mapping_t *m = coll->transport_data;
+
+	if (m == NULL)
+		return;
+	srt_import_cache_release(coll->comm, m->own, m->imports);
+	free(m);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------- */
@@ -119,10 +150,10 @@ static srt_status_t offer_source(srt_coll_start_t *start, uint32_t round, srt_st
 		return SRT_OK;
 	SRT_TRY(srt_host_step_submit(start, stream));
 	if (phase == SRT_PHASE_GATHER)
-		return begin_extents(coll, &coll->source[me], &coll->owner[me], stream);
+		return begin_extents(coll, &coll->source, &coll->owner[me], stream);
 	for (int r = 0; phase != SRT_PHASE_SIGNAL && r < coll->comm->size; r++) {
 		if (r != me)
-			SRT_TRY(begin_extents(coll, &coll->source[me],
+			SRT_TRY(begin_extents(coll, &coll->source,
 					      srt_coll_outgoing(coll, phase, r), stream));
 	}
 	return SRT_OK;
@@ -133,27 +164,30 @@ static srt_status_t acquire_source(srt_coll_start_t *start, uint32_t round, int 
 {
 	const srt_coll_t *coll = start->coll;
 	const srt_phase_t phase = srt_coll_phase(coll, round);
+	const mapping_t *m = coll->transport_data;
 
 	if (!has_begin(coll))
 		return SRT_OK;
 	SRT_TRY(srt_host_step_submit(start, stream));
-	return begin_extents(coll, &coll->source[peer], srt_coll_incoming(coll, phase, peer),
-			     stream);
+	return begin_extents(coll, &m->source[peer], srt_coll_incoming(coll, phase, peer), stream);
 }
 
 static srt_view_t locate_source(const srt_coll_start_t *start, uint32_t round, int peer,
 				const srt_chunk_t *chunk)
 {
 	const srt_coll_t *coll = start->coll;
+	const mapping_t *m = coll->transport_data;
 	bool shard = coll->algorithm->source == SRT_SOURCE_SHARD;
 
 	(void)round;
-	return srt_view_at(&coll->source[peer], shard ? chunk->shard_offset : chunk->full_offset);
+	return srt_view_at(&m->source[peer], shard ? chunk->shard_offset : chunk->full_offset);
 }
 
 const srt_transport_t srt_transport_zero_copy = {
 	.name = "zero copy",
 	.maps_sources = true,
+	.create = create_comm,
+	.destroy = destroy_comm,
 	.connect_info = get_connect_info,
 	.connect = map_sources,
 	.disconnect = unmap_sources,

@@ -312,7 +312,7 @@ static inline const srt_extents_t *srt_coll_outgoing(const srt_coll_t *coll, srt
 /* The algorithm of a kind, NULL for an unknown kind. */
 const srt_coll_algorithm_t *srt_coll_algorithm(srt_coll_kind_t kind);
 
-/* ---- extents.c --------------------------------------------------------------------------- */
+/* ---- persistent/extents.c ---------------------------------------------------------------- */
 
 /* Appends an extent, merging it into `last` (NULL: there is none) if it is adjacent in full and in
  * shard. A new extent is written to *free. Returns the last extent. */
@@ -334,7 +334,7 @@ bool srt_chunk_next(const srt_coll_t *coll, uint32_t round, const srt_extents_t 
 /* Bytes of the extents that the round moves. */
 size_t srt_chunk_nbytes(const srt_coll_t *coll, uint32_t round, const srt_extents_t *extents);
 
-/* ---- messages.c -------------------------------------------------------------------------- */
+/* ---- persistent/messages.c --------------------------------------------------------------- */
 
 /* The message table of a description, the same on all ranks; freed by the caller. Checks the ranks
  * only. */
@@ -343,7 +343,7 @@ srt_status_t srt_coll_messages(const srt_comm_t *comm, const srt_coll_desc_t *de
 /* Sets coll->out, in and most_pair. */
 srt_status_t srt_coll_store_messages(srt_coll_t *coll, const srt_coll_desc_t *desc);
 
-/* ---- check.c: the description of a collective --------------------------------------------- */
+/* ---- persistent/check.c: the description of a collective ---------------------------------- */
 
 /* Checks this rank's description: sizes, views, dtype. */
 srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *desc);
@@ -354,7 +354,7 @@ srt_status_t srt_coll_validate(const srt_comm_t *comm, const srt_coll_desc_t *de
 srt_status_t srt_coll_verify(srt_comm_t *comm, const srt_coll_desc_t *desc, srt_status_t status,
 			     uint64_t *peer_info);
 
-/* ---- start_order.c ------------------------------------------------------------------------ */
+/* ---- persistent/start_order.c ------------------------------------------------------------- */
 
 /* Logs that a rank has started collective `coll` as its start number `start`. */
 void srt_start_log_write(const srt_comm_t *comm, int rank, uint32_t start, uint32_t coll);
@@ -373,7 +373,7 @@ bool srt_start_order_compare(srt_comm_t *comm, uint32_t number);
 const srt_transport_t *srt_coll_transport(const srt_comm_t *comm,
 					  const srt_coll_algorithm_t *algorithm);
 
-/* ---- start.c ------------------------------------------------------------------------------ */
+/* ---- persistent/start.c ------------------------------------------------------------------- */
 
 /* srt_coll_start() without its checks, of a stage of a start; whole NULL: of no other one. */
 srt_status_t srt_coll_start_stage(srt_coll_start_t *whole, srt_coll_t *coll,
@@ -384,7 +384,7 @@ srt_status_t srt_coll_start_stage(srt_coll_start_t *whole, srt_coll_t *coll,
 void srt_coll_start_hold(srt_coll_start_t *start);
 void srt_coll_start_release(srt_coll_start_t *start, srt_status_t status);
 
-/* ---- host_step.c: the host functions of a start ---------------------------------------- */
+/* ---- persistent/host_step.c: the host functions of a start ----------------------------- */
 
 /* Adds an action to the open host step, or to a new one. The host step is submitted before the next
  * device work. */

@@ -44,21 +44,25 @@ libshardrt_core_la_SOURCES += \
 	collectives/bootstrap/seal.h \
 	collectives/bootstrap/wire.c \
 	collectives/bootstrap/wire.h \
-	collectives/check.c \
-	collectives/coll.c \
 	collectives/collective.h \
 	collectives/comm.c \
 	collectives/comm.h \
 	collectives/comm_state.h \
-	collectives/extents.c \
 	collectives/flight/flight.c \
 	collectives/flight/flight.h \
 	collectives/flight/flight_file.c \
 	collectives/groups.c \
-	collectives/host_step.c \
 	collectives/mesh.c \
 	collectives/mesh.h \
-	collectives/messages.c \
+	collectives/persistent/check.c \
+	collectives/persistent/coll.c \
+	collectives/persistent/extents.c \
+	collectives/persistent/host_step.c \
+	collectives/persistent/messages.c \
+	collectives/persistent/start.c \
+	collectives/persistent/start_order.c \
+	collectives/persistent/wait.c \
+	collectives/persistent/wait.h \
 	collectives/plain.c \
 	collectives/plan.c \
 	collectives/poison.c \
@@ -69,8 +73,6 @@ libshardrt_core_la_SOURCES += \
 	collectives/shm/flags.h \
 	collectives/shm/memory.c \
 	collectives/shm/waits.c \
-	collectives/start.c \
-	collectives/start_order.c \
 	collectives/transports/capabilities.c \
 	collectives/transports/capabilities.h \
 	collectives/transports/hierarchy/comms.c \
@@ -94,9 +96,7 @@ libshardrt_core_la_SOURCES += \
 	collectives/transports/zero_copy/import_cache.h \
 	collectives/transports/zero_copy/transport.c \
 	collectives/verify/call_log.c \
-	collectives/verify/call_log.h \
-	collectives/wait.c \
-	collectives/wait.h
+	collectives/verify/call_log.h
 
 if HAVE_UCX
 libshardrt_core_la_SOURCES += \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * All-to-all and send-recv: messages from the senders' full to the receivers' shard. They differ
- * only in how the messages are described (collectives/messages.c).
+ * only in how the messages are described (collectives/persistent/messages.c).
  *
  * Steps: offer full; in each round: wait for the ranks that send to this rank, copy their messages
  * to shard, release. Bytes moved per rank: what it receives, once, from the peers' memory; staged,

@@ -2,12 +2,12 @@
 /*
  * Waiting for flags. A wait spins shortly, and yields its core meanwhile if ranks share cores. Then
  * it sleeps on the flag in short slices. Before each slice it checks whether a peer has left and
- * the other reasons to give up (collectives/wait.h).
+ * the other reasons to give up (collectives/persistent/wait.h).
  */
 #include <sched.h>
 
+#include "collectives/persistent/wait.h"
 #include "collectives/shm/flags.h"
-#include "collectives/wait.h"
 
 #define SPINS 2000
 #define YIELDS 50 /* of ranks without a core each */

@@ -20,8 +20,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectives/persistent/wait.h"
 #include "collectives/transports/nccl/nccl.h"
-#include "collectives/wait.h"
 
 #define SLICE_S 0.005
 #define IDLE_S 0.1 /* between checks of the poison while no start is in flight */

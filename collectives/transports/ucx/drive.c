@@ -2,7 +2,7 @@
 /*
  * Driving the worker. A thread that waits drives it: it spins while there is progress and a little
  * longer, and then sleeps until the worker has events, in short slices before which it checks the
- * reasons to give up (collectives/wait.h). Of several threads that wait, one drives, and the others
+ * reasons to give up (persistent/wait.h). Of several threads that wait, one drives, and the others
  * sleep on a condition. If no thread waits while sends are pending, the worker's own thread drives;
  * else that thread sleeps.
  */
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "collectives/persistent/wait.h"
 #include "collectives/transports/ucx/internal.h"
-#include "collectives/wait.h"
 
 /* How long a wait spins without progress: longer than an interruption of the peer. */
 #define SPIN_S 200e-6

@@ -6,8 +6,8 @@
  * A barrier is one round: in step k, ranks wait for a message of rank - 2^k and send one to
  * rank + 2^k, log2(ranks) messages each.
  */
+#include "collectives/persistent/wait.h"
 #include "collectives/transports/ucx/internal.h"
-#include "collectives/wait.h"
 
 /* A receive slot has a part for each peer, except in a broadcast. Direct messages have no limit,
  * but all ranks must have the same rounds. */

@@ -6,8 +6,8 @@
  * one poisons the communicator, so that all later waits fail at once. Used by shm/flags.c and
  * transports/ucx/.
  */
-#ifndef SRT_COLLECTIVES_WAIT_H
-#define SRT_COLLECTIVES_WAIT_H
+#ifndef SRT_COLLECTIVES_PERSISTENT_WAIT_H
+#define SRT_COLLECTIVES_PERSISTENT_WAIT_H
 
 #include "collectives/collective.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "collectives/collective.h"
-#include "collectives/wait.h"
+#include "collectives/persistent/wait.h"
 
 /* The device or the stream has failed: peers must not wait for this rank's flags. */
 static void poison_start(const srt_coll_start_t *start, srt_status_t status, const char *message)

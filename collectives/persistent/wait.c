@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The checks of a wait for other ranks: see wait.h. */
-#include "collectives/wait.h"
+#include "collectives/persistent/wait.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -23,15 +23,13 @@ typedef struct far_node {
 /* Tells rank 0 of the node and its ranks. */
 static void report(far_node_t *node, int world, int first, int nranks)
 {
-	srt_root_message_t message = { .type = SRT_ROOT_NODE,
-				       .rank = (uint32_t)first,
-				       .value = (uint32_t)world };
+	srt_join_frame_t message = { .head = srt_frame_make(SRT_FRAME_HELLO, first, 0, 0) };
 
+	message.head.world_size = (uint32_t)world;
 	if (node->ntold == 0 && !srt_root_send(node->link, &message))
 		return;
-	message.type = SRT_ROOT_JOINED;
 	for (; node->ntold < nranks; node->ntold++) {
-		message.rank = (uint32_t)(first + node->ntold);
+		message.head = srt_frame_make(SRT_FRAME_JOINED, first + node->ntold, 0, 0);
 		if (!srt_root_send(node->link, &message))
 			return;
 	}
@@ -39,16 +37,16 @@ static void report(far_node_t *node, int world, int first, int nranks)
 
 static void read_messages(far_node_t *node)
 {
-	srt_root_message_t message;
+	srt_join_frame_t message;
 	const void *bytes;
 	srt_frame_t frame;
 	bool broken = false;
 	size_t nbytes;
 
 	while (!node->has_go && srt_root_receive(node->link, &message, &broken)) {
-		node->has_go = message.type == SRT_ROOT_GO;
-		if (message.type == SRT_ROOT_FAIL) {
-			fprintf(stderr, "scale: rank 0 says: %s\n", message.text);
+		node->has_go = message.head.type == SRT_FRAME_READY;
+		if (message.head.type == SRT_FRAME_FAIL) {
+			fprintf(stderr, "scale: rank 0 says: %s\n", message.reason.text);
 			exit(1);
 		}
 	}

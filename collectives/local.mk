@@ -18,7 +18,6 @@ libshardrt_core_la_SOURCES += \
 	collectives/bootstrap/control_channel_internal.h \
 	collectives/bootstrap/exchange.c \
 	collectives/bootstrap/exchange.h \
-	collectives/bootstrap/frame.c \
 	collectives/bootstrap/internal.h \
 	collectives/bootstrap/join.c \
 	collectives/bootstrap/join.h \

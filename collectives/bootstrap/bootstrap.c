@@ -193,8 +193,6 @@ static srt_status_t join_world(srt_bootstrap_t *b, const srt_place_t *place)
 	srt_join_t join = {
 		.rank = b->rank,
 		.world_size = b->world_size,
-		.local_rank = b->local_rank,
-		.local_size = b->local_size,
 		.timeout_s = b->timeout_s,
 		.is_patient = !has_server,
 	};

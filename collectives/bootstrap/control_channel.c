@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "collectives/bootstrap/wire.h"
 #include "collectives/bootstrap/control_channel_internal.h"
 #include "collectives/bootstrap/relay.h"
 
@@ -106,20 +105,6 @@ free_memory:
 	return status;
 }
 
-ssize_t srt_frame_send(int to_fd, const srt_frame_t *frame, const void *data, int fd)
-{
-	srt_wire_control_t control;
-	struct iovec iov[2] = {
-		{ (void *)(uintptr_t)frame, sizeof(*frame) },
-		{ (void *)(uintptr_t)data, frame->nbytes },
-	};
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = frame->nbytes > 0 ? 2 : 1 };
-
-	if (fd >= 0)
-		srt_wire_attach(&msg, &control, fd);
-	return sendmsg(to_fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 /* Room for one more message to a peer that does not read. */
 static void enlarge_socket(int fd)
 {
@@ -181,19 +166,12 @@ static void send_reasons(srt_control_channel_t *channel, int sender, srt_frame_t
 			 uint64_t tag, uint32_t seq, srt_status_t status, const char *text)
 {
 	srt_frame_reason_t reason = { .status = (int32_t)status };
-	srt_frame_t frame = {
-		.magic = SRT_FRAME_MAGIC,
-		.type = (uint32_t)type,
-		.src = (uint32_t)channel->rank,
-		.tag = tag,
-		.seq = seq,
-		.nbytes = sizeof(reason),
-	};
-
+	srt_frame_t frame = srt_frame_make(type, channel->rank, SRT_FRAME_ALL, sizeof(reason));
 	int nattempts = 0;
 
+	frame.tag = tag;
+	frame.seq = seq;
 	strncpy(reason.text, text, sizeof(reason.text) - 1);
-	frame.dst = SRT_FRAME_ALL;
 	if (sender == channel->rank && channel->relay != NULL)
 		(void)srt_relay_send(channel, &frame, &reason);
 	/* A rank without a relay says goodbye to its gateway, which tells the other nodes. */
@@ -215,16 +193,11 @@ void srt_control_send_abort(srt_control_channel_t *channel, int sender, uint64_t
 void srt_control_tell_death(srt_control_channel_t *channel, int to, int rank)
 {
 	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD };
-	srt_frame_t frame = {
-		.magic = SRT_FRAME_MAGIC,
-		.type = SRT_FRAME_ABORT,
-		.src = (uint32_t)channel->rank,
-		.dst = (uint32_t)to,
-		.tag = SRT_CONTROL_TAG_RANK | (uint64_t)rank,
-		.nbytes = sizeof(reason),
-	};
+	srt_frame_t frame =
+		srt_frame_make(SRT_FRAME_ABORT, channel->rank, (uint32_t)to, sizeof(reason));
 	int nattempts = 0;
 
+	frame.tag = SRT_CONTROL_TAG_RANK | (uint64_t)rank;
 	send_reason(channel, to, &frame, &reason, &nattempts);
 }
 
@@ -310,18 +283,12 @@ srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, ui
 				      size_t nbytes, int fd, const atomic_int *stop,
 				      double deadline)
 {
-	srt_frame_t frame = {
-		.magic = SRT_FRAME_MAGIC,
-		.type = SRT_FRAME_DATA,
-		.src = (uint32_t)channel->rank,
-		.dst = (uint32_t)to,
-		.tag = tag,
-		.seq = seq,
-		.nbytes = (uint32_t)nbytes,
-	};
+	srt_frame_t frame = srt_frame_make(SRT_FRAME_DATA, channel->rank, (uint32_t)to, nbytes);
 
 	if (nbytes > SRT_CONTROL_MAX_PAYLOAD || (fd >= 0 && srt_control_is_remote(channel, to)))
 		return SRT_CONTROL_MALFORMED;
+	frame.tag = tag;
+	frame.seq = seq;
 	strncpy(frame.what, what, sizeof(frame.what) - 1);
 	for (;;) {
 		if (atomic_load(&channel->peer[to].state) != SRT_PEER_ALIVE &&

@@ -17,13 +17,14 @@
 #include <stdatomic.h>
 
 #include "base/base.h"
+#include "collectives/bootstrap/wire.h"
 
 /* Longest payload of one message. */
 #define SRT_CONTROL_MAX_PAYLOAD 32768u
 /* Longest name of what a message is for, with its 0. Longer ones are cut. */
-#define SRT_CONTROL_WHAT 64
+#define SRT_CONTROL_WHAT SRT_WIRE_WHAT
 /* Longest text of a goodbye or an abort, with its 0. */
-#define SRT_CONTROL_TEXT 512
+#define SRT_CONTROL_TEXT SRT_WIRE_TEXT
 
 /* Tag of an abort of all communicators of a rank: this bit and the rank. Without a text the rank
  * has died. No communicator has such an id. */

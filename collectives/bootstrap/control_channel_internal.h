@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by control_channel.c (the callers' side), progress.c (the progress thread) and frame.c
- * (the parser of messages). */
+/* Shared by control_channel.c (the callers' side) and progress.c (the progress thread). */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_INTERNAL_H
 #define SRT_COLLECTIVES_BOOTSTRAP_CONTROL_CHANNEL_INTERNAL_H
 
@@ -10,43 +9,8 @@
 
 #include "collectives/bootstrap/control_channel.h"
 
-#define SRT_FRAME_MAGIC 0x53525446u
-
-typedef enum srt_frame_type {
-	SRT_FRAME_DATA = 1,
-	SRT_FRAME_GOODBYE,   /* payload: srt_frame_reason_t */
-	SRT_FRAME_ABORT,     /* payload: srt_frame_reason_t; tag = communicator */
-	SRT_FRAME_LOST,      /* of a rank of another node, tag; payload: srt_frame_reason_t */
-	SRT_FRAME_HEARTBEAT, /* of a relay; no payload */
-} srt_frame_type_t;
-
-/* A destination: all ranks of the nodes other than the sender's. */
-#define SRT_FRAME_ALL UINT32_MAX
-
-typedef struct srt_frame {
-	uint32_t magic;
-	uint32_t type;
-	uint32_t src, dst; /* ranks */
-	uint64_t tag;
-	uint32_t seq;
-	uint32_t nbytes; /* of the payload that follows */
-	char what[SRT_CONTROL_WHAT];
-} srt_frame_t;
-
-typedef struct srt_frame_reason {
-	int32_t status;
-	char text[SRT_CONTROL_TEXT];
-} srt_frame_reason_t;
-
-/* Parses a message of nbytes bytes. False if it violates the protocol; else nbytes of the frame is
- * the size of the payload in the message, and its `what` ends with 0. */
-bool srt_frame_parse(const void *message, size_t nbytes, srt_frame_t *frame);
-/* Parses the payload of a goodbye or an abort. False if it violates the protocol; else the text
- * ends with 0. */
-bool srt_frame_parse_reason(const srt_frame_t *frame, const void *payload,
-			    srt_frame_reason_t *reason);
 /* Why a rank of another node is lost with the rank that carried its messages. */
-srt_frame_reason_t srt_frame_unreachable(int rank, int carrier);
+srt_frame_reason_t srt_control_unreachable(int rank, int carrier);
 
 /* A descriptor was sent, and lost: this process has no room for another one. */
 #define SRT_FD_LOST (-2)
@@ -101,8 +65,6 @@ struct srt_control_channel {
 
 void *srt_control_progress(void *channel);
 void srt_control_wake_thread(srt_control_channel_t *channel);
-/* Sends one frame by one system call: a SEQPACKET socket sends all of it or nothing. */
-ssize_t srt_frame_send(int to_fd, const srt_frame_t *frame, const void *data, int fd);
 
 static inline bool srt_control_is_remote(const srt_control_channel_t *channel, int rank)
 {

@@ -102,20 +102,11 @@ close_fd:
 static srt_status_t say_hello(const srt_join_t *b, int fd)
 {
 	double ms = b->timeout_s * 1000;
-	srt_wire_hello_t hello = {
-		.magic = SRT_WIRE_MAGIC,
-		.version = SRT_WIRE_VERSION,
-		.type = SRT_WIRE_HELLO,
-		.rank = (uint32_t)b->rank,
-		.world_size = (uint32_t)b->world_size,
-		.local_rank = (uint32_t)b->local_rank,
-		.local_size = (uint32_t)b->local_size,
-		.timeout_ms = ms < 1   ? 1 :
-			      ms > 4e9 ? 4000000000u :
-					 (uint32_t)ms,
-	};
+	srt_frame_t hello = srt_frame_make(SRT_FRAME_HELLO, b->rank, 0, 0);
 	ssize_t n;
 
+	hello.world_size = (uint32_t)b->world_size;
+	hello.timeout_ms = ms < 1 ? 1 : ms > 4e9 ? 4000000000u : (uint32_t)ms;
 	do {
 		n = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
@@ -127,7 +118,7 @@ static srt_status_t say_hello(const srt_join_t *b, int fd)
 
 /* Waits for one reply. *fd = the descriptor that came with it or -1. */
 static srt_status_t read_reply(const srt_join_t *b, int launcher, double deadline,
-			       srt_wire_reply_t *reply, int *fd)
+			       srt_join_frame_t *reply, int *fd)
 {
 	unsigned char message[sizeof(*reply)];
 	ssize_t n;
@@ -168,7 +159,7 @@ static srt_status_t read_reply(const srt_join_t *b, int launcher, double deadlin
 			"rank %d: the launcher, or the server of its node, process %d, ended before all ranks had "
 			"joined",
 			b->rank, b->server_pid);
-	if (!srt_wire_parse_reply(message, (size_t)n, reply))
+	if (!srt_frame_parse_joining(message, (size_t)n, reply))
 		return srt_fail(
 			SRT_ERR_SYSTEM,
 			"rank %d: the launcher uses another version of the bootstrap protocol; "
@@ -177,37 +168,24 @@ static srt_status_t read_reply(const srt_join_t *b, int launcher, double deadlin
 	return SRT_OK;
 }
 
-static srt_status_t join_failed(const srt_join_t *b, const srt_wire_reply_t *reply)
-{
-	srt_status_t status = SRT_ERR_SYSTEM;
-
-	if (reply->status > SRT_OK && reply->status < SRT_STATUS_COUNT)
-		status = (srt_status_t)reply->status;
-	return srt_fail(status, "rank %d of %d cannot join: %s", b->rank, b->world_size,
-			reply->text);
-}
-
 /* Stores the nodes of some ranks. False if the message violates the protocol. */
-static bool store_nodes(srt_join_t *b, const srt_wire_reply_t *reply)
+static bool store_nodes(srt_join_t *b, const srt_join_frame_t *reply)
 {
-	const uint32_t left = (uint32_t)b->world_size - reply->rank;
-	const uint32_t n = left < SRT_WIRE_NODES_NELEM ? left : SRT_WIRE_NODES_NELEM;
+	int n;
 
-	if (reply->rank >= (uint32_t)b->world_size)
-		return false;
 	if (b->node_of == NULL)
 		b->node_of = srt_calloc((size_t)b->world_size, sizeof(*b->node_of), "the nodes");
 	if (b->node_of == NULL)
 		return false;
-	memcpy(b->node_of + reply->rank, reply->node, n * sizeof(reply->node[0]));
-	b->nodes_until = (int)(reply->rank + n);
-	return true;
+	n = srt_frame_store_nodes(reply, b->world_size, b->node_of);
+	b->nodes_until = (int)reply->head.first_rank + n;
+	return n > 0;
 }
 
 /* Whether all that the server announces has come. */
-static bool is_complete(const srt_join_t *b, const srt_wire_reply_t *ready)
+static bool is_complete(const srt_join_t *b, const srt_frame_t *ready)
 {
-	if (ready->local_size != (uint32_t)b->nlocal || ready->rank >= (uint32_t)b->world_size)
+	if (ready->local_size != (uint32_t)b->nlocal || ready->src >= (uint32_t)b->world_size)
 		return false;
 	return b->node_of == NULL ? b->nlocal == b->world_size : b->nodes_until == b->world_size;
 }
@@ -216,24 +194,28 @@ static bool is_complete(const srt_join_t *b, const srt_wire_reply_t *ready)
 static srt_status_t receive_all(srt_join_t *b, double deadline)
 {
 	for (;;) {
-		srt_wire_reply_t reply;
+		srt_join_frame_t reply = { .head = { 0 } };
+		const srt_frame_t *head = &reply.head;
 		int fd = -1;
 		bool good = false;
 		srt_status_t status = read_reply(b, b->server, deadline, &reply, &fd);
 
-		if (status == SRT_OK && reply.type == SRT_WIRE_FAIL)
-			status = join_failed(b, &reply);
-		if (status == SRT_OK && reply.type == SRT_WIRE_READY && fd < 0 &&
-		    is_complete(b, &reply)) {
-			b->gateway = (int)reply.rank;
+		if (status == SRT_OK && head->type == SRT_FRAME_FAIL)
+			status = srt_fail((srt_status_t)reply.reason.status,
+					  "rank %d of %d cannot join: %s", b->rank, b->world_size,
+					  reply.reason.text);
+		if (status == SRT_OK && head->type == SRT_FRAME_READY && fd < 0 &&
+		    is_complete(b, head)) {
+			b->gateway = (int)head->src;
 			return SRT_OK;
 		}
-		if (status == SRT_OK && reply.type == SRT_WIRE_NODES && fd < 0)
+		if (status == SRT_OK && head->type == SRT_FRAME_NODES && fd < 0)
 			good = store_nodes(b, &reply);
-		if (status == SRT_OK && srt_wire_is_peer(&reply, b->rank, b->world_size) &&
-		    fd >= 0 && b->fds[reply.rank] < 0) {
-			b->fds[reply.rank] = fd;
-			b->pid_of[reply.rank] = (int32_t)reply.pid;
+		if (status == SRT_OK && head->type == SRT_FRAME_PEER && fd >= 0 &&
+		    head->src < (uint32_t)b->world_size && head->src != (uint32_t)b->rank &&
+		    b->fds[head->src] < 0) {
+			b->fds[head->src] = fd;
+			b->pid_of[head->src] = (int32_t)head->pid;
 			b->nlocal++;
 			good = true;
 		}
@@ -248,7 +230,7 @@ static srt_status_t receive_all(srt_join_t *b, double deadline)
 			"rank %d: the launcher, or the server of the node, sent an unexpected "
 			"message "
 			"(type %u, rank %u)",
-			b->rank, (unsigned)reply.type, (unsigned)reply.rank);
+			b->rank, (unsigned)head->type, (unsigned)head->src);
 	}
 }
 

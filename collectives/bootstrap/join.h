@@ -7,7 +7,7 @@
 
 typedef struct srt_join {
 	/* What the rank says: */
-	int rank, world_size, local_rank, local_size;
+	int rank, world_size;
 	double timeout_s;
 	bool is_patient; /* a server that does not listen may do so soon */
 	/* What it is told: */

@@ -12,7 +12,6 @@
 
 #include "base/base.h"
 #include "collectives/bootstrap/address.h"
-#include "collectives/bootstrap/control_channel_internal.h"
 #include "collectives/bootstrap/rendezvous.h"
 #include "collectives/bootstrap/root.h"
 
@@ -91,25 +90,18 @@ static void fail_node(srt_node_t *node, srt_status_t status, const char *text)
 	node->has_told_failure = true; /* it came from there, or there is no connection */
 }
 
-static void handle_message(srt_node_t *node, const srt_root_message_t *message)
+static void handle_message(srt_node_t *node, const srt_join_frame_t *message)
 {
-	char text[256];
-
-	switch (message->type) {
-	case SRT_ROOT_FAIL:
-		snprintf(text, sizeof(text), "%s", message->text);
-		fail_node(node, (srt_status_t)message->value, text);
+	switch (message->head.type) {
+	case SRT_FRAME_FAIL:
+		fail_node(node, (srt_status_t)message->reason.status, message->reason.text);
 		return;
-	case SRT_ROOT_TABLE:
-		if (message->value <= SRT_ROOT_TABLE_NELEM &&
-		    message->value <= (uint32_t)node->desc.world_size &&
-		    message->rank <= (uint32_t)node->desc.world_size - message->value)
-			memcpy(node->node_of + message->rank, message->node,
-			       message->value * sizeof(message->node[0]));
+	case SRT_FRAME_NODES:
+		(void)srt_frame_store_nodes(message, node->desc.world_size, node->node_of);
 		return;
-	case SRT_ROOT_GO:
+	case SRT_FRAME_READY:
 		node->has_go = true;
-		srt_rendezvous_admit(node->rdv, node->node_of, (int)message->rank);
+		srt_rendezvous_admit(node->rdv, node->node_of, (int)message->head.src);
 		return;
 	default:
 		fail_node(node, SRT_ERR_SYSTEM, "rank 0 broke the protocol of joining");
@@ -119,27 +111,25 @@ static void handle_message(srt_node_t *node, const srt_root_message_t *message)
 /* Tells rank 0 about the ranks that have come, or why this node cannot start. */
 static void report(srt_node_t *node)
 {
-	srt_root_message_t message = { .type = SRT_ROOT_NODE,
-				       .rank = (uint32_t)node->desc.rank,
-				       .value = (uint32_t)node->desc.world_size };
+	srt_join_frame_t message = { .head = srt_frame_make(SRT_FRAME_HELLO, node->desc.rank, 0,
+							    0) };
 	const char *failure;
 	double timeout_s;
 	int status;
 
+	message.head.world_size = (uint32_t)node->desc.world_size;
 	if (!node->has_told_node)
 		node->has_told_node = srt_root_send(node->up, &message);
-	message.type = SRT_ROOT_JOINED;
 	for (int r = 0; node->has_told_node && r < node->desc.world_size; r++) {
 		if (node->has_told[r] || !srt_rendezvous_has(node->rdv, r, &timeout_s))
 			continue;
-		message.rank = (uint32_t)r;
+		message.head = srt_frame_make(SRT_FRAME_JOINED, r, 0, 0);
 		node->has_told[r] = srt_root_send(node->up, &message);
 	}
 	failure = srt_rendezvous_failure(node->rdv, &status);
 	if (failure == NULL || node->has_told_failure)
 		return;
-	message = (srt_root_message_t){ .type = SRT_ROOT_FAIL, .value = (uint32_t)status };
-	snprintf(message.text, sizeof(message.text), "%s", failure);
+	message = srt_frame_make_failure((srt_status_t)status, failure);
 	node->has_told_failure = srt_root_send(node->up, &message);
 }
 
@@ -162,7 +152,7 @@ static void lose_connection(srt_node_t *node)
 
 static void step_up(srt_node_t *node)
 {
-	srt_root_message_t message;
+	srt_join_frame_t message;
 	bool broken = false;
 	srt_link_state_t state;
 	int status;
@@ -262,11 +252,8 @@ srt_status_t srt_node_serve(srt_node_t *node)
 static void leave(srt_node_t *node, srt_status_t status, const char *text)
 {
 	srt_frame_reason_t reason = { .status = (int32_t)status };
-	const srt_frame_t frame = { .magic = SRT_FRAME_MAGIC,
-				    .type = SRT_FRAME_GOODBYE,
-				    .src = (uint32_t)node->desc.rank,
-				    .dst = SRT_FRAME_ALL,
-				    .nbytes = sizeof(reason) };
+	const srt_frame_t frame =
+		srt_frame_make(SRT_FRAME_GOODBYE, node->desc.rank, SRT_FRAME_ALL, sizeof(reason));
 
 	snprintf(reason.text, sizeof(reason.text), "%s", text);
 	for (int i = 0; i < srt_node_nlinks(node); i++) {

@@ -14,7 +14,6 @@
 
 #include "collectives/bootstrap/control_channel_internal.h"
 #include "collectives/bootstrap/relay.h"
-#include "collectives/bootstrap/wire.h"
 
 #define READS_PER_ROUND 32
 /* More messages than the socket of a dead rank holds: one that is alive may go on sending. */
@@ -215,7 +214,7 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 	if (attached.nfds == 0 && (attached.flags & MSG_CTRUNC) != 0)
 		attached.fd = SRT_FD_LOST;
 	good = attached.nfds <= 1 && (attached.flags & MSG_TRUNC) == 0 &&
-	       srt_frame_parse(channel->scratch, (size_t)n, &frame);
+	       srt_frame_parse(channel->scratch, (size_t)n, &frame) && frame.type >= SRT_FRAME_DATA;
 	if (good)
 		good = route_frame(channel, rank, &frame, attached.fd);
 	else if (attached.fd >= 0)
@@ -225,11 +224,21 @@ static bool read_one(srt_control_channel_t *channel, int rank)
 	return good;
 }
 
+srt_frame_reason_t srt_control_unreachable(int rank, int carrier)
+{
+	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD };
+
+	snprintf(reason.text, sizeof(reason.text),
+		 "rank %d cannot be reached: rank %d, which carried its messages, is gone", rank,
+		 carrier);
+	return reason;
+}
+
 /* The gateway was the way to the ranks of other nodes. */
 static void lose_gateway(srt_control_channel_t *channel)
 {
 	for (int r = 0; r < channel->world_size; r++) {
-		const srt_frame_reason_t reason = srt_frame_unreachable(r, channel->gateway);
+		const srt_frame_reason_t reason = srt_control_unreachable(r, channel->gateway);
 
 		if (srt_control_is_remote(channel, r))
 			set_state(channel, r, SRT_PEER_DEAD, &reason);

@@ -282,14 +282,11 @@ static bool route_incoming(srt_control_channel_t *channel, const end_t *from,
 /* What tells all other nodes that a rank has left or died; a reason follows. */
 static srt_frame_t end_frame(int rank, bool has_died)
 {
-	return (srt_frame_t){
-		.magic = SRT_FRAME_MAGIC,
-		.type = has_died ? SRT_FRAME_LOST : SRT_FRAME_GOODBYE,
-		.src = (uint32_t)rank,
-		.dst = SRT_FRAME_ALL,
-		.tag = (uint64_t)rank,
-		.nbytes = sizeof(srt_frame_reason_t),
-	};
+	srt_frame_t frame = srt_frame_make(has_died ? SRT_FRAME_LOST : SRT_FRAME_GOODBYE, rank,
+					   SRT_FRAME_ALL, sizeof(srt_frame_reason_t));
+
+	frame.tag = (uint64_t)rank;
+	return frame;
 }
 
 void srt_relay_tell_end(srt_control_channel_t *channel, int rank, bool has_died,
@@ -345,7 +342,7 @@ static void lose_link(srt_control_channel_t *channel, end_t *end, double silent_
 		    (channel->rank == 0 && channel->node_of[r] != end->node))
 			continue;
 		if (!has_reason)
-			reason = srt_frame_unreachable(r, end->carrier);
+			reason = srt_control_unreachable(r, end->carrier);
 		lose_rank(channel, end, r, &reason);
 	}
 }
@@ -400,6 +397,7 @@ static void step_end(srt_control_channel_t *channel, end_t *end)
 	while (good && (nbytes = read_message(channel, end)) > 0) {
 		end->heard = srt_awake_s();
 		good = srt_frame_parse(channel->scratch, nbytes, &frame) &&
+		       frame.type >= SRT_FRAME_DATA &&
 		       route_incoming(channel, end, &frame, channel->scratch + sizeof(frame));
 	}
 	if (!good || state == SRT_LINK_CLOSED) {
@@ -407,10 +405,8 @@ static void step_end(srt_control_channel_t *channel, end_t *end)
 	} else if (srt_awake_s() - end->heard > relay->heartbeat_s) {
 		lose_link(channel, end, srt_awake_s() - end->heard);
 	} else if (srt_awake_s() - end->sent > relay->heartbeat_s / HEARTBEATS) {
-		const srt_frame_t beat = { .magic = SRT_FRAME_MAGIC,
-					   .type = SRT_FRAME_HEARTBEAT,
-					   .src = (uint32_t)channel->rank,
-					   .dst = (uint32_t)end->carrier };
+		const srt_frame_t beat = srt_frame_make(SRT_FRAME_HEARTBEAT, channel->rank,
+							(uint32_t)end->carrier, 0);
 
 		pthread_mutex_lock(&relay->mutex);
 		(void)send_over(end, &beat, NULL);

@@ -179,24 +179,20 @@ static void drop_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *
 static void refuse_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *c,
 			      srt_status_t status, const char *text)
 {
-	srt_wire_reply_t reply = srt_rendezvous_reply(SRT_WIRE_FAIL, 0);
+	const srt_join_frame_t reply = srt_frame_make_failure(status, text);
 
-	reply.status = (uint32_t)status;
-	snprintf(reply.text, sizeof(reply.text), "%s", text);
-	srt_rendezvous_send(c->fd, &reply, -1);
+	srt_rendezvous_send(c->fd, &reply.head, &reply.reason, -1);
 	drop_connection(rdv, c);
 }
 
 void srt_rendezvous_fail(srt_rendezvous_t *rdv, int status, const char *text)
 {
 	rdv->state = FAILED;
-	rdv->failure = srt_rendezvous_reply(SRT_WIRE_FAIL, 0);
-	rdv->failure.status = (uint32_t)status;
-	snprintf(rdv->failure.text, sizeof(rdv->failure.text), "%s", text);
+	rdv->failure = srt_frame_make_failure((srt_status_t)status, text);
 	for (size_t i = 0; i < rdv->nconnections; i++) {
 		srt_rendezvous_connection_t *c = &rdv->connections[i];
 		if (c->fd >= 0 && c->rank >= 0 && !c->complete)
-			refuse_connection(rdv, c, (srt_status_t)status, rdv->failure.text);
+			refuse_connection(rdv, c, (srt_status_t)status, text);
 	}
 }
 
@@ -307,25 +303,25 @@ static bool is_taken(const srt_rendezvous_t *rdv, int rank)
 
 /* Checks that a message is a hello of a missing rank. Returns the reason if not, else NULL. */
 static const char *check_hello(const srt_rendezvous_t *rdv, const void *message, size_t nbytes,
-			       srt_wire_hello_t *hello, char *text, size_t text_size)
+			       srt_frame_t *hello, char *text, size_t text_size)
 {
 	const char *wrong =
-		srt_wire_parse_hello(message, nbytes, rdv->world_size, hello, text, text_size);
+		srt_frame_parse_hello(message, nbytes, rdv->world_size, hello, text, text_size);
 
-	if (wrong != NULL || !is_taken(rdv, (int)hello->rank))
+	if (wrong != NULL || !is_taken(rdv, (int)hello->src))
 		return wrong;
 	snprintf(text, text_size,
 		 "rank %u has already joined; if this program was started by a rank, start "
 		 "it with SHARDRT_BOOTSTRAP and SHARDRT_WORLD_SIZE cleared",
-		 (unsigned)hello->rank);
+		 (unsigned)hello->src);
 	return text;
 }
 
 static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *c)
 {
-	unsigned char message[sizeof(srt_wire_hello_t)];
-	srt_wire_hello_t hello;
-	char text[300];
+	unsigned char message[sizeof(srt_frame_t)];
+	srt_frame_t hello;
+	char text[SRT_WIRE_TEXT + 64];
 	struct iovec iov = { message, sizeof(message) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	/* Without a control buffer the kernel drops attached descriptors. */
@@ -356,8 +352,8 @@ static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *
 	}
 	if (rdv->state == FAILED) {
 		snprintf(text, sizeof(text), "the job had failed before this rank came: %s",
-			 rdv->failure.text);
-		refuse_connection(rdv, c, (srt_status_t)rdv->failure.status, text);
+			 rdv->failure.reason.text);
+		refuse_connection(rdv, c, (srt_status_t)rdv->failure.reason.status, text);
 		return;
 	}
 	if (rdv->state == COLLECTING && rdv->njoined == SRT_WIRE_MAX_LOCAL) {
@@ -365,16 +361,16 @@ static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *
 			text, sizeof(text),
 			"more than %d ranks share a node; rank %u is one too many; start the job on more "
 			"nodes",
-			SRT_WIRE_MAX_LOCAL, (unsigned)hello.rank);
+			SRT_WIRE_MAX_LOCAL, (unsigned)hello.src);
 		srt_rendezvous_fail(rdv, SRT_ERR_UNSUPPORTED, text);
 		refuse_connection(rdv, c, SRT_ERR_UNSUPPORTED, text);
 		return;
 	}
-	c->rank = (int)hello.rank;
-	c->timeout_s = hello.timeout_ms * 1e-3;
+	c->rank = (int)hello.src;
+	c->timeout_s = (double)hello.timeout_ms * 1e-3;
 	c->deadline = srt_awake_s() + c->timeout_s;
-	rdv->of_rank[hello.rank] = (int)(c - rdv->connections);
-	rdv->ended[hello.rank][0] = '\0'; /* a wrapper's child may run longer than the wrapper */
+	rdv->of_rank[hello.src] = (int)(c - rdv->connections);
+	rdv->ended[hello.src][0] = '\0'; /* a wrapper's child may run longer than the wrapper */
 	rdv->njoined++;
 }
 
@@ -416,8 +412,8 @@ const char *srt_rendezvous_failure(const srt_rendezvous_t *rdv, int *status)
 {
 	if (rdv->state != FAILED)
 		return NULL;
-	*status = (int)rdv->failure.status;
-	return rdv->failure.text;
+	*status = (int)rdv->failure.reason.status;
+	return rdv->failure.reason.text;
 }
 
 void srt_rendezvous_step(srt_rendezvous_t *rdv)

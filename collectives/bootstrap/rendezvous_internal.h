@@ -40,13 +40,12 @@ struct srt_rendezvous {
 	int left, right; /* indices of members */
 	int next_rank;   /* the first one of the next message NODES */
 	int pair[2];     /* -1 once sent */
-	srt_wire_reply_t failure;
+	srt_join_frame_t failure;
 };
 
-srt_wire_reply_t srt_rendezvous_reply(srt_wire_type_t type, int rank);
-/* Sends a reply, with a descriptor unless fd is -1. False if it must be retried. A rank that has
+/* Sends a frame, with a descriptor unless fd is -1. False if it must be retried. A rank that has
  * ended counts as served: its peers see the end of its sockets. */
-bool srt_rendezvous_send(int to, const srt_wire_reply_t *reply, int fd);
+bool srt_rendezvous_send(int to, const srt_frame_t *frame, const void *payload, int fd);
 /* State HANDING: sends as much as the ranks' sockets take. */
 void srt_rendezvous_hand_out(srt_rendezvous_t *rdv);
 /* Without descriptors for all ranks the job cannot start: fails all ranks. */

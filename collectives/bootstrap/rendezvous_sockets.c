@@ -1,35 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sending replies, and a socket pair to each pair of ranks: see rendezvous_internal.h. */
 #include <errno.h>
-#include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "collectives/bootstrap/rendezvous_internal.h"
 
-bool srt_rendezvous_send(int to, const srt_wire_reply_t *reply, int fd)
+bool srt_rendezvous_send(int to, const srt_frame_t *frame, const void *payload, int fd)
 {
-	srt_wire_control_t control;
-	struct iovec iov = { (void *)(uintptr_t)reply, sizeof(*reply) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	ssize_t n;
 
-	if (fd >= 0)
-		srt_wire_attach(&msg, &control, fd);
 	do {
-		n = sendmsg(to, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+		n = srt_frame_send(to, frame, payload, fd);
 	} while (n < 0 && errno == EINTR);
 	return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS &&
 			  errno != ENOMEM && errno != ETOOMANYREFS);
-}
-
-srt_wire_reply_t srt_rendezvous_reply(srt_wire_type_t type, int rank)
-{
-	return (srt_wire_reply_t){
-		.magic = SRT_WIRE_MAGIC,
-		.version = SRT_WIRE_VERSION,
-		.type = (uint32_t)type,
-		.rank = (uint32_t)rank,
-	};
 }
 
 /* Moves to the next pair of members. */
@@ -59,11 +44,12 @@ static bool hand_pair(srt_rendezvous_t *rdv)
 	for (int k = 0; k < 2; k++) {
 		if (rdv->pair[k] < 0)
 			continue;
-		srt_wire_reply_t reply =
-			srt_rendezvous_reply(SRT_WIRE_PEER, rdv->member[member[1 - k]]);
+		srt_frame_t reply =
+			srt_frame_make(SRT_FRAME_PEER, rdv->member[member[1 - k]], 0, 0);
 
 		reply.pid = (uint32_t)connection_of(rdv, member[1 - k])->pid;
-		if (!srt_rendezvous_send(connection_of(rdv, member[k])->fd, &reply, rdv->pair[k]))
+		if (!srt_rendezvous_send(connection_of(rdv, member[k])->fd, &reply, NULL,
+					 rdv->pair[k]))
 			return false;
 		close(rdv->pair[k]);
 		rdv->pair[k] = -1;
@@ -75,23 +61,19 @@ static bool hand_pair(srt_rendezvous_t *rdv)
 static bool hand_nodes(srt_rendezvous_t *rdv, int fd)
 {
 	while (rdv->node_of != NULL && rdv->next_rank < rdv->world_size) {
-		srt_wire_reply_t reply = srt_rendezvous_reply(SRT_WIRE_NODES, rdv->next_rank);
-		int n = rdv->world_size - rdv->next_rank;
+		const srt_join_frame_t reply =
+			srt_frame_make_nodes(rdv->node_of, rdv->world_size, rdv->next_rank);
 
-		if (n > (int)SRT_WIRE_NODES_NELEM)
-			n = (int)SRT_WIRE_NODES_NELEM;
-		memcpy(reply.node, rdv->node_of + rdv->next_rank,
-		       (size_t)n * sizeof(reply.node[0]));
-		if (!srt_rendezvous_send(fd, &reply, -1))
+		if (!srt_rendezvous_send(fd, &reply.head, reply.node, -1))
 			return false;
-		rdv->next_rank += n;
+		rdv->next_rank += (int)SRT_WIRE_NODES_NELEM;
 	}
 	return true;
 }
 
 void srt_rendezvous_hand_out(srt_rendezvous_t *rdv)
 {
-	srt_wire_reply_t ready = srt_rendezvous_reply(SRT_WIRE_READY, rdv->gateway);
+	srt_frame_t ready = srt_frame_make(SRT_FRAME_READY, rdv->gateway, 0, 0);
 
 	ready.local_size = (uint32_t)rdv->nmembers;
 	while (rdv->right < rdv->nmembers) {
@@ -104,7 +86,7 @@ void srt_rendezvous_hand_out(srt_rendezvous_t *rdv)
 		int member = rdv->left - (rdv->nmembers - 1);
 		srt_rendezvous_connection_t *c = connection_of(rdv, member);
 
-		if (!hand_nodes(rdv, c->fd) || !srt_rendezvous_send(c->fd, &ready, -1))
+		if (!hand_nodes(rdv, c->fd) || !srt_rendezvous_send(c->fd, &ready, NULL, -1))
 			return;
 		rdv->next_rank = 0;
 		c->complete = true;

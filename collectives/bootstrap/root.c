@@ -10,7 +10,6 @@
 
 #include "base/base.h"
 #include "collectives/bootstrap/address.h"
-#include "collectives/bootstrap/wire.h"
 
 #define HANDSHAKE_S 5.0
 /* Connections that have not shown the token. The oldest one makes room for a new one. */
@@ -43,27 +42,23 @@ struct srt_root {
 	int nconnections;
 	uint16_t *node_of; /* [world_size] */
 	int nnodes;
-	bool has_told;              /* GO or FAIL is in the queues of all links */
-	srt_root_message_t failure; /* type 0: none */
+	bool has_told;            /* GO or FAIL is in the queues of all links */
+	srt_join_frame_t failure; /* magic 0: none */
 };
 
-bool srt_root_send(srt_link_t *link, const srt_root_message_t *message)
+bool srt_root_send(srt_link_t *link, const srt_join_frame_t *message)
 {
-	return srt_link_send(link, message, sizeof(*message), NULL, 0);
+	return srt_link_send(link, &message->head, sizeof(message->head), message->node,
+			     message->head.nbytes);
 }
 
-bool srt_root_receive(srt_link_t *link, srt_root_message_t *message, bool *broken)
+bool srt_root_receive(srt_link_t *link, srt_join_frame_t *message, bool *broken)
 {
 	size_t nbytes;
 	const void *bytes = srt_link_receive(link, &nbytes);
 
-	*broken = bytes != NULL && nbytes != sizeof(*message);
-	if (bytes == NULL || *broken)
-		return false;
-	memcpy(message, bytes, sizeof(*message));
-	if (message->type == SRT_ROOT_FAIL)
-		message->text[sizeof(message->text) - 1] = '\0';
-	return true;
+	*broken = bytes != NULL && !srt_frame_parse_joining(bytes, nbytes, message);
+	return bytes != NULL && !*broken;
 }
 
 static srt_status_t open_listener(srt_root_t *root, const char *address)
@@ -175,8 +170,7 @@ void srt_root_fail(srt_root_t *root, srt_status_t status, const char *text)
 	if (root->has_told)
 		return;
 	root->has_told = true;
-	root->failure = (srt_root_message_t){ .type = SRT_ROOT_FAIL, .value = (uint32_t)status };
-	snprintf(root->failure.text, sizeof(root->failure.text), "%s", text);
+	root->failure = srt_frame_make_failure(status, text);
 	for (int i = 0; i < root->nconnections; i++) {
 		if (root->connections[i].is_open)
 			srt_root_send(root->connections[i].link, &root->failure);
@@ -229,47 +223,48 @@ static void accept_some(srt_root_t *root)
 }
 
 /* A message of a node that has shown the token. False if it breaks the protocol. */
-static bool handle_message(srt_root_t *root, connection_t *c, const srt_root_message_t *message)
+static bool handle_message(srt_root_t *root, connection_t *c, const srt_join_frame_t *message)
 {
 	const int index = (int)(c - root->connections);
+	const srt_frame_t *head = &message->head;
 	char text[200];
 
-	if (message->type == SRT_ROOT_FAIL && message->value == SRT_ERR_TIMEOUT) {
+	if (head->type == SRT_FRAME_FAIL && message->reason.status == SRT_ERR_TIMEOUT) {
 		/* A node does not know which ranks the others have. */
 		srt_wire_describe_missing(root->of_rank, root->world_size, root->timeout_s, text,
 					  sizeof(text));
 		srt_root_fail(root, SRT_ERR_TIMEOUT, text);
 		return true;
 	}
-	if (message->type == SRT_ROOT_FAIL) {
-		srt_root_fail(root, (srt_status_t)message->value, message->text);
+	if (head->type == SRT_FRAME_FAIL) {
+		srt_root_fail(root, (srt_status_t)message->reason.status, message->reason.text);
 		return true;
 	}
-	if (message->type == SRT_ROOT_NODE && message->value != (uint32_t)root->world_size) {
+	if (head->type == SRT_FRAME_HELLO && head->world_size != (uint32_t)root->world_size) {
 		snprintf(text, sizeof(text),
 			 "rank %u was started as one of %u ranks, rank 0 as one of %d; give all "
 			 "ranks the same number (SHARDRT_WORLD_SIZE, or that of their launcher)",
-			 (unsigned)message->rank, (unsigned)message->value, root->world_size);
+			 (unsigned)head->src, (unsigned)head->world_size, root->world_size);
 		srt_root_fail(root, SRT_ERR_INVALID_ARGUMENT, text);
 		return true;
 	}
-	if (message->rank >= (uint32_t)root->world_size)
+	if (head->src >= (uint32_t)root->world_size)
 		return root->has_told;
-	if (message->type == SRT_ROOT_NODE && c->carrier < 0) {
-		c->carrier = (int)message->rank;
+	if (head->type == SRT_FRAME_HELLO && c->carrier < 0) {
+		c->carrier = (int)head->src;
 		return true;
 	}
-	if (message->type != SRT_ROOT_JOINED || c->carrier < 0 || root->has_told)
+	if (head->type != SRT_FRAME_JOINED || c->carrier < 0 || root->has_told)
 		return root->has_told;
-	if (root->of_rank[message->rank] >= 0) {
+	if (root->of_rank[head->src] >= 0) {
 		snprintf(text, sizeof(text),
 			 "two processes are rank %u; do the nodes' numbers of ranks overlap, or is "
 			 "an earlier job still running?",
-			 (unsigned)message->rank);
+			 (unsigned)head->src);
 		srt_root_fail(root, SRT_ERR_INVALID_ARGUMENT, text);
 		return true;
 	}
-	root->of_rank[message->rank] = index;
+	root->of_rank[head->src] = index;
 	root->njoined++;
 	return true;
 }
@@ -277,18 +272,18 @@ static bool handle_message(srt_root_t *root, connection_t *c, const srt_root_mes
 static void step_connection(srt_root_t *root, connection_t *c)
 {
 	srt_link_state_t state = srt_link_step(c->link);
-	srt_root_message_t message;
+	srt_join_frame_t message;
 	bool broken = false;
 	char text[200];
 
 	/* What comes now is for the control channel. */
-	if (root->has_told && root->failure.type == 0) {
+	if (root->has_told && root->failure.head.magic == 0) {
 		c->has_ended = state == SRT_LINK_CLOSED;
 		return;
 	}
 	if (state == SRT_LINK_OPEN && !c->is_open) {
 		c->is_open = true;
-		if (root->failure.type != 0)
+		if (root->failure.head.magic != 0)
 			srt_root_send(c->link, &root->failure);
 	}
 	while (c->is_open && !broken && srt_root_receive(c->link, &message, &broken))
@@ -326,21 +321,15 @@ static void start_job(srt_root_t *root)
 	root->connections[root->of_rank[0]].carrier = 0;
 	for (int i = 0; i < root->nconnections; i++) {
 		connection_t *c = &root->connections[i];
-		srt_root_message_t message = { .type = SRT_ROOT_TABLE };
+		srt_join_frame_t message;
 
 		if (c->link == NULL || c->node < 0)
 			continue;
-		for (int r = 0; r < root->world_size; r += (int)message.value) {
-			const int left = root->world_size - r;
-
-			message.rank = (uint32_t)r;
-			message.value = left < (int)SRT_ROOT_TABLE_NELEM ? (uint32_t)left :
-									   SRT_ROOT_TABLE_NELEM;
-			memcpy(message.node, root->node_of + r,
-			       message.value * sizeof(message.node[0]));
+		for (int r = 0; r < root->world_size; r += SRT_WIRE_NODES_NELEM) {
+			message = srt_frame_make_nodes(root->node_of, root->world_size, r);
 			srt_root_send(c->link, &message);
 		}
-		message = (srt_root_message_t){ .type = SRT_ROOT_GO, .rank = (uint32_t)c->carrier };
+		message.head = srt_frame_make(SRT_FRAME_READY, c->carrier, 0, 0);
 		srt_root_send(c->link, &message);
 	}
 	root->has_told = true;

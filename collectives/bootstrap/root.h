@@ -2,15 +2,11 @@
 /*
  * Rank 0's side of joining a job of several nodes: listens on one TCP address, to which the server
  * of each node connects (collectives/bootstrap/link.h), and learns which ranks each node has. When
- * it knows all ranks it numbers the nodes, by their lowest ranks, and tells every node.
- *
- *     node -> root    NODE: the rank that carries the node's control messages, first; JOINED: a
- *                     rank of the node; FAIL: why the job cannot start
- *     root -> node    TABLE: the nodes of some ranks; GO: that was all; or FAIL
+ * it knows all ranks it numbers the nodes, by their lowest ranks, and tells every node (wire.h).
  *
  * Like the rendezvous, it has no thread and blocks nowhere. Anybody can connect: a connection that
- * does not show the job's token in time, or too many of them, are closed. After GO the listener is
- * closed, and the links become the control channel's.
+ * does not show the job's token in time, or too many of them, are closed. After READY the listener
+ * is closed, and the links become the control channel's.
  */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_ROOT_H
 #define SRT_COLLECTIVES_BOOTSTRAP_ROOT_H
@@ -21,36 +17,14 @@
 #include <shardrt/status.h>
 
 #include "collectives/bootstrap/link.h"
-
-#define SRT_ROOT_TABLE_NELEM 512u
-
-typedef enum srt_root_type {
-	SRT_ROOT_NODE = 1,
-	SRT_ROOT_JOINED,
-	SRT_ROOT_FAIL,
-	SRT_ROOT_TABLE,
-	SRT_ROOT_GO,
-} srt_root_type_t;
-
-typedef struct srt_root_message {
-	uint32_t type;
-	uint32_t rank;  /* NODE, JOINED: the rank; TABLE: the first one; GO: the one that carries
-			 * the node's messages */
-	uint32_t value; /* NODE: the size of the world; FAIL: an srt_status_t; TABLE: how many
-			 * ranks */
-	uint32_t unused;
-	union {
-		char text[256];                      /* FAIL */
-		uint16_t node[SRT_ROOT_TABLE_NELEM]; /* TABLE */
-	};
-} srt_root_message_t;
+#include "collectives/bootstrap/wire.h"
 
 typedef struct srt_root srt_root_t;
 
 /* Sends a message over an open link. */
-bool srt_root_send(srt_link_t *link, const srt_root_message_t *message);
+bool srt_root_send(srt_link_t *link, const srt_join_frame_t *message);
 /* The next message of a link. False if there is none; a message that is not one sets *broken. */
-bool srt_root_receive(srt_link_t *link, srt_root_message_t *message, bool *broken);
+bool srt_root_receive(srt_link_t *link, srt_join_frame_t *message, bool *broken);
 
 /* Listens on "HOST:PORT"; port 0 = any. On all addresses if HOST is a name of this host that leads
  * to a loopback address. */

@@ -33,4 +33,25 @@ static inline int connect_raw(const char *address)
 	return fd;
 }
 
+/* What a rank says when it joins. */
+static inline srt_frame_t hello_frame(int rank, int size, uint32_t timeout_ms)
+{
+	srt_frame_t hello = srt_frame_make(SRT_FRAME_HELLO, rank, 0, 0);
+
+	hello.world_size = (uint32_t)size;
+	hello.timeout_ms = timeout_ms;
+	return hello;
+}
+
+/* Receives a whole reply that has come; the head of one with a descriptor. */
+static inline srt_join_frame_t receive_reply(int fd)
+{
+	srt_join_frame_t reply = { .head = { 0 } };
+	unsigned char bytes[sizeof(reply)];
+	ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+
+	CHECK(n > 0 && srt_frame_parse_joining(bytes, (size_t)n, &reply));
+	return reply;
+}
+
 #endif

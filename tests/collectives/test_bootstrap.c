@@ -124,14 +124,7 @@ static pid_t start_rank(int rank, int size, const char *address, const expect_t 
 /* What a rank says when it joins, with patience; the launcher has heard it. */
 static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
 {
-	const srt_wire_hello_t h = {
-		.magic = SRT_WIRE_MAGIC,
-		.version = SRT_WIRE_VERSION,
-		.type = SRT_WIRE_HELLO,
-		.rank = (uint32_t)rank,
-		.world_size = (uint32_t)size,
-		.timeout_ms = 60000,
-	};
+	const srt_frame_t h = hello_frame(rank, size, 60000);
 	int fd = connect_raw(srt_rendezvous_address(rdv));
 
 	CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
@@ -143,16 +136,8 @@ static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
 static int send_rubbish(const char *address, int size, int *fds)
 {
 	static const char big[65536];
-	const srt_wire_hello_t good = {
-		.magic = SRT_WIRE_MAGIC,
-		.version = SRT_WIRE_VERSION,
-		.type = SRT_WIRE_HELLO,
-		.rank = 0,
-		.world_size = (uint32_t)size,
-		.local_size = 1,
-		.timeout_ms = 60000,
-	};
-	srt_wire_hello_t h;
+	const srt_frame_t good = hello_frame(0, size, 60000);
+	srt_frame_t h;
 	int n = 0;
 
 #define SEND(what, nbytes) CHECK(send(fds[n++] = connect_raw(address), what, nbytes, 0) > 0)
@@ -163,13 +148,13 @@ static int send_rubbish(const char *address, int size, int *fds)
 	SEND(&h, sizeof(h));
 	h = good, h.version++;
 	SEND(&h, sizeof(h));
-	h = good, h.type = SRT_WIRE_READY;
+	h = good, h.type = SRT_FRAME_READY;
 	SEND(&h, sizeof(h));
 	h = good, h.world_size++;
 	SEND(&h, sizeof(h));
-	h = good, h.rank = (uint32_t)size;
+	h = good, h.src = (uint32_t)size;
 	SEND(&h, sizeof(h));
-	h = good, h.rank = UINT32_MAX, h.world_size = UINT32_MAX;
+	h = good, h.src = UINT32_MAX, h.world_size = UINT32_MAX;
 	SEND(&h, sizeof(h));
 #undef SEND
 	fds[n++] = connect_raw(address); /* says nothing */
@@ -192,10 +177,10 @@ static void test_strangers(void)
 	run_launcher(rdv, pids, SIZE, false);
 	/* The ranks that spoke were told why, in a whole reply. */
 	for (int i = 0; i < n - 1; i++) {
-		srt_wire_reply_t reply;
-		CHECK_INT(recv(fds[i], &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
-		CHECK_INT(reply.type, SRT_WIRE_FAIL);
-		CHECK(reply.text[0] != '\0');
+		const srt_join_frame_t reply = receive_reply(fds[i]);
+
+		CHECK_INT(reply.head.type, SRT_FRAME_FAIL);
+		CHECK(reply.reason.text[0] != '\0');
 	}
 	for (int i = 0; i < n; i++)
 		close(fds[i]);
@@ -238,13 +223,14 @@ static void run_missing(int size, unsigned absent, const char *words)
 	CHECK(srt_now_s() - start >= late.timeout_s);
 	CHECK_WITHIN(3, start);
 	for (int r = 1; r < size; r++) {
-		srt_wire_reply_t reply = { 0 };
+		srt_join_frame_t reply;
+
 		if (fds[r] < 0)
 			continue;
-		CHECK_INT(recv(fds[r], &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
-		CHECK_INT(reply.type, SRT_WIRE_FAIL);
-		CHECK_INT(reply.status, SRT_ERR_TIMEOUT);
-		CHECK_STR(reply.text, words);
+		reply = receive_reply(fds[r]);
+		CHECK_INT(reply.head.type, SRT_FRAME_FAIL);
+		CHECK_INT(reply.reason.status, SRT_ERR_TIMEOUT);
+		CHECK_STR(reply.reason.text, words);
 		close(fds[r]);
 	}
 	/* Who comes later still gets the same answer, at once, as the reason of the others. */
@@ -313,17 +299,6 @@ typedef enum {
 	LAUNCHER_MODES
 } launcher_mode_t;
 
-static void reply_with(int to, srt_wire_reply_t *reply, size_t nbytes, int fd)
-{
-	srt_wire_control_t control;
-	struct iovec iov = { reply, nbytes };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (fd >= 0)
-		srt_wire_attach(&msg, &control, fd);
-	sendmsg(to, &msg, MSG_NOSIGNAL);
-}
-
 static void run_false_launcher(launcher_mode_t mode)
 {
 	const expect_t bad = { SRT_ERR_SYSTEM, "launcher", 60, 1 };
@@ -334,15 +309,11 @@ static void run_false_launcher(launcher_mode_t mode)
 							    &bad;
 	char address[64];
 	struct sockaddr_un sun;
-	struct {
-		srt_wire_reply_t reply;
-		char more[100];
-	} out = { .reply = { .magic = SRT_WIRE_MAGIC,
-			     .version = SRT_WIRE_VERSION,
-			     .type = SRT_WIRE_PEER,
-			     .rank = 1 } };
+	srt_frame_t out = srt_frame_make(SRT_FRAME_PEER, 1, 0, 0);
+	srt_join_frame_t fail = srt_frame_make_failure(SRT_OK, "");
+	static const char more[100];
 	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), fd, status;
-	srt_wire_hello_t hello;
+	srt_frame_t hello;
 	pid_t pid;
 
 	snprintf(address, sizeof(address), SRT_WIRE_ADDRESS_PREFIX "shardrt-test-%d-%d",
@@ -352,43 +323,43 @@ static void run_false_launcher(launcher_mode_t mode)
 	pid = start_rank(0, 3, address, e);
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	CHECK_OR_DIE(fd >= 0 && recv(fd, &hello, sizeof(hello), 0) == (ssize_t)sizeof(hello));
-	CHECK_INT(hello.rank, 0);
+	CHECK_INT(hello.src, 0);
 	CHECK_INT(hello.timeout_ms, e->timeout_s * 1000);
 	switch (mode) {
 	case LAUNCHER_SHORT:
-		reply_with(fd, &out.reply, 20, -1);
+		CHECK(send(fd, &out, 20, MSG_NOSIGNAL) == 20);
 		break;
 	case LAUNCHER_LONG:
-		reply_with(fd, &out.reply, sizeof(out), -1);
+		out.nbytes = sizeof(more);
+		srt_frame_send(fd, &out, more, -1);
 		break;
 	case LAUNCHER_WRONG_MAGIC:
-		out.reply.magic++;
-		reply_with(fd, &out.reply, sizeof(out.reply), listener);
+		out.magic++;
+		srt_frame_send(fd, &out, NULL, listener);
 		break;
 	case LAUNCHER_READY_TOO_EARLY:
-		out.reply.type = SRT_WIRE_READY;
-		reply_with(fd, &out.reply, sizeof(out.reply), -1);
+		out.type = SRT_FRAME_READY;
+		srt_frame_send(fd, &out, NULL, -1);
 		break;
 	case LAUNCHER_NO_SOCKET:
-		reply_with(fd, &out.reply, sizeof(out.reply), -1);
+		srt_frame_send(fd, &out, NULL, -1);
 		break;
 	case LAUNCHER_ITSELF:
-		out.reply.rank = 0;
-		reply_with(fd, &out.reply, sizeof(out.reply), listener);
+		out.src = 0;
+		srt_frame_send(fd, &out, NULL, listener);
 		break;
 	case LAUNCHER_TWICE:
-		reply_with(fd, &out.reply, sizeof(out.reply), listener);
-		reply_with(fd, &out.reply, sizeof(out.reply), listener);
+		srt_frame_send(fd, &out, NULL, listener);
+		srt_frame_send(fd, &out, NULL, listener);
 		break;
 	case LAUNCHER_NO_SUCH_RANK:
-		out.reply.rank = UINT32_MAX;
-		reply_with(fd, &out.reply, sizeof(out.reply), listener);
+		out.src = UINT32_MAX;
+		srt_frame_send(fd, &out, NULL, listener);
 		break;
 	case LAUNCHER_ENDLESS_TEXT:
-		out.reply.type = SRT_WIRE_FAIL;
-		out.reply.status = UINT32_MAX;
-		memset(out.reply.text, 'x', sizeof(out.reply.text));
-		reply_with(fd, &out.reply, sizeof(out.reply), -1);
+		fail.reason.status = -1;
+		memset(fail.reason.text, 'x', sizeof(fail.reason.text));
+		srt_frame_send(fd, &fail.head, &fail.reason, -1);
 		break;
 	default:
 		break;

@@ -300,20 +300,19 @@ static int connect_to(int port)
 /* A node of one rank. */
 static bool join(srt_link_t *link, int rank, int world_size, bool *told, bool *failed)
 {
-	srt_root_message_t m;
+	srt_join_frame_t m;
 	bool broken = false;
 
 	if (srt_link_step(link) == SRT_LINK_OPEN && !*told) {
-		m = (srt_root_message_t){ .type = SRT_ROOT_NODE,
-					  .rank = (uint32_t)rank,
-					  .value = (uint32_t)world_size };
+		m.head = srt_frame_make(SRT_FRAME_HELLO, rank, 0, 0);
+		m.head.world_size = (uint32_t)world_size;
 		*told = srt_root_send(link, &m);
-		m.type = SRT_ROOT_JOINED;
+		m.head = srt_frame_make(SRT_FRAME_JOINED, rank, 0, 0);
 		CHECK(srt_root_send(link, &m));
 	}
 	while (srt_root_receive(link, &m, &broken)) {
-		*failed = *failed || m.type == SRT_ROOT_FAIL;
-		if (m.type == SRT_ROOT_GO || m.type == SRT_ROOT_FAIL)
+		*failed = *failed || m.head.type == SRT_FRAME_FAIL;
+		if (m.head.type == SRT_FRAME_READY || m.head.type == SRT_FRAME_FAIL)
 			return true;
 	}
 	return false;

@@ -106,12 +106,12 @@ static void send_raw(const pair_t *p, int from, const srt_frame_t *frame, const 
 
 static srt_frame_t data_frame(uint64_t tag, uint32_t seq, size_t nbytes)
 {
-	return (srt_frame_t){ .magic = SRT_FRAME_MAGIC,
-			      .type = SRT_FRAME_DATA,
-			      .tag = tag,
-			      .seq = seq,
-			      .nbytes = (uint32_t)nbytes,
-			      .what = "testing it" };
+	srt_frame_t f = srt_frame_make(SRT_FRAME_DATA, 0, 0, nbytes);
+
+	f.tag = tag;
+	f.seq = seq;
+	memcpy(f.what, "testing it", sizeof("testing it"));
+	return f;
 }
 
 static srt_control_result_t receive(pair_t *p, int from, uint64_t tag, uint32_t seq, void *data,
@@ -265,9 +265,7 @@ static void test_goodbye(void)
 	pair_t p;
 	char got[8];
 	srt_frame_reason_t reason = { .status = SRT_ERR_PEER_DEAD, .text = "rank 2 is gone" };
-	srt_frame_t f = { .magic = SRT_FRAME_MAGIC,
-			  .type = SRT_FRAME_GOODBYE,
-			  .nbytes = sizeof(reason) };
+	srt_frame_t f = srt_frame_make(SRT_FRAME_GOODBYE, 0, 0, sizeof(reason));
 
 	open_pair(&p);
 	/* An abort from rank 3 holds the thread up in its notice; meanwhile both happen. */
@@ -310,11 +308,9 @@ static void test_abort_and_death(void)
 	pair_t p;
 	char got[8];
 	srt_frame_reason_t reason = { .status = SRT_ERR_ABORTED, .text = "why" };
-	srt_frame_t f = { .magic = SRT_FRAME_MAGIC,
-			  .type = SRT_FRAME_ABORT,
-			  .tag = 5,
-			  .nbytes = sizeof(reason) };
+	srt_frame_t f = srt_frame_make(SRT_FRAME_ABORT, 0, 0, sizeof(reason));
 
+	f.tag = 5;
 	open_pair(&p);
 	pthread_mutex_lock(&p.heard.mutex);
 	send_raw(&p, 3, &f, &reason, sizeof(reason), 0);
@@ -425,9 +421,7 @@ static void test_both_leave(void)
 		srt_frame_reason_t reason;
 	} got;
 	srt_frame_reason_t reason = { .status = SRT_OK };
-	srt_frame_t f = { .magic = SRT_FRAME_MAGIC,
-			  .type = SRT_FRAME_GOODBYE,
-			  .nbytes = sizeof(reason) };
+	srt_frame_t f = srt_frame_make(SRT_FRAME_GOODBYE, 0, 0, sizeof(reason));
 	double start = srt_now_s();
 
 	open_pair(&p);

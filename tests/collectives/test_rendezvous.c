@@ -30,14 +30,7 @@ static void step(srt_rendezvous_t *rdv)
 
 static void send_hello(int fd, int rank, int size, uint32_t timeout_ms)
 {
-	const srt_wire_hello_t h = {
-		.magic = SRT_WIRE_MAGIC,
-		.version = SRT_WIRE_VERSION,
-		.type = SRT_WIRE_HELLO,
-		.rank = (uint32_t)rank,
-		.world_size = (uint32_t)size,
-		.timeout_ms = timeout_ms,
-	};
+	const srt_frame_t h = hello_frame(rank, size, timeout_ms);
 
 	CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
 }
@@ -59,13 +52,10 @@ static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
 }
 
 /* The reply to a raw rank, after a step of the launcher. */
-static srt_wire_reply_t read_reply(srt_rendezvous_t *rdv, int fd)
+static srt_join_frame_t read_reply(srt_rendezvous_t *rdv, int fd)
 {
-	srt_wire_reply_t reply = { 0 };
-
 	step(rdv);
-	CHECK_INT(recv(fd, &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
-	return reply;
+	return receive_reply(fd);
 }
 
 /*
@@ -77,21 +67,21 @@ static srt_wire_reply_t read_reply(srt_rendezvous_t *rdv, int fd)
 static void test_started_by_rank(void)
 {
 	srt_rendezvous_t *rdv = srt_rendezvous_open(1);
-	srt_wire_reply_t reply;
+	srt_join_frame_t reply;
 	int first, second;
 
 	CHECK_OR_DIE(rdv != NULL);
 	first = say_hello(rdv, 0, 1);
-	CHECK_INT(read_reply(rdv, first).type, SRT_WIRE_READY);
+	CHECK_INT(read_reply(rdv, first).head.type, SRT_FRAME_READY);
 	second = say_hello(rdv, 0, 1);
 	reply = read_reply(rdv, second);
-	CHECK_INT(reply.type, SRT_WIRE_FAIL);
-	CHECK_INT(reply.status, SRT_ERR_INVALID_ARGUMENT);
-	CHECK(strstr(reply.text, "started by a rank") != NULL);
+	CHECK_INT(reply.head.type, SRT_FRAME_FAIL);
+	CHECK_INT(reply.reason.status, SRT_ERR_INVALID_ARGUMENT);
+	CHECK(strstr(reply.reason.text, "started by a rank") != NULL);
 	close(second);
 	close(first);
 	second = say_hello(rdv, 0, 1);
-	CHECK_INT(read_reply(rdv, second).type, SRT_WIRE_READY);
+	CHECK_INT(read_reply(rdv, second).head.type, SRT_FRAME_READY);
 	close(second);
 	srt_rendezvous_close(rdv);
 }
@@ -128,7 +118,7 @@ static void test_no_descriptors(bool at_accept)
 {
 	srt_rendezvous_t *rdv = srt_rendezvous_open(at_accept ? 3 : 2);
 	struct rlimit old, none;
-	srt_wire_reply_t reply;
+	srt_join_frame_t reply;
 	struct pollfd fds[32];
 	int first, last = -1, timeout_ms = -1;
 
@@ -145,9 +135,9 @@ static void test_no_descriptors(bool at_accept)
 		CHECK_OR_DIE(setrlimit(RLIMIT_NOFILE, &none) == 0);
 	}
 	reply = read_reply(rdv, first);
-	CHECK_INT(reply.type, SRT_WIRE_FAIL);
-	CHECK_INT(reply.status, SRT_ERR_SYSTEM);
-	CHECK(strstr(reply.text, "ulimit -n") != NULL);
+	CHECK_INT(reply.head.type, SRT_FRAME_FAIL);
+	CHECK_INT(reply.reason.status, SRT_ERR_SYSTEM);
+	CHECK(strstr(reply.reason.text, "ulimit -n") != NULL);
 	/* It does not spin while it cannot accept. */
 	if (at_accept) {
 		CHECK_INT(srt_rendezvous_poll(rdv, fds, &timeout_ms), 0);
@@ -181,19 +171,20 @@ static void test_no_address(void)
  * arrive whole */
 static void test_node_numbers(void)
 {
-	srt_wire_reply_t sent = { .magic = SRT_WIRE_MAGIC,
-				  .version = SRT_WIRE_VERSION,
-				  .type = SRT_WIRE_NODES },
-			 got;
+	enum { N = 2 * SRT_WIRE_NODES_NELEM - 7 };
+	static uint16_t sent[N], got[N];
 
-	for (uint16_t i = 0; i < SRT_WIRE_NODES_NELEM; i++)
-		sent.node[i] = (uint16_t)(65535 - i);
-	CHECK(srt_wire_parse_reply(&sent, sizeof(sent), &got));
-	CHECK(memcmp(got.node, sent.node, sizeof(sent.node)) == 0);
-	sent.type = SRT_WIRE_FAIL;
-	memset(sent.text, 'x', sizeof(sent.text));
-	CHECK(srt_wire_parse_reply(&sent, sizeof(sent), &got));
-	CHECK_INT(strnlen(got.text, sizeof(got.text)), sizeof(got.text) - 1);
+	for (uint16_t i = 0; i < N; i++)
+		sent[i] = (uint16_t)(65535 - i);
+	for (int first = 0; first < N; first += SRT_WIRE_NODES_NELEM) {
+		const srt_join_frame_t made = srt_frame_make_nodes(sent, N, first);
+		srt_join_frame_t f;
+
+		CHECK(srt_frame_parse_joining(&made, sizeof(made.head) + made.head.nbytes, &f));
+		CHECK(srt_frame_store_nodes(&f, N - (first > 0), got) == 0 || first == 0);
+		CHECK(srt_frame_store_nodes(&f, N, got) > 0);
+	}
+	CHECK(memcmp(got, sent, sizeof(sent)) == 0);
 }
 
 /* A node with more ranks than can share one: all are told at once, the first of them too. */
@@ -202,7 +193,7 @@ static void test_too_many_ranks(void)
 	static int fds[SRT_WIRE_MAX_LOCAL + 1];
 	struct rlimit limit;
 	srt_rendezvous_t *rdv;
-	srt_wire_reply_t reply;
+	srt_join_frame_t reply;
 	char name[64];
 
 	CHECK_OR_DIE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -218,10 +209,10 @@ static void test_too_many_ranks(void)
 		fds[r] = say_hello(rdv, r, 2 * SRT_WIRE_MAX_LOCAL);
 	for (int r = 0; r <= SRT_WIRE_MAX_LOCAL; r += SRT_WIRE_MAX_LOCAL) {
 		reply = read_reply(rdv, fds[r]);
-		CHECK_INT(reply.type, SRT_WIRE_FAIL);
-		CHECK_INT(reply.status, SRT_ERR_UNSUPPORTED);
-		CHECK(strstr(reply.text, "more than 512 ranks share a node; rank 512 is one") !=
-		      NULL);
+		CHECK_INT(reply.head.type, SRT_FRAME_FAIL);
+		CHECK_INT(reply.reason.status, SRT_ERR_UNSUPPORTED);
+		CHECK(strstr(reply.reason.text,
+			     "more than 512 ranks share a node; rank 512 is one") != NULL);
 	}
 	for (int r = 0; r <= SRT_WIRE_MAX_LOCAL; r++)
 		close(fds[r]);

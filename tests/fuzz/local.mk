@@ -10,8 +10,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_frame \
 	tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_sizes \
-	tests/fuzz/fuzz_tokens \
-	tests/fuzz/fuzz_wire
+	tests/fuzz/fuzz_tokens
 if HAVE_JANSSON
 fuzz_targets += tests/fuzz/fuzz_flight
 endif
@@ -34,7 +33,7 @@ tests_fuzz_fuzz_flight_SOURCES = tests/fuzz/fuzz_flight.c tools/info/flight_read
 	tools/info/flight_waits.c $(fuzz_main)
 tests_fuzz_fuzz_flight_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_flight_LDFLAGS = $(fuzz_link)
-tests_fuzz_fuzz_frame_SOURCES = tests/fuzz/fuzz_frame.c collectives/bootstrap/frame.c $(fuzz_main)
+tests_fuzz_fuzz_frame_SOURCES = tests/fuzz/fuzz_frame.c collectives/bootstrap/wire.c $(fuzz_main)
 tests_fuzz_fuzz_frame_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_frame_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c runtime/checkpoint/formats/manifest_read.c base/json.c \
@@ -51,6 +50,3 @@ tests_fuzz_fuzz_sizes_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_tokens_SOURCES = tests/fuzz/fuzz_tokens.c models/data/tokens.c $(fuzz_main)
 tests_fuzz_fuzz_tokens_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_tokens_LDFLAGS = $(fuzz_link)
-tests_fuzz_fuzz_wire_SOURCES = tests/fuzz/fuzz_wire.c collectives/bootstrap/wire.c $(fuzz_main)
-tests_fuzz_fuzz_wire_CFLAGS = $(fuzz_compile)
-tests_fuzz_fuzz_wire_LDFLAGS = $(fuzz_link)

@@ -35,12 +35,12 @@ libshardrt_core_la_SOURCES += \
 	collectives/bootstrap/relay.h \
 	collectives/bootstrap/rendezvous.c \
 	collectives/bootstrap/rendezvous.h \
-	collectives/bootstrap/rendezvous_internal.h \
-	collectives/bootstrap/rendezvous_sockets.c \
 	collectives/bootstrap/root.c \
 	collectives/bootstrap/root.h \
 	collectives/bootstrap/seal.c \
 	collectives/bootstrap/seal.h \
+	collectives/bootstrap/server.c \
+	collectives/bootstrap/server.h \
 	collectives/bootstrap/wire.c \
 	collectives/bootstrap/wire.h \
 	collectives/collective.h \

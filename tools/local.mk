@@ -40,8 +40,8 @@ shardrun_SOURCES = \
 	base/clock.h \
 	collectives/bootstrap/rendezvous.c \
 	collectives/bootstrap/rendezvous.h \
-	collectives/bootstrap/rendezvous_internal.h \
-	collectives/bootstrap/rendezvous_sockets.c \
+	collectives/bootstrap/server.c \
+	collectives/bootstrap/server.h \
 	collectives/bootstrap/wire.c
 shardrun_CPPFLAGS = $(AM_CPPFLAGS) # its own objects: the library's are position independent
 shardrun_LDADD = # not the tests' default

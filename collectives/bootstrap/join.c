@@ -20,27 +20,6 @@
 /* How much later than the server this side gives up. */
 #define GRACE_S 3.0
 
-static srt_status_t parse_address(const char *address, struct sockaddr_un *sun, socklen_t *length)
-{
-	const size_t prefix = strlen(SRT_WIRE_ADDRESS_PREFIX);
-	size_t n = strlen(address);
-
-	if (strncmp(address, SRT_WIRE_ADDRESS_PREFIX, prefix) != 0 || n == prefix ||
-	    n - prefix > sizeof(sun->sun_path) - 1)
-		return srt_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"bootstrap address \"%s\" is not of the form " SRT_WIRE_ADDRESS_PREFIX
-			"NAME; start the program with shardrun, or clear SHARDRT_BOOTSTRAP "
-			"to run one rank alone",
-			address);
-	memset(sun, 0, sizeof(*sun));
-	sun->sun_family = AF_UNIX;
-	/* sun_path[0] stays 0: the abstract name space, no file. */
-	memcpy(sun->sun_path + 1, address + prefix, n - prefix);
-	*length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n - prefix);
-	return SRT_OK;
-}
-
 /* Checks that the launcher belongs to the user of this process. */
 static srt_status_t check_owner(int fd, int rank, int *pid)
 {
@@ -64,11 +43,17 @@ static srt_status_t check_owner(int fd, int rank, int *pid)
 static srt_status_t connect_server(srt_join_t *b, const char *address, double deadline, int *out)
 {
 	struct sockaddr_un sun;
-	socklen_t length = 0;
+	const socklen_t length = srt_wire_parse_address(address, &sun);
 	srt_status_t status;
 	int fd;
 
-	SRT_TRY(parse_address(address, &sun, &length));
+	if (length == 0)
+		return srt_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"bootstrap address \"%s\" is not of the form " SRT_WIRE_ADDRESS_PREFIX
+			"NAME; start the program with shardrun, or clear SHARDRT_BOOTSTRAP "
+			"to run one rank alone",
+			address);
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot make a socket: %s", b->rank,
@@ -103,14 +88,10 @@ static srt_status_t say_hello(const srt_join_t *b, int fd)
 {
 	double ms = b->timeout_s * 1000;
 	srt_frame_t hello = srt_frame_make(SRT_FRAME_HELLO, b->rank, 0, 0);
-	ssize_t n;
 
 	hello.world_size = (uint32_t)b->world_size;
 	hello.timeout_ms = ms < 1 ? 1 : ms > 4e9 ? 4000000000u : (uint32_t)ms;
-	do {
-		n = send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
-	} while (n < 0 && errno == EINTR);
-	if (n != (ssize_t)sizeof(hello))
+	if (srt_frame_send(fd, &hello, NULL, -1) < 0)
 		return srt_fail(SRT_ERR_SYSTEM, "rank %d: cannot send to the launcher: %s", b->rank,
 				strerror(errno));
 	return SRT_OK;

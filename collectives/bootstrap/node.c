@@ -83,10 +83,8 @@ void srt_node_destroy(srt_node_t *node)
 
 static void fail_node(srt_node_t *node, srt_status_t status, const char *text)
 {
-	int known;
-
-	if (srt_rendezvous_failure(node->rdv, &known) == NULL)
-		srt_rendezvous_fail(node->rdv, (int)status, text);
+	if (srt_rendezvous_failure(node->rdv) == NULL)
+		srt_rendezvous_fail(node->rdv, status, text);
 	node->has_told_failure = true; /* it came from there, or there is no connection */
 }
 
@@ -113,24 +111,19 @@ static void report(srt_node_t *node)
 {
 	srt_join_frame_t message = { .head = srt_frame_make(SRT_FRAME_HELLO, node->desc.rank, 0,
 							    0) };
-	const char *failure;
-	double timeout_s;
-	int status;
+	const srt_join_frame_t *failure = srt_rendezvous_failure(node->rdv);
 
 	message.head.world_size = (uint32_t)node->desc.world_size;
 	if (!node->has_told_node)
 		node->has_told_node = srt_root_send(node->up, &message);
 	for (int r = 0; node->has_told_node && r < node->desc.world_size; r++) {
-		if (node->has_told[r] || !srt_rendezvous_has(node->rdv, r, &timeout_s))
+		if (node->has_told[r] || !srt_rendezvous_has(node->rdv, r))
 			continue;
 		message.head = srt_frame_make(SRT_FRAME_JOINED, r, 0, 0);
 		node->has_told[r] = srt_root_send(node->up, &message);
 	}
-	failure = srt_rendezvous_failure(node->rdv, &status);
-	if (failure == NULL || node->has_told_failure)
-		return;
-	message = srt_frame_make_failure((srt_status_t)status, failure);
-	node->has_told_failure = srt_root_send(node->up, &message);
+	if (failure != NULL && !node->has_told_failure)
+		node->has_told_failure = srt_root_send(node->up, failure);
 }
 
 /* The connection to rank 0 has ended, or there was none. */
@@ -155,7 +148,6 @@ static void step_up(srt_node_t *node)
 	srt_join_frame_t message;
 	bool broken = false;
 	srt_link_state_t state;
-	int status;
 
 	if (node->has_go || (node->up == NULL && node->has_told_failure))
 		return;
@@ -170,8 +162,7 @@ static void step_up(srt_node_t *node)
 		report(node);
 	while (!node->has_go && !broken && srt_root_receive(node->up, &message, &broken))
 		handle_message(node, &message);
-	if (!node->has_go && state == SRT_LINK_CLOSED &&
-	    srt_rendezvous_failure(node->rdv, &status) == NULL)
+	if (!node->has_go && state == SRT_LINK_CLOSED && srt_rendezvous_failure(node->rdv) == NULL)
 		lose_connection(node);
 }
 
@@ -179,12 +170,10 @@ static void step_up(srt_node_t *node)
 
 static bool has_done_all(const srt_node_t *node)
 {
-	int status;
-
 	/* After a failure a rank that comes late is told the reason, until this rank gives up. */
 	if (atomic_load(&node->has_joined) &&
 	    (srt_awake_s() > node->deadline ||
-	     (node->rdv != NULL && srt_rendezvous_failure(node->rdv, &status) != NULL)))
+	     (node->rdv != NULL && srt_rendezvous_failure(node->rdv) != NULL)))
 		return true;
 	return (node->root == NULL || srt_root_is_complete(node->root)) &&
 	       (node->rdv == NULL || srt_rendezvous_is_complete(node->rdv));

@@ -9,9 +9,9 @@
  * trusted: sizes are fixed, and the number of connections is limited. If none is free, one without
  * a hello makes room.
  */
+#include "collectives/bootstrap/rendezvous.h"
+
 #include <errno.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,34 +20,46 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collectives/bootstrap/rendezvous_internal.h"
+#include "collectives/bootstrap/server.h"
 
 #define HELLO_S 10.0 /* after this a connection without a hello may be dropped for another */
 #define SPARE_CONNECTIONS 16
 #define RETRY_MS 5 /* while a rank's socket is full */
-#define ACCEPT_RETRY_S 0.5
 #define PART_GRACE_S 1.5
+
+struct srt_rendezvous {
+	srt_server_t server; /* of_rank: ranks that wait in this round */
+	char address[64];
+	char (*ended)[64]; /* how a rank's process ended, "" = it has not ended */
+	enum { COLLECTING, HANDING, FAILED } state;
+	bool is_part;            /* the job has other nodes */
+	const uint16_t *node_of; /* of a part: the nodes of all ranks once they have joined */
+	int gateway;
+	bool is_complete;
+	/* HANDING: the current pair, then the current rank */
+	int nmembers;
+	srt_client_t *left, *right;
+	int next_rank; /* the first one of the next message NODES */
+	int pair[2];   /* -1 once sent */
+};
 
 static int open_listener(srt_rendezvous_t *rdv, const char *name)
 {
-	struct sockaddr_un sun = { .sun_family = AF_UNIX };
-	size_t length = strlen(name);
+	const size_t size = sizeof(rdv->address);
+	struct sockaddr_un where;
+	socklen_t length = 0;
 
-	if (length == 0 || length > sizeof(sun.sun_path) - 1 ||
-	    snprintf(rdv->address, sizeof(rdv->address), SRT_WIRE_ADDRESS_PREFIX "%s", name) >=
-		    (int)sizeof(rdv->address)) {
+	if (snprintf(rdv->address, size, SRT_WIRE_ADDRESS_PREFIX "%s", name) < (int)size)
+		length = srt_wire_parse_address(rdv->address, &where);
+	if (length == 0) {
 		errno = EINVAL;
 		return -1;
 	}
-	/* sun_path[0] = 0: the abstract name space, in which no file must be removed. */
-	memcpy(sun.sun_path + 1, name, length);
-	rdv->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (rdv->listener < 0)
+	rdv->server.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (rdv->server.listener < 0 ||
+	    bind(rdv->server.listener, (struct sockaddr *)&where, length) != 0)
 		return -1;
-	if (bind(rdv->listener, (struct sockaddr *)&sun,
-		 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)) != 0)
-		return -1;
-	return listen(rdv->listener, (int)rdv->nconnections);
+	return listen(rdv->server.listener, rdv->server.nclients);
 }
 
 srt_rendezvous_t *srt_rendezvous_open(int world_size)
@@ -62,8 +74,9 @@ srt_rendezvous_t *srt_rendezvous_open(int world_size)
 srt_rendezvous_t *srt_rendezvous_open_name(const char *name, int world_size, bool is_part)
 {
 	const int most = is_part ? SRT_WIRE_MAX_WORLD : SRT_WIRE_MAX_LOCAL;
+	const int nclients = (world_size < SRT_WIRE_MAX_LOCAL ? world_size : SRT_WIRE_MAX_LOCAL) +
+			     SPARE_CONNECTIONS;
 	srt_rendezvous_t *rdv;
-	size_t n = (size_t)world_size;
 
 	if (world_size < 1 || world_size > most) {
 		errno = EINVAL;
@@ -72,21 +85,12 @@ srt_rendezvous_t *srt_rendezvous_open_name(const char *name, int world_size, boo
 	rdv = calloc(1, sizeof(*rdv));
 	if (rdv == NULL)
 		return NULL;
-	rdv->world_size = world_size;
 	rdv->is_part = is_part;
-	rdv->listener = rdv->pair[0] = rdv->pair[1] = -1;
-	rdv->nconnections = (n < SRT_WIRE_MAX_LOCAL ? n : SRT_WIRE_MAX_LOCAL) + SPARE_CONNECTIONS;
-	rdv->connections = calloc(rdv->nconnections, sizeof(*rdv->connections));
-	rdv->of_rank = calloc(n, sizeof(*rdv->of_rank));
-	rdv->member = calloc(n, sizeof(*rdv->member));
-	rdv->ended = calloc(n, sizeof(*rdv->ended));
-	if (rdv->connections == NULL || rdv->of_rank == NULL || rdv->member == NULL ||
-	    rdv->ended == NULL)
+	rdv->pair[0] = rdv->pair[1] = -1;
+	rdv->ended = calloc((size_t)world_size, sizeof(*rdv->ended));
+	if (!srt_server_init(&rdv->server, world_size, nclients) || rdv->ended == NULL)
 		goto fail;
-	for (size_t i = 0; i < rdv->nconnections; i++)
-		rdv->connections[i].fd = -1;
-	for (size_t r = 0; r < n; r++)
-		rdv->of_rank[r] = -1;
+	rdv->server.hello_s = HELLO_S;
 	if (open_listener(rdv, name) != 0)
 		goto fail;
 	return rdv;
@@ -102,20 +106,12 @@ void srt_rendezvous_close(srt_rendezvous_t *rdv)
 {
 	if (rdv == NULL)
 		return;
-	for (size_t i = 0; rdv->connections != NULL && i < rdv->nconnections; i++) {
-		if (rdv->connections[i].fd >= 0)
-			close(rdv->connections[i].fd);
-	}
 	for (int k = 0; k < 2; k++) {
 		if (rdv->pair[k] >= 0)
 			close(rdv->pair[k]);
 	}
-	if (rdv->listener >= 0)
-		close(rdv->listener);
+	srt_server_destroy(&rdv->server);
 	free(rdv->ended);
-	free(rdv->member);
-	free(rdv->of_rank);
-	free(rdv->connections);
 	free(rdv);
 }
 
@@ -126,32 +122,30 @@ const char *srt_rendezvous_address(const srt_rendezvous_t *rdv)
 
 size_t srt_rendezvous_max_pollfds(const srt_rendezvous_t *rdv)
 {
-	return rdv->nconnections + 1;
+	return (size_t)rdv->server.nclients + 1;
 }
 
 size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int *timeout_ms)
 {
 	size_t n = 0;
-	bool room = false;
 	double now = srt_awake_s(), wait_s = *timeout_ms < 0 ? 1e9 : *timeout_ms * 1e-3;
 	double next_s = 1e9;
 
-	for (size_t i = 0; i < rdv->nconnections; i++) {
-		const srt_rendezvous_connection_t *c = &rdv->connections[i];
-		if (c->fd < 0) {
-			room = true;
+	for (int i = 0; i < rdv->server.nclients; i++) {
+		const srt_client_t *c = &rdv->server.clients[i];
+		if (c->fd < 0)
 			continue;
-		}
 		/* Ranks send nothing while sockets are handed out. */
 		if (rdv->state != HANDING || c->rank < 0)
 			fds[n++] = (struct pollfd){ .fd = c->fd, .events = POLLIN };
-		if (!c->complete && c->deadline - now < next_s)
+		if (c->state != SRT_CLIENT_COMPLETE && (c->is_known || c->deadline > now) &&
+		    c->deadline - now < next_s)
 			next_s = c->deadline - now;
 	}
-	if (room && now >= rdv->accept_at)
-		fds[n++] = (struct pollfd){ .fd = rdv->listener, .events = POLLIN };
-	else if (room && rdv->accept_at - now < next_s)
-		next_s = rdv->accept_at - now;
+	if (srt_server_can_accept(&rdv->server))
+		fds[n++] = (struct pollfd){ .fd = rdv->server.listener, .events = POLLIN };
+	else if (now < rdv->server.accept_at && rdv->server.accept_at - now < next_s)
+		next_s = rdv->server.accept_at - now;
 	/* The clock must be read often while a deadline is ahead. */
 	if (next_s < 1e6 && next_s > SRT_AWAKE_SLICE_MS * 1e-3)
 		next_s = SRT_AWAKE_SLICE_MS * 1e-3;
@@ -164,35 +158,47 @@ size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int 
 	return n;
 }
 
-static void drop_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *c)
+/* Sends a frame, with a descriptor unless fd is -1. False if it must be retried. A rank that has
+ * ended counts as served: its peers see the end of its sockets. */
+static bool send_frame(const srt_client_t *c, const srt_frame_t *frame, const void *payload, int fd)
 {
-	if (c->rank >= 0 && !c->complete) {
-		rdv->of_rank[c->rank] = -1;
-		rdv->njoined--;
+	ssize_t n;
+
+	do {
+		n = srt_frame_send(c->fd, frame, payload, fd);
+	} while (n < 0 && errno == EINTR);
+	return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOBUFS &&
+			  errno != ENOMEM && errno != ETOOMANYREFS);
+}
+
+static void drop_connection(srt_rendezvous_t *rdv, srt_client_t *c)
+{
+	if (c->rank >= 0 && c->state != SRT_CLIENT_COMPLETE) {
+		rdv->server.of_rank[c->rank] = -1;
+		rdv->server.njoined--;
 	}
 	close(c->fd);
-	c->fd = -1;
-	c->rank = -1;
+	*c = (srt_client_t){ .fd = -1, .rank = -1 };
 }
 
 /* Sends a connection the reason why it cannot join, and closes it. */
-static void refuse_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *c,
-			      srt_status_t status, const char *text)
+static void refuse_connection(srt_rendezvous_t *rdv, srt_client_t *c, srt_status_t status,
+			      const char *text)
 {
 	const srt_join_frame_t reply = srt_frame_make_failure(status, text);
 
-	srt_rendezvous_send(c->fd, &reply.head, &reply.reason, -1);
+	send_frame(c, &reply.head, &reply.reason, -1);
 	drop_connection(rdv, c);
 }
 
-void srt_rendezvous_fail(srt_rendezvous_t *rdv, int status, const char *text)
+void srt_rendezvous_fail(srt_rendezvous_t *rdv, srt_status_t status, const char *text)
 {
 	rdv->state = FAILED;
-	rdv->failure = srt_frame_make_failure((srt_status_t)status, text);
-	for (size_t i = 0; i < rdv->nconnections; i++) {
-		srt_rendezvous_connection_t *c = &rdv->connections[i];
-		if (c->fd >= 0 && c->rank >= 0 && !c->complete)
-			refuse_connection(rdv, c, (srt_status_t)status, text);
+	rdv->server.failure = srt_frame_make_failure(status, text);
+	for (int i = 0; i < rdv->server.nclients; i++) {
+		srt_client_t *c = &rdv->server.clients[i];
+		if (c->fd >= 0 && c->rank >= 0 && c->state != SRT_CLIENT_COMPLETE)
+			refuse_connection(rdv, c, status, text);
 	}
 }
 
@@ -201,10 +207,10 @@ static void check_ended(srt_rendezvous_t *rdv)
 {
 	char text[200];
 
-	if (rdv->state != COLLECTING || rdv->njoined == 0 || rdv->is_part)
+	if (rdv->state != COLLECTING || rdv->server.njoined == 0 || rdv->is_part)
 		return;
-	for (int r = 0; r < rdv->world_size; r++) {
-		if (rdv->of_rank[r] >= 0 || rdv->ended[r][0] == '\0')
+	for (int r = 0; r < rdv->server.world_size; r++) {
+		if (rdv->server.of_rank[r] >= 0 || rdv->ended[r][0] == '\0')
 			continue;
 		snprintf(text, sizeof(text), "rank %d %s before it had joined", r, rdv->ended[r]);
 		srt_rendezvous_fail(rdv, SRT_ERR_PEER_DEAD, text);
@@ -216,8 +222,8 @@ void srt_rendezvous_rank_ended(srt_rendezvous_t *rdv, int rank, const char *how)
 {
 	snprintf(rdv->ended[rank], sizeof(rdv->ended[rank]), "%s", how);
 	/* The rank's hello is no longer valid. */
-	if (rdv->state == COLLECTING && rdv->of_rank[rank] >= 0)
-		drop_connection(rdv, &rdv->connections[rdv->of_rank[rank]]);
+	if (rdv->state == COLLECTING && rdv->server.of_rank[rank] >= 0)
+		drop_connection(rdv, &rdv->server.clients[rdv->server.of_rank[rank]]);
 	check_ended(rdv);
 }
 
@@ -225,29 +231,12 @@ static void fail_missing(srt_rendezvous_t *rdv, double timeout_s)
 {
 	char text[200];
 
-	srt_wire_describe_missing(rdv->of_rank, rdv->world_size, timeout_s, text, sizeof(text));
+	srt_wire_describe_missing(rdv->server.of_rank, rdv->server.world_size, timeout_s, text,
+				  sizeof(text));
 	srt_rendezvous_fail(rdv, SRT_ERR_TIMEOUT, text);
 }
 
-/* A free connection, or one whose process has not sent its hello for too long; else NULL. */
-static srt_rendezvous_connection_t *find_free(srt_rendezvous_t *rdv)
-{
-	srt_rendezvous_connection_t *silent = NULL;
-
-	for (size_t i = 0; i < rdv->nconnections; i++) {
-		srt_rendezvous_connection_t *c = &rdv->connections[i];
-		if (c->fd < 0)
-			return c;
-		if (c->rank < 0 && srt_awake_s() > c->deadline)
-			silent = c;
-	}
-	if (silent != NULL)
-		refuse_connection(rdv, silent, SRT_ERR_TIMEOUT,
-				  "no hello was received, and the connections are all in use");
-	return silent;
-}
-
-void srt_rendezvous_fail_descriptors(srt_rendezvous_t *rdv, const char *action, int err)
+static void fail_descriptors(srt_rendezvous_t *rdv, const char *action, int err)
 {
 	char text[200];
 
@@ -258,40 +247,32 @@ void srt_rendezvous_fail_descriptors(srt_rendezvous_t *rdv, const char *action, 
 
 static void accept_all(srt_rendezvous_t *rdv)
 {
-	srt_rendezvous_connection_t *c;
+	srt_client_t *c, silent;
+	int error;
 
-	while (srt_awake_s() >= rdv->accept_at && (c = find_free(rdv)) != NULL) {
+	while ((c = srt_server_accept(&rdv->server, &silent, &error)) != NULL) {
 		struct ucred cred;
 		socklen_t n = sizeof(cred);
-		int fd = accept4(rdv->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
-			continue;
-		if (fd < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-			return;
-		if (fd < 0) {
-			/* The listener stays readable: poll() would not wait. */
-			rdv->accept_at = srt_awake_s() + ACCEPT_RETRY_S;
-			if (rdv->state != FAILED && rdv->njoined > 0)
-				srt_rendezvous_fail_descriptors(rdv, "accept a rank", errno);
-			return;
-		}
-		if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0 ||
-		    cred.uid != geteuid()) {
-			close(fd);
-			continue;
-		}
-		*c = (srt_rendezvous_connection_t){
-			.fd = fd, .rank = -1, .pid = cred.pid, .deadline = srt_awake_s() + HELLO_S
-		};
+		if (silent.fd >= 0)
+			refuse_connection(rdv, &silent, SRT_ERR_TIMEOUT,
+					  "no hello was received, and the connections are all in "
+					  "use");
+		if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) != 0 ||
+		    cred.uid != geteuid())
+			drop_connection(rdv, c);
+		else
+			c->pid = cred.pid;
 	}
+	if (error != 0 && rdv->state != FAILED && rdv->server.njoined > 0)
+		fail_descriptors(rdv, "accept a rank", error);
 }
 
 /* Whether a process of that rank is connected. One that has left may not have been read yet. */
 static bool is_taken(const srt_rendezvous_t *rdv, int rank)
 {
-	for (size_t i = 0; i < rdv->nconnections; i++) {
-		const srt_rendezvous_connection_t *c = &rdv->connections[i];
+	for (int i = 0; i < rdv->server.nclients; i++) {
+		const srt_client_t *c = &rdv->server.clients[i];
 		char byte;
 
 		if (c->fd >= 0 && c->rank == rank &&
@@ -305,8 +286,8 @@ static bool is_taken(const srt_rendezvous_t *rdv, int rank)
 static const char *check_hello(const srt_rendezvous_t *rdv, const void *message, size_t nbytes,
 			       srt_frame_t *hello, char *text, size_t text_size)
 {
-	const char *wrong =
-		srt_frame_parse_hello(message, nbytes, rdv->world_size, hello, text, text_size);
+	const char *wrong = srt_frame_parse_hello(message, nbytes, rdv->server.world_size, hello,
+						  text, text_size);
 
 	if (wrong != NULL || !is_taken(rdv, (int)hello->src))
 		return wrong;
@@ -317,7 +298,7 @@ static const char *check_hello(const srt_rendezvous_t *rdv, const void *message,
 	return text;
 }
 
-static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *c)
+static void read_connection(srt_rendezvous_t *rdv, srt_client_t *c)
 {
 	unsigned char message[sizeof(srt_frame_t)];
 	srt_frame_t hello;
@@ -332,7 +313,7 @@ static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *
 	if (c->rank >= 0) { /* it sends nothing after its hello: it has ended, or violates the
 	 * protocol */
 		int rank = c->rank;
-		bool waited = !c->complete;
+		bool waited = c->state != SRT_CLIENT_COMPLETE;
 		drop_connection(rdv, c);
 		if (waited && rdv->state == COLLECTING) {
 			snprintf(text, sizeof(text), "rank %d left before all had joined", rank);
@@ -352,11 +333,11 @@ static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *
 	}
 	if (rdv->state == FAILED) {
 		snprintf(text, sizeof(text), "the job had failed before this rank came: %s",
-			 rdv->failure.reason.text);
-		refuse_connection(rdv, c, (srt_status_t)rdv->failure.reason.status, text);
+			 rdv->server.failure.reason.text);
+		refuse_connection(rdv, c, (srt_status_t)rdv->server.failure.reason.status, text);
 		return;
 	}
-	if (rdv->state == COLLECTING && rdv->njoined == SRT_WIRE_MAX_LOCAL) {
+	if (rdv->state == COLLECTING && rdv->server.njoined == SRT_WIRE_MAX_LOCAL) {
 		snprintf(
 			text, sizeof(text),
 			"more than %d ranks share a node; rank %u is one too many; start the job on more "
@@ -366,32 +347,110 @@ static void read_connection(srt_rendezvous_t *rdv, srt_rendezvous_connection_t *
 		refuse_connection(rdv, c, SRT_ERR_UNSUPPORTED, text);
 		return;
 	}
+	c->is_known = true;
 	c->rank = (int)hello.src;
 	c->timeout_s = (double)hello.timeout_ms * 1e-3;
 	c->deadline = srt_awake_s() + c->timeout_s;
-	rdv->of_rank[hello.src] = (int)(c - rdv->connections);
+	rdv->server.of_rank[hello.src] = (int)(c - rdv->server.clients);
 	rdv->ended[hello.src][0] = '\0'; /* a wrapper's child may run longer than the wrapper */
-	rdv->njoined++;
+	rdv->server.njoined++;
+}
+
+/* ---- handing out --------------------------------------------------------------------------- */
+
+/* The next connection that is handed out, after `c`; NULL = the first one. */
+static srt_client_t *next_handed(srt_rendezvous_t *rdv, srt_client_t *c)
+{
+	c = c == NULL ? rdv->server.clients : c + 1;
+	for (; c < rdv->server.clients + rdv->server.nclients; c++) {
+		if (c->fd >= 0 && c->state == SRT_CLIENT_HANDED)
+			return c;
+	}
+	return NULL;
 }
 
 static void begin_handing(srt_rendezvous_t *rdv)
 {
-	rdv->nmembers = 0;
-	for (int r = 0; r < rdv->world_size; r++) {
-		if (rdv->of_rank[r] >= 0)
-			rdv->member[rdv->nmembers++] = r;
+	for (int r = 0; r < rdv->server.world_size; r++) {
+		if (rdv->server.of_rank[r] >= 0)
+			rdv->server.clients[rdv->server.of_rank[r]].state = SRT_CLIENT_HANDED;
 	}
-	rdv->left = rdv->next_rank = 0;
-	rdv->right = 1;
+	rdv->nmembers = rdv->server.njoined;
+	rdv->left = next_handed(rdv, NULL);
+	rdv->right = rdv->left != NULL ? next_handed(rdv, rdv->left) : NULL;
+	rdv->next_rank = 0;
 	rdv->state = HANDING;
 }
 
-bool srt_rendezvous_has(const srt_rendezvous_t *rdv, int rank, double *timeout_s)
+/* Sends both ends of the current pair. False if it must be retried. */
+static bool hand_pair(srt_rendezvous_t *rdv)
 {
-	if (rdv->of_rank[rank] < 0)
+	const srt_client_t *ends[2] = { rdv->left, rdv->right };
+
+	if (rdv->pair[0] < 0 && rdv->pair[1] < 0 &&
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, rdv->pair) != 0) {
+		fail_descriptors(rdv, "make sockets for the ranks", errno);
 		return false;
-	*timeout_s = rdv->connections[rdv->of_rank[rank]].timeout_s;
+	}
+	for (int k = 0; k < 2; k++) {
+		srt_frame_t reply = srt_frame_make(SRT_FRAME_PEER, ends[1 - k]->rank, 0, 0);
+
+		reply.pid = (uint32_t)ends[1 - k]->pid;
+		if (rdv->pair[k] >= 0) {
+			if (!send_frame(ends[k], &reply, NULL, rdv->pair[k]))
+				return false;
+			close(rdv->pair[k]);
+			rdv->pair[k] = -1;
+		}
+	}
 	return true;
+}
+
+/* Sends a rank the nodes of all ranks. False if it must be retried. */
+static bool hand_nodes(srt_rendezvous_t *rdv, const srt_client_t *c)
+{
+	while (rdv->node_of != NULL && rdv->next_rank < rdv->server.world_size) {
+		const srt_join_frame_t reply =
+			srt_frame_make_nodes(rdv->node_of, rdv->server.world_size, rdv->next_rank);
+
+		if (!send_frame(c, &reply.head, reply.node, -1))
+			return false;
+		rdv->next_rank += (int)SRT_WIRE_NODES_NELEM;
+	}
+	return true;
+}
+
+/* Sends as much as the ranks' sockets take. */
+static void hand_out(srt_rendezvous_t *rdv)
+{
+	srt_frame_t ready = srt_frame_make(SRT_FRAME_READY, rdv->gateway, 0, 0);
+	srt_client_t *c;
+
+	ready.local_size = (uint32_t)rdv->nmembers;
+	while (rdv->right != NULL) {
+		if (!hand_pair(rdv))
+			return;
+		rdv->right = next_handed(rdv, rdv->right);
+		if (rdv->right == NULL) {
+			rdv->left = next_handed(rdv, rdv->left);
+			rdv->right = next_handed(rdv, rdv->left);
+		}
+	}
+	while ((c = next_handed(rdv, NULL)) != NULL) {
+		if (!hand_nodes(rdv, c) || !send_frame(c, &ready, NULL, -1))
+			return;
+		rdv->next_rank = 0;
+		c->state = SRT_CLIENT_COMPLETE;
+		rdv->server.of_rank[c->rank] = -1;
+		rdv->server.njoined--;
+	}
+	rdv->is_complete = true;
+	rdv->state = COLLECTING;
+}
+
+bool srt_rendezvous_has(const srt_rendezvous_t *rdv, int rank)
+{
+	return rdv->server.of_rank[rank] >= 0;
 }
 
 void srt_rendezvous_admit(srt_rendezvous_t *rdv, const uint16_t *node_of, int gateway)
@@ -408,12 +467,9 @@ bool srt_rendezvous_is_complete(const srt_rendezvous_t *rdv)
 	return rdv->is_complete;
 }
 
-const char *srt_rendezvous_failure(const srt_rendezvous_t *rdv, int *status)
+const srt_join_frame_t *srt_rendezvous_failure(const srt_rendezvous_t *rdv)
 {
-	if (rdv->state != FAILED)
-		return NULL;
-	*status = (int)rdv->failure.reason.status;
-	return rdv->failure.reason.text;
+	return rdv->state == FAILED ? &rdv->server.failure : NULL;
 }
 
 void srt_rendezvous_step(srt_rendezvous_t *rdv)
@@ -421,18 +477,20 @@ void srt_rendezvous_step(srt_rendezvous_t *rdv)
 	double now = srt_awake_s();
 
 	accept_all(rdv);
-	for (size_t i = 0; i < rdv->nconnections; i++) {
-		srt_rendezvous_connection_t *c = &rdv->connections[i];
+	for (int i = 0; i < rdv->server.nclients; i++) {
+		srt_client_t *c = &rdv->server.clients[i];
 		if (c->fd >= 0 && (rdv->state != HANDING || c->rank < 0))
 			read_connection(rdv, c);
 		/* In a part of a job, rank 0 knows which ranks are missing. */
-		if (c->fd >= 0 && rdv->state != HANDING && c->rank >= 0 && !c->complete &&
+		if (c->fd >= 0 && rdv->state != HANDING && c->rank >= 0 &&
+		    c->state != SRT_CLIENT_COMPLETE &&
 		    now > c->deadline + (rdv->is_part ? PART_GRACE_S : 0))
 			fail_missing(rdv, c->timeout_s);
 	}
 	check_ended(rdv);
-	if (rdv->state == COLLECTING && !rdv->is_part && rdv->njoined == rdv->world_size)
+	if (rdv->state == COLLECTING && !rdv->is_part &&
+	    rdv->server.njoined == rdv->server.world_size)
 		begin_handing(rdv);
 	if (rdv->state == HANDING)
-		srt_rendezvous_hand_out(rdv);
+		hand_out(rdv);
 }

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "collectives/bootstrap/wire.h"
+
 typedef struct srt_rendezvous srt_rendezvous_t;
 
 /* Listens under a random abstract name. The node has all ranks of the job, at most
@@ -38,17 +40,17 @@ size_t srt_rendezvous_poll(const srt_rendezvous_t *rdv, struct pollfd *fds, int 
 /* Called after every poll, with or without events. */
 void srt_rendezvous_step(srt_rendezvous_t *rdv);
 
-/* Whether the rank waits here for the others, and how long it waits. */
-bool srt_rendezvous_has(const srt_rendezvous_t *rdv, int rank, double *timeout_s);
+/* Whether the rank waits here for the others. */
+bool srt_rendezvous_has(const srt_rendezvous_t *rdv, int rank);
 /* For a part of a job: all ranks of the job have joined. node_of: [world_size], borrowed until the
  * rendezvous is closed. `gateway` is the rank that carries messages to other nodes. */
 void srt_rendezvous_admit(srt_rendezvous_t *rdv, const uint16_t *node_of, int gateway);
 /* All ranks have what they need, and nothing is left to do. */
 bool srt_rendezvous_is_complete(const srt_rendezvous_t *rdv);
 /* The job cannot start: all ranks receive the message, now or when they connect. */
-void srt_rendezvous_fail(srt_rendezvous_t *rdv, int status, const char *text);
-/* Why the job cannot start, or NULL. */
-const char *srt_rendezvous_failure(const srt_rendezvous_t *rdv, int *status);
+void srt_rendezvous_fail(srt_rendezvous_t *rdv, srt_status_t status, const char *text);
+/* The frame that says why the job cannot start, or NULL. */
+const srt_join_frame_t *srt_rendezvous_failure(const srt_rendezvous_t *rdv);
 
 /* The process of a rank has ended; `how` is e.g. "was killed by signal 9". Ranks that wait for it
  * fail at once. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 srt_join_frame_t srt_frame_make_failure(srt_status_t status, const char *text)
@@ -111,6 +112,19 @@ int srt_frame_store_nodes(const srt_join_frame_t *frame, int world_size, uint16_
 		return 0;
 	memcpy(node_of + frame->head.first_rank, frame->node, n * sizeof(frame->node[0]));
 	return (int)n;
+}
+
+unsigned srt_wire_parse_address(const char *address, struct sockaddr_un *where)
+{
+	const size_t prefix = strlen(SRT_WIRE_ADDRESS_PREFIX), n = strlen(address);
+
+	*where = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (strncmp(address, SRT_WIRE_ADDRESS_PREFIX, prefix) != 0 || n == prefix ||
+	    n - prefix > sizeof(where->sun_path) - 1)
+		return 0;
+	/* sun_path[0] = 0: the abstract name space, in which no file must be removed. */
+	memcpy(where->sun_path + 1, address + prefix, n - prefix);
+	return (unsigned)(offsetof(struct sockaddr_un, sun_path) + 1 + n - prefix);
 }
 
 ssize_t srt_frame_send(int to, const srt_frame_t *frame, const void *payload, int fd)

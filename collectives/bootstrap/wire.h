@@ -138,6 +138,10 @@ const char *srt_frame_parse_hello(const void *message, size_t nbytes, int world_
  * are not of ranks of the job. */
 int srt_frame_store_nodes(const srt_join_frame_t *frame, int world_size, uint16_t *node_of);
 
+struct sockaddr_un;
+/* The Unix socket of "unix:@NAME", and its length; 0 if it is not of this form, or too long. */
+unsigned srt_wire_parse_address(const char *address, struct sockaddr_un *where);
+
 /* Sends a frame by one system call, which does not wait: a SEQPACKET socket sends all of it or
  * nothing. fd: the attached descriptor, -1 = none. */
 ssize_t srt_frame_send(int to, const srt_frame_t *frame, const void *payload, int fd);

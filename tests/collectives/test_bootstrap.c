@@ -318,7 +318,8 @@ static void run_false_launcher(launcher_mode_t mode)
 
 	snprintf(address, sizeof(address), SRT_WIRE_ADDRESS_PREFIX "shardrt-test-%d-%d",
 		 (int)getpid(), (int)mode);
-	CHECK_OR_DIE(bind(listener, (struct sockaddr *)&sun, name_of(address, &sun)) == 0);
+	CHECK_OR_DIE(bind(listener, (struct sockaddr *)&sun,
+			  srt_wire_parse_address(address, &sun)) == 0);
 	CHECK_OR_DIE(listen(listener, 1) == 0);
 	pid = start_rank(0, 3, address, e);
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);

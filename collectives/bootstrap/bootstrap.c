@@ -40,33 +40,6 @@ static bool is_alone_on_node(const srt_place_t *place)
 	return place->local_size == place->world_size;
 }
 
-static void make_name(const char *job, uint32_t generation, char name[SRT_WIRE_NAME])
-{
-	snprintf(name, SRT_WIRE_NAME, "shardrt-%s-%u", job, (unsigned)generation);
-}
-
-/* The part of this rank in its node's server. Rank 0 opens the address, and stores its port. */
-static srt_status_t open_node(const srt_place_t *place, choice_t *choice, double timeout_s,
-			      const char *name, srt_node_t **node)
-{
-	const srt_node_desc_t desc = {
-		.rank = place->rank,
-		.world_size = place->world_size,
-		.name = name,
-		.address = choice->address[0] != '\0' ? choice->address + strlen(TCP) : NULL,
-		.token = choice->token,
-		.timeout_s = timeout_s,
-	};
-	char *colon = strrchr(choice->address, ':');
-	int port = 0;
-
-	SRT_TRY(srt_node_create(&desc, node, &port));
-	if (port > 0 && strcmp(colon, ":0") == 0)
-		snprintf(colon, sizeof(choice->address) - (size_t)(colon - choice->address), ":%d",
-			 port);
-	return SRT_OK;
-}
-
 /* Without a token anybody who can connect could join; at a loopback address, users of this host. */
 static srt_status_t check_address(int rank, const choice_t *choice)
 {
@@ -90,9 +63,32 @@ static srt_status_t check_address(int rank, const choice_t *choice)
 	return SRT_OK;
 }
 
+/* The part of this rank in its node's server. Rank 0 opens the address, and stores its port. */
+static srt_status_t open_node(const srt_place_t *place, choice_t *choice, double timeout_s,
+			      uint32_t generation, char *name, srt_node_t **node)
+{
+	const srt_node_desc_t desc = {
+		.rank = place->rank,
+		.world_size = place->world_size,
+		.name = name,
+		.address = choice->address[0] != '\0' ? choice->address + strlen(TCP) : NULL,
+		.token = choice->token,
+		.timeout_s = timeout_s,
+	};
+	char *colon = strrchr(choice->address, ':');
+	int port = 0;
+
+	snprintf(name, SRT_WIRE_NAME, "shardrt-%s-%u", choice->job, (unsigned)generation);
+	SRT_TRY(check_address(place->rank, choice));
+	SRT_TRY(srt_node_create(&desc, node, &port));
+	if (port > 0 && strcmp(colon, ":0") == 0)
+		snprintf(colon, sizeof(choice->address) - (size_t)(colon - choice->address), ":%d",
+			 port);
+	return SRT_OK;
+}
+
 /* Rank 0 of a launcher that can exchange data: what all ranks use. */
-static srt_status_t choose(const srt_place_t *place, double timeout_s, uint32_t generation,
-			   choice_t *choice, char *name, srt_node_t **node)
+static srt_status_t choose(const srt_place_t *place, choice_t *choice)
 {
 	if (!srt_wire_random(choice->job, 16) || !srt_wire_random(choice->token, 16))
 		return srt_fail(SRT_ERR_SYSTEM, "cannot read random bytes: %s", strerror(errno));
@@ -103,9 +99,7 @@ static srt_status_t choose(const srt_place_t *place, double timeout_s, uint32_t 
 	else if (!is_alone_on_node(place) && (srt_link_is_supported() || place->local_size > 0))
 		/* Without libsodium, ranks of which nothing is known must share a node. */
 		SRT_TRY(srt_address_find_own(choice->address, sizeof(choice->address)));
-	make_name(choice->job, generation, name);
-	SRT_TRY(check_address(place->rank, choice));
-	return open_node(place, choice, timeout_s, name, node);
+	return SRT_OK;
 }
 
 /* Sets what all ranks use, and creates this rank's part of its node's server. */
@@ -120,24 +114,22 @@ static srt_status_t agree(const srt_place_t *place, double timeout_s, choice_t *
 		snprintf(choice->job, sizeof(choice->job), "%s", place->job);
 		snprintf(choice->token, sizeof(choice->token), "%s", place->token);
 		snprintf(choice->address, sizeof(choice->address), "%s", place->address);
-	} else {
-		if (place->rank == 0)
-			status = choose(place, timeout_s, generation, choice, name, node);
-		if (status != SRT_OK) {
-			choice->status = (int32_t)status;
-			snprintf(choice->text, sizeof(choice->text), "%s", srt_error_last());
-		}
-		status = place->share(place, generation, choice, sizeof(*choice), timeout_s);
-		if (status == SRT_OK && choice->status != SRT_OK)
-			status = srt_fail((srt_status_t)choice->status, "on rank 0: %s",
-					  choice->text);
+		return open_node(place, choice, timeout_s, generation, name, node);
 	}
-	make_name(choice->job, generation, name);
-	if (status == SRT_OK)
-		status = check_address(place->rank, choice);
-	if (status == SRT_OK && *node == NULL)
-		status = open_node(place, choice, timeout_s, name, node);
-	return status;
+	if (place->rank == 0) {
+		status = choose(place, choice);
+		if (status == SRT_OK)
+			status = open_node(place, choice, timeout_s, generation, name, node);
+	}
+	if (status != SRT_OK) {
+		choice->status = (int32_t)status;
+		snprintf(choice->text, sizeof(choice->text), "%s", srt_error_last());
+	}
+	SRT_TRY(place->share(place, generation, choice, sizeof(*choice), timeout_s));
+	if (choice->status != SRT_OK)
+		return srt_fail((srt_status_t)choice->status, "on rank 0: %s", choice->text);
+	return place->rank == 0 ? SRT_OK :
+				  open_node(place, choice, timeout_s, generation, name, node);
 }
 
 /* This rank's number among those of its node. */

@@ -127,48 +127,40 @@ void srt_relay_close_copies(srt_relay_t *relay)
 
 /* ---- sending ------------------------------------------------------------------------------ */
 
-/* The end towards a node, or NULL. Only rank 0's relay has more than one. */
-static end_t *end_towards(const srt_control_channel_t *channel, int node)
+/* Sends a frame over the links towards its destination, but not back over `from` (NULL: from this
+ * node). limit: of the queue of a link. 0, or why not: EAGAIN, the queue is full; EPIPE, the rank
+ * cannot be reached. Called with the mutex held. */
+static int send_on(srt_control_channel_t *channel, const end_t *from, const srt_frame_t *frame,
+		   const void *payload, size_t limit)
 {
+	const bool all = frame->dst == SRT_FRAME_ALL;
 	srt_relay_t *relay = channel->relay;
+	int error = all ? 0 : EPIPE;
 
-	if (channel->rank != 0)
-		return &relay->ends[0];
 	for (int i = 0; i < relay->nends; i++) {
-		if (relay->ends[i].node == node)
-			return &relay->ends[i];
-	}
-	return NULL;
-}
+		end_t *end = &relay->ends[i];
 
-/* Called with the mutex held. */
-static bool send_over(end_t *end, const srt_frame_t *frame, const void *payload)
-{
-	if (end == NULL || end->link == NULL ||
-	    !srt_link_send(end->link, frame, sizeof(*frame), payload, frame->nbytes))
-		return false;
-	end->sent = srt_awake_s();
-	return true;
+		/* Only rank 0's relay has more than one. */
+		if (end == from || end->link == NULL ||
+		    (!all && channel->rank == 0 && end->node != channel->node_of[frame->dst]))
+			continue;
+		if (!all && srt_link_queued(end->link) > limit)
+			return EAGAIN;
+		if (srt_link_send(end->link, frame, sizeof(*frame), payload, frame->nbytes)) {
+			end->sent = srt_awake_s();
+			error = 0;
+		}
+	}
+	return error;
 }
 
 int srt_relay_send(srt_control_channel_t *channel, const srt_frame_t *frame, const void *data)
 {
 	srt_relay_t *relay = channel->relay;
-	int error = EPIPE;
+	int error;
 
 	pthread_mutex_lock(&relay->mutex);
-	if (frame->dst == SRT_FRAME_ALL) {
-		for (int i = 0; i < relay->nends; i++)
-			(void)send_over(&relay->ends[i], frame, data);
-		error = 0;
-	} else {
-		end_t *end = end_towards(channel, channel->node_of[frame->dst]);
-
-		if (end != NULL && end->link != NULL && srt_link_queued(end->link) > MAX_QUEUED)
-			error = EAGAIN;
-		else if (send_over(end, frame, data))
-			error = 0;
-	}
+	error = send_on(channel, NULL, frame, data, MAX_QUEUED);
 	pthread_mutex_unlock(&relay->mutex);
 	if (error == 0)
 		srt_control_wake_thread(channel); /* which sends the rest */
@@ -230,26 +222,25 @@ static void empty_outboxes(srt_control_channel_t *channel)
 
 /* ---- forwarding --------------------------------------------------------------------------- */
 
+/* Passes on a frame, however much is queued. */
+static void pass_on(srt_control_channel_t *channel, const end_t *from, const srt_frame_t *frame,
+		    const void *payload)
+{
+	pthread_mutex_lock(&channel->relay->mutex);
+	(void)send_on(channel, from, frame, payload, SIZE_MAX);
+	pthread_mutex_unlock(&channel->relay->mutex);
+}
+
 void srt_relay_forward(srt_control_channel_t *channel, const srt_frame_t *frame,
 		       const void *payload)
 {
-	srt_relay_t *relay = channel->relay;
-
-	pthread_mutex_lock(&relay->mutex);
-	if (frame->dst == SRT_FRAME_ALL) {
-		for (int i = 0; i < relay->nends; i++)
-			(void)send_over(&relay->ends[i], frame, payload);
-	} else {
-		(void)send_over(end_towards(channel, channel->node_of[frame->dst]), frame, payload);
-	}
-	pthread_mutex_unlock(&relay->mutex);
+	pass_on(channel, NULL, frame, payload);
 }
 
 /* A frame that came over a link: to this rank, to ranks of this node, or on to other nodes. */
 static bool route_incoming(srt_control_channel_t *channel, const end_t *from,
 			   const srt_frame_t *frame, const void *payload)
 {
-	srt_relay_t *relay = channel->relay;
 	const bool all = frame->dst == SRT_FRAME_ALL;
 	const int node = channel->node_of[channel->rank];
 
@@ -261,13 +252,7 @@ static bool route_incoming(srt_control_channel_t *channel, const end_t *from,
 	    (channel->rank == 0 && channel->node_of[frame->src] != from->node))
 		return false;
 	if (channel->rank == 0 && (all || channel->node_of[frame->dst] != node)) {
-		pthread_mutex_lock(&relay->mutex);
-		for (int i = 0; i < relay->nends; i++) {
-			if (&relay->ends[i] != from &&
-			    (all || relay->ends[i].node == channel->node_of[frame->dst]))
-				(void)send_over(&relay->ends[i], frame, payload);
-		}
-		pthread_mutex_unlock(&relay->mutex);
+		pass_on(channel, from, frame, payload);
 		if (!all)
 			return true;
 	}
@@ -408,9 +393,7 @@ static void step_end(srt_control_channel_t *channel, end_t *end)
 		const srt_frame_t beat = srt_frame_make(SRT_FRAME_HEARTBEAT, channel->rank,
 							(uint32_t)end->carrier, 0);
 
-		pthread_mutex_lock(&relay->mutex);
-		(void)send_over(end, &beat, NULL);
-		pthread_mutex_unlock(&relay->mutex);
+		pass_on(channel, NULL, &beat, NULL);
 	}
 }
 

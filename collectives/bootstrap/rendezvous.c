@@ -43,7 +43,7 @@ struct srt_rendezvous {
 	int pair[2];   /* -1 once sent */
 };
 
-static int open_listener(srt_rendezvous_t *rdv, const char *name)
+static bool open_listener(srt_rendezvous_t *rdv, const char *name)
 {
 	const size_t size = sizeof(rdv->address);
 	struct sockaddr_un where;
@@ -53,13 +53,9 @@ static int open_listener(srt_rendezvous_t *rdv, const char *name)
 		length = srt_wire_parse_address(rdv->address, &where);
 	if (length == 0) {
 		errno = EINVAL;
-		return -1;
+		return false;
 	}
-	rdv->server.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (rdv->server.listener < 0 ||
-	    bind(rdv->server.listener, (struct sockaddr *)&where, length) != 0)
-		return -1;
-	return listen(rdv->server.listener, rdv->server.nclients);
+	return srt_server_listen(&rdv->server, SOCK_SEQPACKET, (struct sockaddr *)&where, length);
 }
 
 srt_rendezvous_t *srt_rendezvous_open(int world_size)
@@ -91,7 +87,7 @@ srt_rendezvous_t *srt_rendezvous_open_name(const char *name, int world_size, boo
 	if (!srt_server_init(&rdv->server, world_size, nclients) || rdv->ended == NULL)
 		goto fail;
 	rdv->server.hello_s = HELLO_S;
-	if (open_listener(rdv, name) != 0)
+	if (!open_listener(rdv, name))
 		goto fail;
 	return rdv;
 

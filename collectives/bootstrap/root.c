@@ -49,16 +49,9 @@ static srt_status_t open_listener(srt_root_t *root, const char *address)
 {
 	struct sockaddr_storage where;
 	socklen_t length;
-	int one = 1;
 
 	SRT_TRY(srt_address_resolve_own(address, &where, &length));
-	root->server.listener =
-		socket(where.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (root->server.listener >= 0)
-		setsockopt(root->server.listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (root->server.listener < 0 ||
-	    bind(root->server.listener, (struct sockaddr *)&where, length) != 0 ||
-	    listen(root->server.listener, SOMAXCONN) != 0)
+	if (!srt_server_listen(&root->server, SOCK_STREAM, (struct sockaddr *)&where, length))
 		return srt_fail(SRT_ERR_SYSTEM,
 				"rank 0 cannot listen on %s: %s; the address must be one of this "
 				"host, and the port free",

@@ -40,6 +40,18 @@ void srt_server_destroy(srt_server_t *server)
 	free(server->of_rank);
 }
 
+bool srt_server_listen(srt_server_t *server, int type, const struct sockaddr *where,
+		       unsigned length)
+{
+	const int one = 1;
+	const int fd = socket(where->sa_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	server->listener = fd;
+	/* Without effect on a Unix socket. */
+	return fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) == 0 &&
+	       bind(fd, where, length) == 0 && listen(fd, SOMAXCONN) == 0;
+}
+
 /* A place for a new client: a free one, or that of the oldest stranger, if they are many or it has
  * been silent for too long. */
 static srt_client_t *find_place(const srt_server_t *server)

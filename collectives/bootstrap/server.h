@@ -12,6 +12,8 @@
 
 #include "collectives/bootstrap/wire.h"
 
+struct sockaddr;
+
 typedef struct srt_client {
 	int fd;          /* -1 = free */
 	bool is_known;   /* it has shown who it is; before, it is a stranger */
@@ -47,6 +49,9 @@ typedef struct srt_server {
 bool srt_server_init(srt_server_t *server, int world_size, int nclients);
 /* Closes the listener and the clients' descriptors that are there. */
 void srt_server_destroy(srt_server_t *server);
+/* Listens. False with errno. */
+bool srt_server_listen(srt_server_t *server, int type, const struct sockaddr *where,
+		       unsigned length);
 /* Whether there is room for another client now. */
 bool srt_server_can_accept(const srt_server_t *server);
 /* Accepts a client. The stranger that made room for it, if any, is then the caller's: evicted->fd,

@@ -3,6 +3,7 @@
 #include "collectives/bootstrap/server.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,7 +19,7 @@ bool srt_server_init(srt_server_t *server, int world_size, int nclients)
 		.listener = -1,
 		.clients = calloc((size_t)nclients, sizeof(*server->clients)),
 		.nclients = nclients,
-		.max_strangers = nclients,
+		.max_strangers = INT_MAX,
 		.of_rank = calloc((size_t)world_size, sizeof(*server->of_rank)),
 	};
 	for (int i = 0; server->clients != NULL && i < nclients; i++)

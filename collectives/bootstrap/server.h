@@ -36,7 +36,7 @@ typedef struct srt_server {
 	int listener;          /* -1 = closed */
 	srt_client_t *clients; /* [nclients] */
 	int nclients;
-	int max_strangers; /* if there are more, the oldest one makes room before its deadline */
+	int max_strangers; /* if there are as many, the oldest one makes room before its deadline */
 	double hello_s;    /* how long a stranger is waited for */
 	int *of_rank;      /* [world_size] the client of a rank that has joined, else -1 */
 	int njoined;
@@ -45,7 +45,7 @@ typedef struct srt_server {
 	srt_join_frame_t failure; /* magic 0 = none */
 } srt_server_t;
 
-/* The other fields are the caller's to set. False if there is no memory. */
+/* hello_s and max_strangers (any number) are the caller's to set. False if there is no memory. */
 bool srt_server_init(srt_server_t *server, int world_size, int nclients);
 /* Closes the listener and the clients' descriptors that are there. */
 void srt_server_destroy(srt_server_t *server);

@@ -12,29 +12,12 @@
 
 #include "collectives/bootstrap/seal.h"
 
-#define MAGIC 0x5352544cu
-#define VERSION 1u
 #define LENGTH_NBYTES sizeof(uint32_t)
 #define MAX_SEALED (SRT_LINK_MAX + SRT_SEAL_OVERHEAD)
 
-/* The greatest part of a handshake that an end waits for: a challenge and an HMAC. */
-typedef struct hello {
-	uint32_t magic, version;
-	unsigned char challenge[SRT_SEAL_CHALLENGE];
-} hello_t;
-
-typedef struct answer {
-	unsigned char challenge[SRT_SEAL_CHALLENGE];
-	unsigned char proof[SRT_SEAL_PROOF];
-} answer_t;
-
-/* What is expected next, or was sent last. */
 typedef enum step {
 	WAIT_CONNECTED, /* client */
-	WAIT_HELLO,     /* server */
-	WAIT_ANSWER,    /* client */
-	WAIT_PROOF,     /* server */
-	WAIT_HEADER,    /* of the peer's stream */
+	SHAKING_HANDS,
 	WAIT_MESSAGE,
 	ENDED,
 } step_t;
@@ -112,7 +95,7 @@ static srt_link_t *make_link(int fd, step_t step, srt_seal_role_t role, const ch
 
 srt_link_t *srt_link_accept(int fd, const char *token)
 {
-	return make_link(fd, WAIT_HELLO, SRT_SEAL_SERVER, token);
+	return make_link(fd, SHAKING_HANDS, SRT_SEAL_SERVER, token);
 }
 
 srt_link_t *srt_link_connect(const struct sockaddr *address, socklen_t length, const char *token)
@@ -219,18 +202,8 @@ static const unsigned char *take(srt_link_t *link, size_t nbytes)
 
 /* ---- the handshake ------------------------------------------------------------------------ */
 
-static void begin_stream(srt_link_t *link)
-{
-	unsigned char header[SRT_SEAL_HEADER];
-
-	if (!srt_seal_begin(link->seal, header) || !append(link, header, sizeof(header)))
-		return end_link(link, "there is no memory");
-	link->step = WAIT_HEADER;
-}
-
 static void finish_connect(srt_link_t *link)
 {
-	hello_t hello = { .magic = MAGIC, .version = VERSION };
 	int error = 0;
 	socklen_t n = sizeof(error);
 	struct sockaddr_storage peer;
@@ -241,83 +214,32 @@ static void finish_connect(srt_link_t *link)
 							      "there is no connection");
 	if (getpeername(link->fd, (struct sockaddr *)&peer, &peer_nbytes) != 0)
 		return; /* not yet */
-	srt_seal_challenge(link->seal, hello.challenge);
-	if (!append(link, &hello, sizeof(hello)))
-		return end_link(link, "there is no memory");
-	link->step = WAIT_ANSWER;
+	link->step = SHAKING_HANDS;
 }
 
-static void read_hello(srt_link_t *link, const unsigned char *bytes)
-{
-	hello_t hello;
-	answer_t answer;
-
-	memcpy(&hello, bytes, sizeof(hello));
-	if (hello.magic != MAGIC)
-		return end_link(link, "the other end is no rank of a libshardrt job");
-	if (hello.version != VERSION)
-		return end_link(link, "the other end has another version of libshardrt");
-	srt_seal_challenge(link->seal, answer.challenge);
-	srt_seal_answer(link->seal, hello.challenge);
-	srt_seal_prove(link->seal, answer.proof);
-	if (!append(link, &answer, sizeof(answer)))
-		return end_link(link, "there is no memory");
-	link->step = WAIT_PROOF;
-}
-
-static void read_answer(srt_link_t *link, const unsigned char *bytes)
-{
-	unsigned char proof[SRT_SEAL_PROOF];
-	answer_t answer;
-
-	memcpy(&answer, bytes, sizeof(answer));
-	srt_seal_answer(link->seal, answer.challenge);
-	if (!srt_seal_check(link->seal, answer.proof))
-		return end_link(link, "the other end does not know the job's token");
-	srt_seal_prove(link->seal, proof);
-	if (!append(link, proof, sizeof(proof)))
-		return end_link(link, "there is no memory");
-	begin_stream(link);
-}
-
-/* Takes one part of the handshake. False if it is not there yet. */
+/* Takes the next part of the handshake, and answers. False if it is not there yet. */
 static bool shake_hands(srt_link_t *link)
 {
-	const unsigned char *p = NULL;
+	unsigned char answer[SRT_SEAL_PART];
+	const unsigned char *part;
+	const char *why;
+	size_t nbytes;
 
-	switch (link->step) {
-	case WAIT_HELLO:
-		p = take(link, sizeof(hello_t));
-		if (p != NULL)
-			read_hello(link, p);
-		break;
-	case WAIT_ANSWER:
-		p = take(link, sizeof(answer_t));
-		if (p != NULL)
-			read_answer(link, p);
-		break;
-	case WAIT_PROOF:
-		p = take(link, SRT_SEAL_PROOF);
-		if (p != NULL && !srt_seal_check(link->seal, p))
-			end_link(link, "the other end does not know the job's token");
-		else if (p != NULL)
-			begin_stream(link);
-		break;
-	case WAIT_HEADER:
-		p = take(link, SRT_SEAL_HEADER);
-		if (p != NULL && !srt_seal_accept(link->seal, p))
-			end_link(link, "the other end broke the protocol");
-		else if (p != NULL) {
-			link->step = WAIT_MESSAGE;
-			link->was_open = true;
-		}
-		break;
-	case WAIT_CONNECTED:
-	case WAIT_MESSAGE:
-	case ENDED:
-		break;
+	if (link->step != SHAKING_HANDS)
+		return false;
+	part = take(link, srt_seal_expects(link->seal));
+	if (part == NULL)
+		return false;
+	why = srt_seal_shake(link->seal, part, answer, &nbytes);
+	if (why == NULL && !append(link, answer, nbytes))
+		why = "there is no memory";
+	if (why != NULL) {
+		end_link(link, why);
+	} else if (srt_seal_expects(link->seal) == SRT_SEAL_OPEN) {
+		link->step = WAIT_MESSAGE;
+		link->was_open = true;
 	}
-	return p != NULL && link->step != ENDED;
+	return why == NULL;
 }
 
 srt_link_state_t srt_link_step(srt_link_t *link)

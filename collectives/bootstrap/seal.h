@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cryptography of a link, by libsodium: proofs that both ends know the token (HMAC-SHA-256 of
- * both challenges), and a sealed stream of messages each way (secretstream, XChaCha20-Poly1305).
- * Without libsodium nothing of this is available.
+ * The cryptography of a link, by libsodium: a handshake that proves that both ends know the token
+ * (HMAC-SHA-256 of both challenges), and a sealed stream of messages each way (secretstream,
+ * XChaCha20-Poly1305). Without libsodium nothing of this is available.
  */
 #ifndef SRT_COLLECTIVES_BOOTSTRAP_SEAL_H
 #define SRT_COLLECTIVES_BOOTSTRAP_SEAL_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-#define SRT_SEAL_CHALLENGE 32u
-#define SRT_SEAL_PROOF 32u
-#define SRT_SEAL_HEADER 24u
 #define SRT_SEAL_OVERHEAD 17u
+/* Longest part of a handshake. */
+#define SRT_SEAL_PART 64u
+/* What is expected when the handshake is complete. */
+#define SRT_SEAL_OPEN SIZE_MAX
 
 typedef enum srt_seal_role {
 	SRT_SEAL_SERVER,
@@ -29,19 +31,15 @@ srt_seal_t *srt_seal_create(srt_seal_role_t role, const char *token);
 /* NULL is allowed. */
 void srt_seal_destroy(srt_seal_t *seal);
 
-/* This end's challenge. */
-void srt_seal_challenge(const srt_seal_t *seal, unsigned char challenge[SRT_SEAL_CHALLENGE]);
-/* Stores the other end's challenge. */
-void srt_seal_answer(srt_seal_t *seal, const unsigned char challenge[SRT_SEAL_CHALLENGE]);
-/* This end's proof that it knows the token. */
-void srt_seal_prove(const srt_seal_t *seal, unsigned char proof[SRT_SEAL_PROOF]);
-/* Whether this is the other end's proof. */
-bool srt_seal_check(const srt_seal_t *seal, const unsigned char proof[SRT_SEAL_PROOF]);
+/* Bytes of the next part of the handshake that the other end sends, or SRT_SEAL_OPEN. The client
+ * begins: it expects a part of no bytes. */
+size_t srt_seal_expects(const srt_seal_t *seal);
+/* Takes that part, and writes the part that this end sends then, of *nbytes bytes. Returns why the
+ * handshake has failed, else NULL. */
+const char *srt_seal_shake(srt_seal_t *seal, const unsigned char *part,
+			   unsigned char out[SRT_SEAL_PART], size_t *nbytes);
 
-/* Begins this end's stream. */
-bool srt_seal_begin(srt_seal_t *seal, unsigned char header[SRT_SEAL_HEADER]);
-/* Begins the other end's stream. */
-bool srt_seal_accept(srt_seal_t *seal, const unsigned char header[SRT_SEAL_HEADER]);
+/* Once the handshake is complete: */
 /* sealed: [nbytes + SRT_SEAL_OVERHEAD] */
 bool srt_seal_message(srt_seal_t *seal, const void *plain, size_t nbytes, unsigned char *sealed);
 /* plain: [nbytes - SRT_SEAL_OVERHEAD]; false if the message is not the next one of the other end */

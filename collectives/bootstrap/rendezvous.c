@@ -227,8 +227,7 @@ static void fail_missing(srt_rendezvous_t *rdv, double timeout_s)
 {
 	char text[200];
 
-	srt_wire_describe_missing(rdv->server.of_rank, rdv->server.world_size, timeout_s, text,
-				  sizeof(text));
+	srt_server_describe_missing(&rdv->server, timeout_s, text, sizeof(text));
 	srt_rendezvous_fail(rdv, SRT_ERR_TIMEOUT, text);
 }
 

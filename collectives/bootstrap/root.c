@@ -174,8 +174,7 @@ static bool handle_message(srt_root_t *root, srt_client_t *c, const srt_join_fra
 
 	if (head->type == SRT_FRAME_FAIL && message->reason.status == SRT_ERR_TIMEOUT) {
 		/* A node does not know which ranks the others have. */
-		srt_wire_describe_missing(root->server.of_rank, root->server.world_size,
-					  root->timeout_s, text, sizeof(text));
+		srt_server_describe_missing(&root->server, root->timeout_s, text, sizeof(text));
 		srt_root_fail(root, SRT_ERR_TIMEOUT, text);
 		return true;
 	}
@@ -299,8 +298,7 @@ void srt_root_step(srt_root_t *root)
 	if (root->server.njoined == root->server.world_size) {
 		start_job(root);
 	} else if (srt_awake_s() > root->deadline) {
-		srt_wire_describe_missing(root->server.of_rank, root->server.world_size,
-					  root->timeout_s, text, sizeof(text));
+		srt_server_describe_missing(&root->server, root->timeout_s, text, sizeof(text));
 		srt_root_fail(root, SRT_ERR_TIMEOUT, text);
 	}
 }

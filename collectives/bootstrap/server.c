@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -109,4 +110,28 @@ srt_client_t *srt_server_accept(srt_server_t *server, srt_client_t *evicted, int
 				 .node = -1,
 				 .deadline = srt_awake_s() + server->hello_s };
 	return place;
+}
+
+void srt_server_describe_missing(const srt_server_t *server, double timeout_s, char *text,
+				 size_t text_size)
+{
+	char list[120] = "";
+	int missing = 0, listed = 0;
+	size_t n = 0;
+
+	for (int r = 0; r < server->world_size; r++) {
+		if (server->of_rank[r] >= 0)
+			continue;
+		missing++;
+		if (n + 16 > sizeof(list) - 1)
+			continue;
+		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%d", listed ? ", " : "", r);
+		listed++;
+	}
+	if (missing > listed)
+		snprintf(text, text_size, "ranks %s and %d others did not join within %g s", list,
+			 missing - listed, timeout_s);
+	else
+		snprintf(text, text_size, "rank%s %s did not join within %g s",
+			 missing > 1 ? "s" : "", list, timeout_s);
 }

@@ -58,6 +58,10 @@ bool srt_server_can_accept(const srt_server_t *server);
  * else -1. Returns NULL if there is none at present: *error = 0, or why not. */
 srt_client_t *srt_server_accept(srt_server_t *server, srt_client_t *evicted, int *error);
 
+/* "rank 2 did not join within 60 s", "ranks 1, 4 and 7 others did not ...". */
+void srt_server_describe_missing(const srt_server_t *server, double timeout_s, char *text,
+				 size_t text_size);
+
 static inline bool srt_server_has_failed(const srt_server_t *server)
 {
 	return server->failure.head.magic != 0;

@@ -205,27 +205,3 @@ bool srt_wire_random(char *digits, size_t nbytes)
 		snprintf(digits + 2 * i, 3, "%02x", random[i]);
 	return true;
 }
-
-void srt_wire_describe_missing(const int *of_rank, int world_size, double timeout_s, char *text,
-			       size_t text_size)
-{
-	char list[120] = "";
-	int missing = 0, listed = 0;
-	size_t n = 0;
-
-	for (int r = 0; r < world_size; r++) {
-		if (of_rank[r] >= 0)
-			continue;
-		missing++;
-		if (n + 16 > sizeof(list) - 1)
-			continue;
-		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%d", listed ? ", " : "", r);
-		listed++;
-	}
-	if (missing > listed)
-		snprintf(text, text_size, "ranks %s and %d others did not join within %g s", list,
-			 missing - listed, timeout_s);
-	else
-		snprintf(text, text_size, "rank%s %s did not join within %g s",
-			 missing > 1 ? "s" : "", list, timeout_s);
-}

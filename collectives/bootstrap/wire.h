@@ -158,9 +158,5 @@ ssize_t srt_wire_receive(int from, void *message, size_t nbytes, srt_wire_attach
 
 /* Writes random hex digits, two for each byte, and a 0. False if the system has none. */
 bool srt_wire_random(char *digits, size_t nbytes);
-/* "rank 2 did not join within 60 s", "ranks 1, 4 and 7 others did not ..."; those with of_rank < 0.
- */
-void srt_wire_describe_missing(const int *of_rank, int world_size, double timeout_s, char *text,
-			       size_t n);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The launcher's socket, for tests that write to it what a rank would. */
+/* The launcher's side, in a process that writes to its socket what ranks would. */
 #ifndef SRT_TESTS_LAUNCHER_SOCKET_H
 #define SRT_TESTS_LAUNCHER_SOCKET_H
 
@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "collectives/bootstrap/wire.h"
+#include "collectives/bootstrap/rendezvous.h"
 #include "tests/harness/check.h"
 
 /* A connection to the launcher that says nothing yet. */
@@ -30,6 +30,41 @@ static inline srt_frame_t hello_frame(int rank, int size, uint32_t timeout_ms)
 	hello.world_size = (uint32_t)size;
 	hello.timeout_ms = timeout_ms;
 	return hello;
+}
+
+static inline void step(srt_rendezvous_t *rdv)
+{
+	struct pollfd fds[SRT_WIRE_MAX_LOCAL + 32];
+	int timeout_ms = 20;
+	size_t n;
+
+	CHECK_OR_DIE(srt_rendezvous_max_pollfds(rdv) <= sizeof(fds) / sizeof(fds[0]));
+	n = srt_rendezvous_poll(rdv, fds, &timeout_ms);
+	poll(fds, (nfds_t)n, timeout_ms);
+	srt_rendezvous_step(rdv);
+}
+
+static inline void send_hello(int fd, int rank, int size, uint32_t timeout_ms)
+{
+	const srt_frame_t h = hello_frame(rank, size, timeout_ms);
+
+	CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
+}
+
+/* A rank joins, and the launcher has read it. */
+static inline int say_hello_for(srt_rendezvous_t *rdv, int rank, int size, uint32_t timeout_ms)
+{
+	int fd = connect_raw(srt_rendezvous_address(rdv));
+
+	send_hello(fd, rank, size, timeout_ms);
+	step(rdv);
+	return fd;
+}
+
+/* Says hello with patience. */
+static inline int say_hello(srt_rendezvous_t *rdv, int rank, int size)
+{
+	return say_hello_for(rdv, rank, size, 60000);
 }
 
 /* Receives a whole reply that has come; the head of one with a descriptor. */

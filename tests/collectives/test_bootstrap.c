@@ -69,18 +69,6 @@ static void be_rank(int rank, int size, const char *address, const expect_t *e)
 	_exit(check_done());
 }
 
-static void step(srt_rendezvous_t *rdv)
-{
-	struct pollfd fds[MAX_RANKS + 32];
-	int timeout_ms = 20;
-	size_t n;
-
-	CHECK_OR_DIE(srt_rendezvous_max_pollfds(rdv) <= SRT_ARRAY_LEN(fds));
-	n = srt_rendezvous_poll(rdv, fds, &timeout_ms);
-	poll(fds, (nfds_t)n, timeout_ms);
-	srt_rendezvous_step(rdv);
-}
-
 /* Runs the launcher's side until all children have ended; they must have passed. */
 static void run_launcher(srt_rendezvous_t *rdv, const pid_t *pids, int n, bool tell)
 {
@@ -120,17 +108,6 @@ static pid_t start_rank(int rank, int size, const char *address, const expect_t 
 }
 
 /* ---- the launcher's socket ------------------------------------------------------------ */
-
-/* What a rank says when it joins, with patience; the launcher has heard it. */
-static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
-{
-	const srt_frame_t h = hello_frame(rank, size, 60000);
-	int fd = connect_raw(srt_rendezvous_address(rdv));
-
-	CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
-	step(rdv);
-	return fd;
-}
 
 /* Messages that are not a hello. Returns the connections, which stay open. */
 static int send_rubbish(const char *address, int size, int *fds)

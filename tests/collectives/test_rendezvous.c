@@ -16,41 +16,6 @@
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"
 
-static void step(srt_rendezvous_t *rdv)
-{
-	struct pollfd fds[SRT_WIRE_MAX_LOCAL + 32];
-	int timeout_ms = 20;
-	size_t n;
-
-	CHECK_OR_DIE(srt_rendezvous_max_pollfds(rdv) <= SRT_ARRAY_LEN(fds));
-	n = srt_rendezvous_poll(rdv, fds, &timeout_ms);
-	poll(fds, (nfds_t)n, timeout_ms);
-	srt_rendezvous_step(rdv);
-}
-
-static void send_hello(int fd, int rank, int size, uint32_t timeout_ms)
-{
-	const srt_frame_t h = hello_frame(rank, size, timeout_ms);
-
-	CHECK(send(fd, &h, sizeof(h), 0) == (ssize_t)sizeof(h));
-}
-
-/* A rank joins, and the launcher has read it. */
-static int say_hello_for(srt_rendezvous_t *rdv, int rank, int size, uint32_t timeout_ms)
-{
-	int fd = connect_raw(srt_rendezvous_address(rdv));
-
-	send_hello(fd, rank, size, timeout_ms);
-	step(rdv);
-	return fd;
-}
-
-/* Says hello with patience. */
-static int say_hello(srt_rendezvous_t *rdv, int rank, int size)
-{
-	return say_hello_for(rdv, rank, size, 60000);
-}
-
 /* The reply to a raw rank, after a step of the launcher. */
 static srt_join_frame_t read_reply(srt_rendezvous_t *rdv, int fd)
 {

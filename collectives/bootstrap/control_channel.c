@@ -96,7 +96,6 @@ close_wake:
 	destroy_sync(channel);
 	close(channel->wake_fd);
 free_memory:
-	srt_relay_give_back(channel->relay);
 	srt_relay_destroy(channel->relay);
 	free(channel->scratch);
 	free(channel->pollfds);

@@ -70,9 +70,9 @@ typedef struct srt_control_link {
 
 /* How messages reach the ranks of other nodes. */
 typedef struct srt_control_route {
-	const uint16_t *node_of;         /* [world_size] must outlive the channel */
-	int gateway;                     /* the rank of this node that carries messages */
-	const srt_control_link_t *links; /* [nlinks], of that rank */
+	const uint16_t *node_of;   /* [world_size] must outlive the channel */
+	int gateway;               /* the rank of this node that carries messages */
+	srt_control_link_t *links; /* [nlinks], of that rank; NULL once the channel owns it */
 	int nlinks;
 	double heartbeat_s; /* a link that is silent for longer is lost */
 	double serve_s;     /* longest service to others after this rank has left */
@@ -80,7 +80,7 @@ typedef struct srt_control_route {
 
 /*
  * Starts the progress thread. fds[r] is the socket to rank r, -1 for this rank and for ranks of
- * other nodes. route: NULL = all ranks share a node. The channel owns sockets and links on success.
+ * other nodes. route: NULL = all ranks share a node. The channel owns the sockets on success.
  * `listener` may be called before this function returns.
  */
 srt_status_t srt_control_start(int rank, int world_size, const int *fds,

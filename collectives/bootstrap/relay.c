@@ -74,12 +74,14 @@ srt_relay_t *srt_relay_create(const srt_control_channel_t *channel,
 	relay->heartbeat_s = route->heartbeat_s;
 	relay->serve_s = route->serve_s;
 	relay->asleep_s = srt_now_s() - srt_awake_s();
-	for (int i = 0; i < relay->nends; i++)
+	for (int i = 0; i < relay->nends; i++) {
 		relay->ends[i] = (end_t){ .link = route->links[i].link,
 					  .carrier = route->links[i].carrier,
 					  .node = channel->node_of[route->links[i].carrier],
 					  .heard = srt_awake_s(),
 					  .sent = srt_awake_s() };
+		route->links[i].link = NULL;
+	}
 	for (int r = 0; r < channel->world_size; r++)
 		relay->outboxes[r].tail = &relay->outboxes[r].head;
 	return relay;
@@ -95,12 +97,6 @@ static void clear_outbox(outbox_t *box)
 	}
 	box->tail = &box->head;
 	box->nbytes = 0;
-}
-
-void srt_relay_give_back(srt_relay_t *relay)
-{
-	for (int i = 0; relay != NULL && i < relay->nends; i++)
-		relay->ends[i].link = NULL;
 }
 
 void srt_relay_destroy(srt_relay_t *relay)

@@ -17,13 +17,11 @@
 
 #include "collectives/bootstrap/control_channel_internal.h"
 
-/* NULL if there is no memory; the links are then not taken. */
+/* Takes the links: they are NULL in the route then. NULL if there is no memory. */
 srt_relay_t *srt_relay_create(const srt_control_channel_t *channel,
 			      const srt_control_route_t *route);
 /* Closes the links. NULL is allowed. */
 void srt_relay_destroy(srt_relay_t *relay);
-/* The links are the caller's again. NULL is allowed. */
-void srt_relay_give_back(srt_relay_t *relay);
 /* In a child by fork(). */
 void srt_relay_close_copies(srt_relay_t *relay);
 

@@ -70,8 +70,10 @@ bool srt_flag_action_is_idle(const srt_coll_start_t *start, srt_action_t action,
 {
 	srt_flag_wait_t w;
 
-	if (action != SRT_ACTION_AWAIT && action != SRT_ACTION_READERS)
+	if (action == SRT_ACTION_RELEASE || action == SRT_ACTION_PUBLISH)
 		return false;
+	if (action == SRT_ACTION_CLAIM)
+		return true;
 	w = action == SRT_ACTION_AWAIT ? make_offers_wait(start, round) : make_readers_wait(start);
 	return srt_flag_wait_is_complete(&w);
 }

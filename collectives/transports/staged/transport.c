@@ -242,7 +242,7 @@ static srt_view_t locate_slot_chunk(const srt_coll_start_t *start, uint32_t roun
 
 /* ---- flags of the bounce buffers ------------------------------------------------------------ */
 
-/* The flag `id` of the bounce buffers, `back` rounds before this one. */
+/* For the flag `id` of the bounce buffers, set `back` rounds before this one. */
 static srt_flag_wait_t make_wait(const srt_coll_start_t *start, uint32_t round,
 				 srt_shm_flag_id_t id, uint32_t back)
 {
@@ -257,66 +257,54 @@ static srt_flag_wait_t make_wait(const srt_coll_start_t *start, uint32_t round,
 	};
 }
 
-/* All ranks have released the earlier chunk of the round's slot. */
-static srt_flag_wait_t make_slot_wait(const srt_coll_start_t *start, uint32_t round)
+/* What an action waits for. A claim waits until all ranks have released the earlier chunk of the
+ * round's slot. The other waits are for this rank's flags of earlier rounds, which any stream may
+ * set: so flags only rise, and the scratch and each slot have one user at a time. Returns the
+ * number of waits. */
+static int make_waits(const srt_coll_start_t *start, srt_action_t action, uint32_t round,
+		      srt_flag_wait_t waits[2])
 {
-	srt_flag_wait_t w = make_wait(start, round, SRT_SHM_RELEASE, SRT_STAGING_NSLOTS);
-
-	w.who = SRT_WAIT_ALL;
-	return w;
-}
-
-/* Sets this rank's flag of the round after that of the round before it, which any stream may set.
- * So flags only rise, and the scratch and each slot have one user at a time. */
-static srt_status_t set_flag(const srt_coll_start_t *start, uint32_t round, srt_shm_flag_id_t id)
-{
-	const srt_flag_wait_t w = make_wait(start, round, id, 1);
-
-	SRT_TRY(srt_flag_wait(&w));
-	srt_shm_set_flag(srt_shm_flag_of(w.flags, start->coll->comm->rank, id), w.value + 1);
-	return SRT_OK;
+	switch (action) {
+	case SRT_ACTION_CLAIM:
+		waits[0] = make_wait(start, round, SRT_SHM_PUBLISH, SRT_STAGING_NSLOTS);
+		waits[1] = make_wait(start, round, SRT_SHM_RELEASE, SRT_STAGING_NSLOTS);
+		waits[1].who = SRT_WAIT_ALL;
+		return 2;
+	case SRT_ACTION_PUBLISH:
+		waits[0] = make_wait(start, round, SRT_SHM_PUBLISH, 1);
+		return 1;
+	case SRT_ACTION_RELEASE:
+	case SRT_ACTION_AWAIT:
+		waits[0] = make_wait(start, round, SRT_SHM_RELEASE, 1);
+		return 1;
+	case SRT_ACTION_READERS:
+		break;
+	}
+	return 0;
 }
 
 static srt_status_t run_action(srt_coll_start_t *start, srt_action_t action, uint32_t round)
 {
-	srt_flag_wait_t w;
+	srt_flag_wait_t w[2];
+	const int n = make_waits(start, action, round, w);
 
-	switch (action) {
-	case SRT_ACTION_RELEASE:
-		SRT_TRY(set_flag(start, round, SRT_SHM_RELEASE));
-		break;
-	case SRT_ACTION_CLAIM:
-		w = make_wait(start, round, SRT_SHM_PUBLISH, SRT_STAGING_NSLOTS);
-		SRT_TRY(srt_flag_wait(&w));
-		w = make_slot_wait(start, round);
-		return srt_flag_wait(&w);
-	case SRT_ACTION_PUBLISH:
-		SRT_TRY(set_flag(start, round, SRT_SHM_PUBLISH));
-		break;
-	case SRT_ACTION_AWAIT:
-		w = make_wait(start, round, SRT_SHM_RELEASE, 1);
-		SRT_TRY(srt_flag_wait(&w));
-		break;
-	case SRT_ACTION_READERS:
-		break;
-	}
+	for (int i = 0; i < n; i++)
+		SRT_TRY(srt_flag_wait(&w[i]));
+	if (action == SRT_ACTION_PUBLISH || action == SRT_ACTION_RELEASE)
+		srt_shm_set_flag(srt_shm_flag_of(w[0].flags, start->coll->comm->rank, w[0].id),
+				 w[0].value + 1);
 	return srt_flag_run_action(start, action, round);
 }
 
 static bool is_idle(const srt_coll_start_t *start, srt_action_t action, uint32_t round)
 {
-	srt_flag_wait_t w;
+	srt_flag_wait_t w[2];
+	const int n = make_waits(start, action, round, w);
 
-	if (action == SRT_ACTION_CLAIM) {
-		w = make_wait(start, round, SRT_SHM_PUBLISH, SRT_STAGING_NSLOTS);
-		if (!srt_flag_wait_is_complete(&w))
+	for (int i = 0; i < n; i++) {
+		if (!srt_flag_wait_is_complete(&w[i]))
 			return false;
-		w = make_slot_wait(start, round);
-		return srt_flag_wait_is_complete(&w);
 	}
-	w = make_wait(start, round, SRT_SHM_RELEASE, 1);
-	if (action == SRT_ACTION_AWAIT && !srt_flag_wait_is_complete(&w))
-		return false;
 	return srt_flag_action_is_idle(start, action, round);
 }
 

@@ -40,6 +40,9 @@ SRT_API srt_status_t srt_op_accumulate(srt_view_t y, srt_view_t x, int64_t nelem
 /** y[i] = a[i] + b[i]; y may be a or b. */
 SRT_API srt_status_t srt_op_add(srt_view_t y, srt_view_t a, srt_view_t b, int64_t nelem,
 				srt_stream_t *stream);
+/** y[i] = a[i] * b[i]; y may be a or b. The gradients are da = dy * b and db = dy * a. */
+SRT_API srt_status_t srt_op_mul(srt_view_t y, srt_view_t a, srt_view_t b, int64_t nelem,
+				srt_stream_t *stream);
 /** y[i] = max(x[i], 0), NaN stays; in place allowed. */
 SRT_API srt_status_t srt_op_relu(srt_view_t y, srt_view_t x, int64_t nelem, srt_stream_t *stream);
 /** dx[i] = y[i] > 0 ? dy[i] : 0, with y = relu(x); dx may be dy. */

@@ -19,12 +19,11 @@ static const int64_t sizes[] = { 0, 1, 3, 63, 64, 65, 1009, 2047, 2048, 2049, 61
 
 #define NSIZES (sizeof(sizes) / sizeof(sizes[0]))
 
-enum { FILL, SCALE, DIVIDE, AXPY, ADD, RELU, RELU_BACKWARD, GELU, GELU_BACKWARD, NOPS };
+enum { FILL, SCALE, DIVIDE, AXPY, ADD, MUL, RELU, RELU_BACKWARD, GELU, GELU_BACKWARD, NOPS };
 
 static const srt_kernel_id_t kernels[NOPS] = {
-	SRT_K_FILL,          SRT_K_SCALE,     SRT_K_DIVIDE,
-	SRT_K_AXPY,          SRT_K_ADD,       SRT_K_RELU,
-	SRT_K_RELU_BACKWARD, SRT_K_GELU_TANH, SRT_K_GELU_TANH_BACKWARD,
+	SRT_K_FILL, SRT_K_SCALE, SRT_K_DIVIDE,        SRT_K_AXPY,      SRT_K_ADD,
+	SRT_K_MUL,  SRT_K_RELU,  SRT_K_RELU_BACKWARD, SRT_K_GELU_TANH, SRT_K_GELU_TANH_BACKWARD,
 };
 
 static float gelu_exp(float x)
@@ -52,6 +51,8 @@ static float reference(int op, float a, float b, float value)
 		return fmaf(value, b, a);
 	case ADD:
 		return a + b;
+	case MUL:
+		return a * b;
 	case RELU:
 		return a != a ? a : a > 0.0f ? a : 0.0f;
 	case RELU_BACKWARD:

@@ -23,8 +23,8 @@ static void test_mistakes(void)
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &other));
 	x = srt_tape_input(tape, SRT_F32, 2, 3);
 	y = srt_tape_input(tape, SRT_F32, 3, 2);
-	CHECK(srt_layer_add(tape, x, y) == NULL);
-	CHECK_ERROR_HAS("shapes differ");
+	CHECK(srt_layer_mul(tape, x, y) == NULL);
+	CHECK_ERROR_HAS("mul: shapes differ, (2,3) and (3,2)");
 	CHECK(srt_layer_gelu(tape, x) == NULL); /* the first failure stays */
 	CHECK(srt_tape_finish(tape) == SRT_ERR_INVALID_ARGUMENT);
 	CHECK(srt_tape_forward(tape, stream) == SRT_ERR_INVALID_ARGUMENT);

@@ -111,6 +111,20 @@ static srt_tensor_t *sigmoid(tape_run_t *r)
 	return srt_layer_sigmoid(r->tape, r->x);
 }
 
+static srt_tensor_t *swiglu(tape_run_t *r)
+{
+	srt_tensor_t *gate = srt_layer_linear(r->tape, r->x, r->param[0], NULL);
+
+	return srt_layer_mul(r->tape, srt_layer_silu(r->tape, gate),
+			     srt_layer_linear(r->tape, r->x, r->param[1], NULL));
+}
+
+/* Both inputs of a product are one tensor. */
+static srt_tensor_t *cube(tape_run_t *r)
+{
+	return srt_layer_mul(r->tape, r->x, srt_layer_mul(r->tape, r->x, r->x));
+}
+
 static srt_tensor_t *rmsnorm(tape_run_t *r)
 {
 	return srt_layer_rmsnorm(r->tape, r->x, r->param[0], 1e-5f);
@@ -153,6 +167,10 @@ static const digest_case_t cases[] = {
 	{ { .name = "silu", ONE_INPUT, .build = silu }, 0, 0x7df0676266684097u },
 	{ { .name = "tanh", ONE_INPUT, .build = tanh_of }, 0, 0xa3cfa9de1d7c8bd3u },
 	{ { .name = "sigmoid", ONE_INPUT, .build = sigmoid }, 0, 0x2215914bcd18c6c4u },
+	{ { .name = "swiglu", ONE_INPUT, .shape = { { 5, 9 }, { 5, 9 } }, .build = swiglu },
+	  0,
+	  0u },
+	{ { .name = "cube", ONE_INPUT, .build = cube }, 0, 0u },
 	{ { .name = "rmsnorm", ONE_INPUT, .shape = { { 9 } }, .build = rmsnorm },
 	  0,
 	  0xfb7d5c266429b05fu },

@@ -114,6 +114,9 @@ SRT_API srt_tensor_t *srt_layer_dropout(srt_tape_t *tape, srt_tensor_t *x, const
 /** y = a + b, of one shape. */
 SRT_API srt_tensor_t *srt_layer_add(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b);
 
+/** y = a * b, by element, of one shape: the product of a gated layer (SwiGLU). */
+SRT_API srt_tensor_t *srt_layer_mul(srt_tape_t *tape, srt_tensor_t *a, srt_tensor_t *b);
+
 /** y (rows,n) = x + row (1,n), added to each row. */
 SRT_API srt_tensor_t *srt_layer_add_row(srt_tape_t *tape, srt_tensor_t *x, srt_tensor_t *row);
 

@@ -51,6 +51,21 @@ static srt_loss_t valid_loss(void)
 	};
 }
 
+static srt_embedding_t valid_embedding(void)
+{
+	return (srt_embedding_t){
+		.size = sizeof(srt_embedding_t),
+		.y = at(a, 0),
+		.table = at(a, 200),
+		.dtable = at(a, 0),
+		.dy = at(a, 200),
+		.ids = srt_view(b, 0, SRT_I32),
+		.rows = 4,
+		.n = 10,
+		.vocab = 5,
+	};
+}
+
 static void test_elementwise(void)
 {
 	REFUSED(srt_op_fill(at(a, 0), 1, 1, NULL), "srt_op_fill: stream is NULL");
@@ -224,17 +239,7 @@ static void test_empty_rows(void)
 
 static void test_embedding(void)
 {
-	srt_embedding_t good = {
-		.size = sizeof(good),
-		.y = at(a, 0),
-		.table = at(a, 200),
-		.dtable = at(a, 0),
-		.dy = at(a, 200),
-		.ids = srt_view(b, 0, SRT_I32),
-		.rows = 4,
-		.n = 10,
-		.vocab = 5,
-	};
+	srt_embedding_t good = valid_embedding();
 
 	REFUSED_WITH(srt_op_embedding, good, position = at(a, 400),
 		     "srt_op_embedding: context is 0");
@@ -247,6 +252,41 @@ static void test_embedding(void)
 	good.dposition = at(a, 0);
 	good.dy = at(a, 500);
 	REFUSED_WITH(srt_op_position_backward, good, context = -1, "context is -1");
+}
+
+static void test_vocab_part(void)
+{
+	const srt_vocab_part_t part = { .vocab = 9, .first = 4, .n = 5 }, none = { .vocab = 9 };
+	const srt_vocab_part_t bad = { .vocab = 9, .first = 5, .n = 5 };
+	srt_embedding_t embedding = valid_embedding();
+	srt_loss_t loss = valid_loss();
+
+	REFUSED_WITH(srt_op_embedding, embedding, part = &bad,
+		     "5 elements from element 5 on are not a part of a vocabulary of 9");
+	REFUSED_WITH(srt_op_cross_entropy, loss, ld = 4, "rows of 5 elements are 4 elements apart");
+	REFUSED(srt_op_cross_entropy_part(at(a, 0), at(a, 100), loss.target, 4, &none, s),
+		"srt_op_cross_entropy_part: n is 0");
+	REFUSED(srt_op_cross_entropy_part(at(a, 0), at(a, 11), loss.target, 4, &part, s),
+		"stats overlaps x");
+	CHECK_OK(srt_op_cross_entropy_part(at(a, 0), at(a, 100), loss.target, 4, &part, s));
+	embedding.part = &part;
+	REFUSED_WITH(srt_op_embedding, embedding, position = at(a, 300),
+		     "srt_op_embedding: context is 0");
+	REFUSED_WITH(srt_op_embedding_backward, embedding, padding = 9,
+		     "srt_op_embedding_backward: padding is 9");
+	CHECK_OK(srt_op_embedding(&embedding, s));
+	embedding.table = absent;
+	ACCEPTED_WITH(srt_op_embedding, embedding, part = &none);
+	loss.stats = at(a, 200);
+	loss.part = &part;
+	loss.stride = 12;
+	REFUSED_WITH(srt_op_cross_entropy_merge, loss, nparts = 0,
+		     "statistics of 0 parts that are 12 elements apart");
+	REFUSED_WITH(srt_op_cross_entropy_merge, loss, nparts = 100, "stats: 1200 elements");
+	loss.nparts = 2;
+	REFUSED_WITH(srt_op_cross_entropy_merge, loss, stride = 11,
+		     "needs a part or more, and 3 elements for each of 4 rows");
+	ACCEPTED_WITH(srt_op_cross_entropy_merge, loss, dx = loss.x);
 }
 
 static void test_sums(void)
@@ -373,6 +413,7 @@ int main(void)
 	test_norms();
 	test_empty_rows();
 	test_embedding();
+	test_vocab_part();
 	test_sums();
 	test_optimizers();
 	ops_close();

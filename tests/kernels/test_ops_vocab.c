@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * The operations on a part of a vocabulary: arguments that are refused, as in
- * tests/kernels/test_ops_args.c; and with one part that has all, the bits of the cross-entropy.
- */
+/* One part that has a whole vocabulary: the bits of the cross-entropy. */
 #include <math.h>
 
 #include "tests/harness/bits.h"
@@ -20,70 +17,7 @@ static srt_view_t at(srt_buffer_t *buffer, size_t element)
 	return srt_view(buffer, element * sizeof(float), SRT_F32);
 }
 
-#define REFUSED(call, words)                                                                       \
-	do {                                                                                       \
-		CHECK_STATUS(call, SRT_ERR_INVALID_ARGUMENT);                                      \
-		CHECK_ERROR_HAS(words);                                                            \
-	} while (0)
-
-#define EMBEDDING(...) (&(srt_embedding_t){ .size = sizeof(srt_embedding_t), __VA_ARGS__ })
-
 #define LOSS(...) (&(srt_loss_t){ .size = sizeof(srt_loss_t), __VA_ARGS__ })
-
-static void test_vocab_part(void)
-{
-	const srt_vocab_part_t part = { .vocab = 9, .first = 4, .n = 5 }, none = { .vocab = 9 };
-	srt_vocab_part_t bad = { .vocab = 9, .first = 5, .n = 5 };
-	const srt_view_t ids = srt_view(b, 0, SRT_I32);
-
-	REFUSED(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
-					   .rows = 4, .n = 10, .part = &bad),
-				 s),
-		"5 elements from element 5 on are not a part of a vocabulary of 9");
-	REFUSED(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200),
-					   .position = at(a, 300), .ids = ids, .rows = 4, .n = 10,
-					   .part = &part),
-				 s),
-		"srt_op_embedding: context is 0");
-	REFUSED(srt_op_embedding_backward(EMBEDDING(.dtable = at(a, 0), .dy = at(a, 200),
-						    .ids = ids, .rows = 4, .n = 10, .part = &part,
-						    .padding = 9),
-					  s),
-		"srt_op_embedding_backward: padding is 9");
-	REFUSED(srt_op_cross_entropy_part(at(a, 0), at(a, 100), ids, 4, &none, s),
-		"srt_op_cross_entropy_part: n is 0");
-	REFUSED(srt_op_cross_entropy_part(at(a, 0), at(a, 11), ids, 4, &part, s),
-		"stats overlaps x");
-	REFUSED(srt_op_cross_entropy_merge(LOSS(.loss = at(a, 0), .x = at(a, 100),
-						.stats = at(a, 200), .target = ids, .rows = 4,
-						.part = &part, .stride = 12, .grad_scale = 1),
-					   s),
-		"statistics of 0 parts that are 12 elements apart");
-	REFUSED(srt_op_cross_entropy_merge(LOSS(.loss = at(a, 0), .x = at(a, 100),
-						.stats = at(a, 200), .target = ids, .rows = 4,
-						.part = &part, .nparts = 2, .stride = 11,
-						.grad_scale = 1),
-					   s),
-		"needs a part or more, and 3 elements for each of 4 rows");
-	REFUSED(srt_op_cross_entropy_merge(LOSS(.loss = at(a, 0), .x = at(a, 100),
-						.stats = at(a, 200), .target = ids, .rows = 4,
-						.part = &part, .nparts = 100, .stride = 12,
-						.grad_scale = 1),
-					   s),
-		"stats: 1200 elements");
-	CHECK_OK(srt_op_embedding(EMBEDDING(.y = at(a, 0), .table = at(a, 200), .ids = ids,
-					    .rows = 4, .n = 10, .part = &part),
-				  s));
-	CHECK_OK(srt_op_embedding(EMBEDDING(.y = at(a, 0), .ids = ids, .rows = 4, .n = 10,
-					    .part = &none),
-				  s));
-	CHECK_OK(srt_op_cross_entropy_part(at(a, 0), at(a, 100), ids, 4, &part, s));
-	CHECK_OK(srt_op_cross_entropy_merge(LOSS(.loss = at(a, 0), .dx = at(a, 100),
-						 .x = at(a, 100), .stats = at(a, 200),
-						 .target = ids, .rows = 4, .part = &part,
-						 .nparts = 2, .stride = 12, .grad_scale = 1),
-					    s));
-}
 
 /* Rows with a large and a small sum, one with an infinity, and one whose target is outside; of one
  * part, and of rows that are LD elements apart, between which nothing is written. */
@@ -146,11 +80,6 @@ static void test_one_part(void)
 			CHECK_BITS(of_spread + r * LD + N, spread + r * LD + N, LD - N);
 		}
 	}
-	REFUSED(srt_op_cross_entropy(LOSS(.loss = at(a, 0), .dx = at(b, 100), .x = at(b, 100),
-					  .target = ids, .rows = ROWS, .n = N, .ld = N - 1,
-					  .grad_scale = 0.3f),
-				     s),
-		"rows of 131 elements are 130 elements apart");
 }
 
 int main(void)
@@ -159,7 +88,6 @@ int main(void)
 	s = test_stream(device, "s");
 	a = test_buffer(device, 1000 * sizeof(float), "a");
 	b = test_buffer(device, 1000 * sizeof(float), "b");
-	test_vocab_part();
 	test_one_part();
 	srt_stream_destroy(s);
 	srt_buffer_destroy(a);

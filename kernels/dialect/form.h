@@ -20,6 +20,8 @@
  *
  *   MAP(name, length, list, formula)
  *                                a whole elementwise kernel; A is an srt_k_elem_t
+ *   RANGE(length, from, to, list, formula)
+ *                                the elements from <= i < to, in a KERNEL_ELEMENTWISE
  *
  * Passes over a row, in a KERNEL of one group a row, that declares `first`, the row's first
  * element. i is the column. In their lists BY_COLUMN(x) has one element a column, and
@@ -127,12 +129,20 @@
 #define K_TENSOR_3(window, type, load, store, p) K_PLACE_OF(3, type, p) K_TENSOR_4
 #define K_TENSOR_4(window, type, load, store, p) K_PLACE_OF(4, type, p) K_TENSOR_5
 #define K_TENSOR_5(window, type, load, store, p) K_PLACE_OF(5, type, p) K_TENSOR_6
+#define K_TENSOR_6(window, type, load, store, p) K_PLACE_OF(6, type, p) K_TENSOR_7
+#define K_TENSOR_7(window, type, load, store, p) K_PLACE_OF(7, type, p) K_TENSOR_8
+#define K_TENSOR_8(window, type, load, store, p) K_PLACE_OF(8, type, p) K_TENSOR_9
+#define K_TENSOR_9(window, type, load, store, p) K_PLACE_OF(9, type, p) K_TENSOR_10
 #define K_TENSOR_1_END
 #define K_TENSOR_2_END
 #define K_TENSOR_3_END
 #define K_TENSOR_4_END
 #define K_TENSOR_5_END
 #define K_TENSOR_6_END
+#define K_TENSOR_7_END
+#define K_TENSOR_8_END
+#define K_TENSOR_9_END
+#define K_TENSOR_10_END
 #define K_PLACE_OF(i, type, p)                                                                     \
 	TENSOR(i, type, p##_p);                                                                    \
 	const int p##_given K_UNUSED = p##_p != 0;
@@ -162,6 +172,20 @@
 			K_STORES(list)                                                             \
 		}                                                                                  \
 	}
+
+#define K_RANGE_SHORT FOR_EACH_IN
+#define K_RANGE_MIXED FOR_EACH_MIXED_IN
+#define RANGE(length, from, to, list, formula)                                                     \
+	do {                                                                                       \
+		const int64_t first = 0;                                                           \
+                                                                                                   \
+		K_RANGE_##length(i, from, to, K_WINDOWS(list))                                     \
+		{                                                                                  \
+			K_VALUES(list)                                                             \
+			formula;                                                                   \
+			K_STORES(list)                                                             \
+		}                                                                                  \
+	} while (0)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 #define K_ROW_SHORT FOR_RANGE_IN

@@ -29,11 +29,10 @@
  *                                the same with the tensors of T said in W: READS(p, at),
  *                                WRITES(p, at), UPDATES(p, at), side by side; of floats, whatever
  *                                T is, READS_F32 and so on, and READS_F16, READS_BF16;
- *                                UPDATES_IF(p, at, old): the old values are used if `old`;
- *                                READS_IF(p, at): p may be NULL. The loop uses only elements
- *                                p[at + i] of them and WRITES every one. CPUs convert runs of such
- *                                elements at once, CUDA loads and stores vectors, and each loop has
- *                                all tensors in W that it indexes by i
+ *                                UPDATES_IF(p, at, old): the old values are used if `old`. The loop
+ *                                uses only elements p[at + i] of them and WRITES every one. CPUs
+ *                                convert runs of such elements at once, CUDA loads and stores
+ *                                vectors, and each loop has all tensors in W that it indexes by i
  *   FOR_EACH_MIXED_IN, FOR_ELEMENTS_MIXED_IN (..., W): the same where W has T and floats
  *   FOR_EACH_WIDE_IN(..., W)     the same with plain conversions on CPUs
  *   FOR_EACH_LONG_IN, FOR_RANGE_LONG_IN, FOR_ELEMENTS_LONG_IN (..., W): the same for a long body

@@ -6,7 +6,7 @@
  *   IN(x) OUT(y) IO(y)           tensors of T: read, written, updated
  *   IN_F32(x) OUT_F32(y) IO_F32(y), IN_F16(x), IN_BF16(x)
  *                                tensors of that type
- *   ADD(y)                       T: written, or added onto if A.accumulate
+ *   ADD(y)                       T: added onto
  *   KEEP(y), KEPT(y)             outputs of two passes over T: an intermediate value, that floats
  *                                keep for the second pass, and what is written: first T_IS_F32 ?
  *                                y, the value kept : to be computed again
@@ -24,8 +24,8 @@
  *                                the elements from <= i < to, in a KERNEL_ELEMENTWISE
  *
  * Passes over a row, in a KERNEL of one group a row, that declares `first`, the row's first
- * element. i is the column. In their lists BY_COLUMN(x) has one element a column, and
- * BY_COLUMN_OR(x, value) is `value` where x is absent.
+ * element. i is the column. In their lists BY_COLUMN(x) has one element a column, VALUE_OF(x, v) is
+ * the constant v.
  *
  *   SUM(s, length, list, formula)
  *                                float s = the row's sum; formula: the lane's s with one element
@@ -35,6 +35,10 @@
  *                                two sums in one pass; the formula assigns s and t
  *   MAXIMUM(m, list, x)          float m = the row's maximum; a NaN sticks
  *   EACH(length, list, formula)  the outputs
+ *   EACH_ONTO(y, length, list, formula)
+ *                                the output y, added onto if A.accumulate
+ *   EACH_OR(x, v, length, list, formula)
+ *                                the outputs; x has one element a column, or is v if it is absent
  *   ROW_STORE(p, v)              p[row] = v
  *
  * Sums over the A.rows rows of A.n columns, once in a KERNEL_COLUMNS (columns.h). r is the row.
@@ -58,18 +62,17 @@
 #define IO_F32(p) (UPDATES_F32, float, LOAD_F32, STORE_F32, p)
 #define IN_F16(p) (READS_F16, const uint16_t, LOAD_F16, K_NO_STORE, p)
 #define IN_BF16(p) (READS_BF16, const uint16_t, LOAD_BF16, K_NO_STORE, p)
-#define ADD(p) (K_UPDATES_ADD, T, K_NO_LOAD, K_STORE_ADD, p)
+#define ADD(p) (UPDATES, T, K_NO_LOAD, K_STORE_ADD, p)
 #define KEEP(p) (K_NO_WINDOW, T, K_NO_LOAD, K_STORE_KEEP, p)
 #define KEPT(p) (WRITES_AGAIN, T, K_LOAD_KEPT, STORE, p)
 #define BY_COLUMN(p) (K_READS_COLUMN, const T, K_LOAD_COLUMN, K_NO_STORE, p)
-#define BY_COLUMN_OR(p, v) (K_READS_OR, const T, !p##_given ? (v) : K_LOAD_COLUMN, K_NO_STORE, p)
+#define VALUE_OF(p, v) (K_NO_WINDOW, const T, v K_NO_ELEMENT, K_NO_STORE, p)
 #define PLACE(type, p) (K_NO_WINDOW, type, K_NO_LOAD, K_NO_STORE, p)
 
-#define K_UPDATES_ADD(p, at) UPDATES_IF(p, at, A.accumulate)
 #define K_READS_COLUMN(p, at) READS(p, 0)
-#define K_READS_OR(p, at) READS_IF(p, 0)
 #define K_NO_WINDOW(p, at)
 #define K_NO_LOAD(p, at) 0.0f
+#define K_NO_ELEMENT(p, at)
 #define K_LOAD_COLUMN(p, at) LOAD(p, i)
 #if T_IS_F32
 #define K_LOAD_KEPT(p, at) LOAD(p, at)
@@ -77,7 +80,7 @@
 #define K_LOAD_KEPT(p, at) 0.0f
 #endif
 #define K_NO_STORE(p, at, v)
-#define K_STORE_ADD(p, at, v) STORE(p, at, A.accumulate ? LOAD(p, at) + v : v)
+#define K_STORE_ADD(p, at, v) STORE(p, at, LOAD(p, at) + v)
 #define K_STORE_KEEP(p, at, v)                                                                     \
 	if (T_IS_F32)                                                                              \
 	STORE(p, at, v)
@@ -198,6 +201,17 @@
 		K_STORES(list)                                                                     \
 	}
 
+/* Two loops, each without a condition: for vectors of CPUs, and registers of GPUs. */
+#define EACH_ONTO(y, length, list, formula)                                                        \
+	if (A.accumulate)                                                                          \
+		EACH(length, ADD(y) list, formula)                                                 \
+	else                                                                                       \
+		EACH(length, OUT(y) list, formula)
+#define EACH_OR(x, v, length, list, formula)                                                       \
+	if (x##_given)                                                                             \
+		EACH(length, BY_COLUMN(x) list, formula)                                           \
+	else                                                                                       \
+		EACH(length, VALUE_OF(x, v) list, formula)
 #define ROW_STORE(p, v)                                                                            \
 	FOR_LANE_0                                                                                 \
 	{                                                                                          \

@@ -100,21 +100,16 @@ FN float *k_window(float *window, int64_t offset)
 	return (float *)((uintptr_t)window - sizeof(float) * (uintptr_t)offset);
 }
 
-/*
- * Loops of one turn, that a name may mean another thing within; k_at and k_n are the run's. The
- * window of a tensor whose pointer is NULL is not used (READS_IF).
- */
+/* Loops of one turn, that a name may mean another thing within; k_at and k_n are the run's. */
 #define K_HALF(p, at, half)                                                                        \
-	for (half *p##_h = (p) ? (p) + (at) + k_at : 0, **p##_go = &p##_h; p##_go; p##_go = 0)
+	for (half *p##_h = (p) + (at) + k_at, *p##_go = p##_h; p##_go; p##_go = 0)
 #define K_READS(p, at, open)                                                                       \
 	K_HALF(p, at, const uint16_t)                                                              \
-	for (float p##_w[K_WINDOW],                                                                \
-	     *p = (p##_h ? open(p##_w, p##_h, k_n) : (void)0, k_window(p##_w, (at) + k_at));       \
+	for (float p##_w[K_WINDOW], *p = (open(p##_w, p##_h, k_n), k_window(p##_w, (at) + k_at));  \
 	     p##_go; p##_go = 0)
 #define READS_F16(p, at) K_READS(p, at, k_open_f16)
 #if !T_IS_F32
 #define READS(p, at) K_READS(p, at, k_open)
-#define READS_IF(p, at) READS(p, at)
 #define WRITES(p, at) UPDATES_IF(p, at, 0)
 #define UPDATES(p, at) UPDATES_IF(p, at, 1)
 #define UPDATES_IF(p, at, old)                                                                     \
@@ -124,7 +119,6 @@ FN float *k_window(float *window, int64_t offset)
 	     p##_go; k_close(p##_h, p##_w, k_n), p##_go = 0)
 #else
 #define READS(p, at)
-#define READS_IF(p, at)
 #define WRITES(p, at)
 #define UPDATES(p, at)
 #define UPDATES_IF(p, at, old)

@@ -279,12 +279,6 @@ K_NOW k_halves_t k_no_halves(void)
 	K_TENSOR(p, at, type)                                                                      \
 	for (k_##window##_t p = K_FILL(window, p##_at); p##_go;                                    \
 	     K_DRAIN(window, p.w, p##_at), p##_go = 0)
-/* Zeros where p is NULL. */
-#define K_READS_IF(p, at, type, window)                                                            \
-	for (int p##_go = 1; p##_go; p##_go = 0)                                                   \
-		for (const type *p##_at = (p) ? (p) + (at) + k_at : 0; p##_go; p##_go = 0)         \
-			for (k_##window##_t p = p##_at ? K_FILL(window, p##_at) : k_no_##window(); \
-			     p##_go; p##_go = 0)
 /* An update of which `old` says whether what was there is used. */
 #define K_UPDATES_IF(p, at, old, type, window)                                                     \
 	K_TENSOR(p, at, type)                                                                      \
@@ -292,13 +286,11 @@ K_NOW k_halves_t k_no_halves(void)
 	     K_DRAIN(window, p.w, p##_at), p##_go = 0)
 #if T_IS_F32
 #define UPDATES_IF(p, at, old) K_UPDATES_IF(p, at, old, float, words)
-#define READS_IF(p, at) K_READS_IF(p, at, float, words)
 #define READS(p, at) READS_F32(p, at)
 #define WRITES(p, at) WRITES_F32(p, at)
 #define UPDATES(p, at) UPDATES_F32(p, at)
 #else
 #define UPDATES_IF(p, at, old) K_UPDATES_IF(p, at, old, uint16_t, halves)
-#define READS_IF(p, at) K_READS_IF(p, at, uint16_t, halves)
 #define READS(p, at) K_READS(p, at, uint16_t, halves)
 #define WRITES(p, at) K_WRITES(p, at, uint16_t, halves)
 #define UPDATES(p, at) K_UPDATES(p, at, uint16_t, halves)

@@ -192,6 +192,7 @@ OPERATIONS = {
     "scale": lambda s: elementwise(s, lambda x, y: torch.mul(x, 0.1, out=y)),
     "divide": lambda s: elementwise(s, lambda x, y: torch.div(x, 3.0, out=y)),
     "add": lambda s: backward(s, lambda a, b, y: torch.add(a, b, out=y)),
+    "mul": lambda s: backward(s, lambda a, b, y: torch.mul(a, b, out=y)),
     "axpy": lambda s: elementwise(s, lambda x, y: y.add_(x, alpha=0.1)),
     "cast_from_f32": lambda s: cast(s, "f32"),
     "cast_from_f16": lambda s: cast(s, "f16"),

@@ -41,26 +41,6 @@ static srt_status_t backward_activation(const srt_run_t *run, const srt_node_t *
 				    count_elements(node), run->stream);
 }
 
-#define READS_INPUT .keeps_in = 1u << 0
-#define READS_OUTPUT .keeps_out = 1
-#define ACTIVATION(id, reads, op, op_backward)                                                     \
-	static const activation_t id##_activation = {                                              \
-		.layer = { .name = #id,                                                            \
-			   reads,                                                                  \
-			   .passes_on = 1u << 0,                                                   \
-			   .forward = forward_activation,                                          \
-			   .backward = backward_activation },                                      \
-		.forward = op,                                                                     \
-		.backward = op_backward,                                                           \
-	}
-
-ACTIVATION(relu, READS_OUTPUT, srt_op_relu, srt_op_relu_backward);
-ACTIVATION(gelu, READS_INPUT, srt_op_gelu_tanh, srt_op_gelu_tanh_backward);
-ACTIVATION(gelu_erf, READS_INPUT, srt_op_gelu_erf, srt_op_gelu_erf_backward);
-ACTIVATION(silu, READS_INPUT, srt_op_silu, srt_op_silu_backward);
-ACTIVATION(tanh, READS_OUTPUT, srt_op_tanh, srt_op_tanh_backward);
-ACTIVATION(sigmoid, READS_OUTPUT, srt_op_sigmoid, srt_op_sigmoid_backward);
-
 static srt_tensor_t *record_activation(srt_tape_t *tape, const activation_t *activation,
 				       srt_tensor_t *x)
 {
@@ -75,32 +55,27 @@ static srt_tensor_t *record_activation(srt_tape_t *tape, const activation_t *act
 	return srt_tape_record(tape, &desc);
 }
 
-srt_tensor_t *srt_layer_relu(srt_tape_t *tape, srt_tensor_t *x)
-{
-	return record_activation(tape, &relu_activation, x);
-}
+#define READS_INPUT .keeps_in = 1u << 0
+#define READS_OUTPUT .keeps_out = 1
+/* srt_layer_ID(): what its backward pass reads again, the two operations. */
+#define ACTIVATION(id, reads, op, op_backward)                                                     \
+	static const activation_t id##_activation = {                                              \
+		.layer = { .name = #id,                                                            \
+			   reads,                                                                  \
+			   .passes_on = 1u << 0,                                                   \
+			   .forward = forward_activation,                                          \
+			   .backward = backward_activation },                                      \
+		.forward = op,                                                                     \
+		.backward = op_backward,                                                           \
+	};                                                                                         \
+	srt_tensor_t *srt_layer_##id(srt_tape_t *tape, srt_tensor_t *x)                            \
+	{                                                                                          \
+		return record_activation(tape, &id##_activation, x);                               \
+	}
 
-srt_tensor_t *srt_layer_gelu(srt_tape_t *tape, srt_tensor_t *x)
-{
-	return record_activation(tape, &gelu_activation, x);
-}
-
-srt_tensor_t *srt_layer_gelu_erf(srt_tape_t *tape, srt_tensor_t *x)
-{
-	return record_activation(tape, &gelu_erf_activation, x);
-}
-
-srt_tensor_t *srt_layer_silu(srt_tape_t *tape, srt_tensor_t *x)
-{
-	return record_activation(tape, &silu_activation, x);
-}
-
-srt_tensor_t *srt_layer_tanh(srt_tape_t *tape, srt_tensor_t *x)
-{
-	return record_activation(tape, &tanh_activation, x);
-}
-
-srt_tensor_t *srt_layer_sigmoid(srt_tape_t *tape, srt_tensor_t *x)
-{
-	return record_activation(tape, &sigmoid_activation, x);
-}
+ACTIVATION(relu, READS_OUTPUT, srt_op_relu, srt_op_relu_backward)
+ACTIVATION(gelu, READS_INPUT, srt_op_gelu_tanh, srt_op_gelu_tanh_backward)
+ACTIVATION(gelu_erf, READS_INPUT, srt_op_gelu_erf, srt_op_gelu_erf_backward)
+ACTIVATION(silu, READS_INPUT, srt_op_silu, srt_op_silu_backward)
+ACTIVATION(tanh, READS_OUTPUT, srt_op_tanh, srt_op_tanh_backward)
+ACTIVATION(sigmoid, READS_OUTPUT, srt_op_sigmoid, srt_op_sigmoid_backward)

@@ -30,6 +30,12 @@ PROGRAM_TESTS += \
 	tests/kernels/test_selftest \
 	tests/kernels/test_softfma
 LONG_TESTS += tests/kernels/test_math_all.sh
+
+.PHONY: update-digests
+update-digests: tests/kernels/test_conformance
+	$(AM_V_GEN)tests/kernels/test_conformance print > digests.tmp
+	$(AM_V_at)mv digests.tmp $(srcdir)/kernels/cases/digests.def
+
 libfixtures_la_SOURCES += \
 	tests/kernels/all_cases.c tests/kernels/all_cases.h \
 	tests/kernels/attention_ref.c tests/kernels/attention_ref.h \

@@ -58,9 +58,12 @@ static float reference(srt_kernel_id_t kernel, float a, float b)
 		return c < 0.0f ? a * fmaf(c * (e * w), w, e * w) : a * fmaf(c * w, e * w, w);
 	case SRT_K_GELU_ERF:
 		return a * eval(BELOW, a);
-	default:
+	case SRT_K_GELU_ERF_BACKWARD:
 		c = clamped(b, 16.0f);
 		return a * fmaf(c, eval(BELL, c) * 0x1.988454p-2f, eval(BELOW, c));
+	default:
+		CHECK_OR_DIE(!"a kernel without a reference");
+		return 0.0f;
 	}
 }
 

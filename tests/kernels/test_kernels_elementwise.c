@@ -59,13 +59,16 @@ static float reference(int op, float a, float b, float value)
 		return b > 0.0f ? a : 0.0f;
 	case GELU:
 		return a / (1.0f + gelu_exp(a));
-	default:
+	case GELU_BACKWARD:
 		e = gelu_exp(b);
 		s = 1.0f / (1.0f + e);
 		c = b > -16.0f ? b : -16.0f;
 		c = c < 16.0f ? c : 16.0f;
 		du = 0.7978845608f * fmaf(0.134145f * c, c, 1.0f);
 		return a * (b != b ? b : fmaf(c * (s * (s > 0.0f ? e * s : 1.0f)), 2.0f * du, s));
+	default:
+		CHECK_OR_DIE(!"an operation without a reference");
+		return 0.0f;
 	}
 }
 

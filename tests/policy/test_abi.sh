@@ -7,7 +7,7 @@ lib=.libs/libshardrt.so
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAIL: $*"; exit 1; }
 # shellcheck disable=SC2086
-defines() { echo | $CC -dM -E - | grep -q "#define $1 "; }
+defines() { echo | ${CC:-gcc} -dM -E - | grep -q "#define $1 "; }
 [ -f $lib ] || skip "no shared library was built"
 command -v abidw > /dev/null && command -v abidiff > /dev/null || skip "no abidw and abidiff (package abigail-tools)"
 defines __x86_64__ && defines __GNUC__ && ! defines __clang__ && ! defines __ILP32__ ||

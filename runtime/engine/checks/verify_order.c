@@ -146,7 +146,7 @@ static void describe_call(const void *arg, const srt_call_t *call, char *text, s
 		snprintf(text, n, "calls srt_engine_write_%s()", call->value ? "begin" : "end");
 		break;
 	case SRT_ACTION_FULL:
-		snprintf(text, n, "calls srt_full_params_%s() of unit '%.64s' (options %llx)",
+		snprintf(text, n, "calls srt_unit_full_params_%s() of unit '%.64s' (options %llx)",
 			 call->value ? "begin" : "end", engine->units[call->index]->name,
 			 (unsigned long long)call->value);
 		break;

@@ -97,9 +97,14 @@ typedef struct srt_k_matmul {
 	int32_t accumulate;
 } srt_k_matmul_t;
 
+/* Heads of queries that share a head of keys. */
+#define SRT_K_ATTENTION_GROUP 127
+
 /* attention, attention_backward_* */
 typedef struct srt_k_attention {
 	int64_t batch, queries, keys, heads, head_dim;
+	int64_t kv_heads; /* divides heads; one of it for at most SRT_K_ATTENTION_GROUP of them */
+	int64_t offset;   /* of the queries among the keys, 0 to keys */
 	int64_t ldq, ldk, ldv; /* between rows of q, k, v */
 	int64_t lddq, lddk, lddv;
 	float scale;

@@ -17,7 +17,7 @@
 
 #include "kernels/args.h"
 
-#define SRT_COMMAND_MAX_BINDINGS 12
+#define SRT_COMMAND_MAX_BINDINGS 13
 #define SRT_COMMAND_MAX_ARGS 256 /* bytes */
 
 /* A backend's memory object and a byte offset in it; mem NULL = absent argument. */
@@ -32,9 +32,9 @@ typedef enum srt_command_kind {
 	/* The kernels "matmul" and "attention", for which a backend may have tuned versions. */
 	SRT_COMMAND_MATMUL,
 	SRT_COMMAND_ATTENTION,
-	/* Bindings: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask; the first three
-	 * and the last two may be absent. Args: attention. srt_command_expand() makes its portable
-	 * kernels; ngroups is 1. */
+	/* Bindings: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask, first; the first
+	 * three and the last three may be absent. Args: attention. srt_command_expand() makes its
+	 * portable kernels; ngroups is 1. */
 	SRT_COMMAND_ATTENTION_BACKWARD,
 	/* Bindings: destination, source. Args: copy. No overlap; rows within the device, or one row
 	 * to or from pinned memory; within one memory object both pitches are the same. */

@@ -61,23 +61,31 @@ int64_t srt_kernel_grid(srt_kernel_id_t kernel, const void *args)
 
 /* Portable kernels of attention's backward pass: one of the outputs `needs`, and which of the
  * command's bindings they have. */
-enum { DQ, DK, DV, DOUT, OUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK };
+enum { DQ, DK, DV, DOUT, OUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK, FIRST };
 static const struct {
 	srt_kernel_id_t kernel;
 	uint8_t needs[2], bindings[SRT_COMMAND_MAX_BINDINGS];
 } backward[] = {
 	{ SRT_K_ATTENTION_BACKWARD_D,
 	  { SCRATCH, SCRATCH },
-	  { SCRATCH, DOUT, OUT, QUERY, KEY, VALUE, STATS, LENGTHS, MASK } },
+	  { SCRATCH, DOUT, OUT, QUERY, KEY, VALUE, STATS, LENGTHS, MASK, FIRST } },
 	{ SRT_K_ATTENTION_BACKWARD_Q,
 	  { DQ, DQ },
-	  { DQ, DOUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK } },
+	  { DQ, DOUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK, FIRST } },
 	{ SRT_K_ATTENTION_BACKWARD_KV,
 	  { DK, DV },
-	  { DK, DV, DOUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK } },
+	  { DK, DV, DOUT, QUERY, KEY, VALUE, STATS, SCRATCH, LENGTHS, MASK, FIRST } },
 };
 
 _Static_assert(sizeof(backward) / sizeof(backward[0]) <= SRT_COMMAND_MAX_KERNELS, "kernels");
+
+bool srt_command_is_plain_attention(const srt_command_t *command)
+{
+	const srt_k_attention_t *a = &command->attention;
+
+	return a->kv_heads == a->heads && a->offset == 0 &&
+	       command->bindings[command->nbindings - 1].mem == NULL;
+}
 
 int srt_command_expand(const srt_command_t *command, srt_command_t kernels[SRT_COMMAND_MAX_KERNELS])
 {
@@ -129,6 +137,8 @@ srt_k_attention_t srt_kernel_attention_args(const srt_attention_t *shape)
 		.keys = shape->keys,
 		.heads = shape->heads,
 		.head_dim = shape->head_dim,
+		.kv_heads = shape->kv_heads,
+		.offset = shape->offset,
 		.ldq = shape->ldq,
 		.ldk = shape->ldk,
 		.ldv = shape->ldv,

@@ -6,6 +6,7 @@
 #ifndef SRT_KERNELS_TABLE_H
 #define SRT_KERNELS_TABLE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -57,6 +58,10 @@ int64_t srt_kernel_grid(srt_kernel_id_t kernel, const void *args);
 #define SRT_COMMAND_MAX_KERNELS 3
 int srt_command_expand(const srt_command_t *command,
 		       srt_command_t kernels[SRT_COMMAND_MAX_KERNELS]);
+
+/* Whether a command of attention has as many heads of keys as of queries, offset 0, and no first
+ * keys: what every tuned version supports. */
+bool srt_command_is_plain_attention(const srt_command_t *command);
 
 /* 64-bit FNV-1a of a tensor's name: the key of its random numbers. */
 uint64_t srt_kernel_name_hash(const char *name);

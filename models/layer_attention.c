@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Multi-head attention: q, k, v in three tensors or packed into one or two, of the same positions
- * or of others, -> (batch*queries, width). Row maximum and row sum of the softmax
+ * or of others, heads of k and v for one head of q or several, -> (batch*queries, width). Row maximum and row sum of the softmax
  * (batch,heads,queries,2) are saved; backward reads them, the inputs and the output.
  */
 #include <shardrt/models/layers.h>
 #include "models/over_sqrt.h"
 #include "models/tape_impl.h"
 
-enum { Q, K, V, LENGTHS, MASK }; /* the node's inputs */
+enum { Q, K, V, LENGTHS, MASK, FIRST }; /* the node's inputs */
 
-/* The part `which` of a packed row; an absent view stays absent. */
-static srt_view_t get_part(srt_view_t packed, const srt_attention_t *shape, size_t which)
+/* What comes after `heads` heads in a packed row; an absent view stays absent. */
+static srt_view_t skip_heads(srt_view_t packed, const srt_attention_t *shape, int64_t heads)
 {
-	const size_t width = (size_t)(shape->heads * shape->head_dim);
+	const size_t width = (size_t)(heads * shape->head_dim);
 
 	if (packed.buffer != NULL)
-		packed.offset += which * width * (srt_dtype_bits(packed.dtype) / 8);
+		packed.offset += width * (srt_dtype_bits(packed.dtype) / 8);
 	return packed;
 }
 
@@ -27,9 +27,9 @@ static void unpack_views(const srt_node_t *node, srt_view_t *q, srt_view_t *k, s
 	const srt_attention_t *shape = &node->args.attention;
 
 	if (node->in[K] == NULL)
-		*k = get_part(*q, shape, 1);
+		*k = skip_heads(*q, shape, shape->heads);
 	if (node->in[V] == NULL)
-		*v = get_part(*k, shape, 1);
+		*v = skip_heads(*k, shape, shape->kv_heads);
 }
 
 static srt_view_t get_value(const srt_run_t *run, const srt_node_t *node, int j)
@@ -47,6 +47,7 @@ static srt_attention_views_t get_views(const srt_run_t *run, const srt_node_t *n
 		.v = get_value(run, node, V),
 		.lengths = get_value(run, node, LENGTHS),
 		.mask = get_value(run, node, MASK),
+		.first = get_value(run, node, FIRST),
 		.out = srt_run_value(run, node->out),
 		.stats = srt_run_saved(run, node, 0),
 	};
@@ -78,7 +79,8 @@ static srt_status_t backward_attention(const srt_run_t *run, const srt_node_t *n
 
 static srt_status_t measure_attention(srt_tape_t *tape, const srt_node_t *node)
 {
-	const int masked = node->in[LENGTHS] != NULL || node->in[MASK] != NULL;
+	const int masked =
+		node->in[LENGTHS] != NULL || node->in[MASK] != NULL || node->in[FIRST] != NULL;
 
 	for (int backward = 0; backward <= node->has_backward; backward++)
 		SRT_TRY(srt_op_attention_memory(tape->device, &node->args.attention,
@@ -89,7 +91,7 @@ static srt_status_t measure_attention(srt_tape_t *tape, const srt_node_t *node)
 
 static const srt_layer_t attention_layer = {
 	.name = "attention",
-	.keeps_in = 1u << Q | 1u << K | 1u << V | 1u << LENGTHS | 1u << MASK,
+	.keeps_in = 1u << Q | 1u << K | 1u << V | 1u << LENGTHS | 1u << MASK | 1u << FIRST,
 	.keeps_out = 1,
 	.forward = forward_attention,
 	.backward = backward_attention,
@@ -106,22 +108,28 @@ static int has_shape(const srt_tensor_t *x, srt_dtype_t dtype, int64_t rows, int
 static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 {
 	const srt_tensor_t *keys = in->k != NULL ? in->k : in->q;
-	const int64_t q_parts = in->k != NULL ? 1 : 3, k_parts = in->v != NULL ? 1 : 2;
-	int64_t width;
+	const int64_t kv_heads = in->kv_heads != 0 ? in->kv_heads : in->heads;
+	const int64_t k_parts = in->v != NULL ? 1 : 2;
+	int64_t q_heads, width;
 
-	if (in->batch < 1 || in->heads < 1 || (in->v != NULL && in->k == NULL) ||
-	    in->q->rows % in->batch != 0 || in->q->n % (q_parts * in->heads) != 0 ||
+	if (in->batch < 1 || in->heads < 1 || kv_heads < 1 || in->heads % kv_heads != 0 ||
+	    in->offset < 0 || (in->v != NULL && in->k == NULL) || in->q->rows % in->batch != 0 ||
 	    keys->rows % in->batch != 0)
 		return 0;
-	width = in->q->n / q_parts;
+	q_heads = in->k != NULL ? in->heads : in->heads + 2 * kv_heads;
+	if (in->q->n % q_heads != 0)
+		return 0;
+	width = in->q->n / q_heads * kv_heads;
 	*shape = (srt_attention_t){
 		.size = sizeof(srt_attention_t),
 		.batch = in->batch,
 		.queries = in->q->rows / in->batch,
 		.keys = keys->rows / in->batch,
 		.heads = in->heads,
-		.head_dim = width / in->heads,
+		.kv_heads = kv_heads,
+		.head_dim = in->q->n / q_heads,
 		.causal = in->causal,
+		.offset = in->offset,
 		.ldq = in->q->n,
 		.ldk = keys->n,
 		.ldv = in->v != NULL ? width : keys->n,
@@ -129,16 +137,17 @@ static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 	shape->lddq = shape->ldq;
 	shape->lddk = shape->ldk;
 	shape->lddv = shape->ldv;
-	shape->scale = srt_model_over_sqrt(1.0f, shape->head_dim);
+	shape->scale = in->scale != 0.0f ? in->scale : srt_model_over_sqrt(1.0f, shape->head_dim);
 	return has_shape(in->k, in->q->dtype, keys->rows, k_parts * width) &&
 	       has_shape(in->v, in->q->dtype, keys->rows, width) &&
 	       has_shape(in->lengths, SRT_I32, in->batch, 1) &&
-	       has_shape(in->mask, SRT_U8, in->batch, shape->keys);
+	       has_shape(in->mask, SRT_U8, in->batch, shape->keys) &&
+	       has_shape(in->first, SRT_I32, in->q->rows, 1);
 }
 
 static void refuse_shapes(srt_tape_t *tape, const srt_attention_in_t *in)
 {
-	const srt_tensor_t *of[] = { in->q, in->k, in->v, in->lengths, in->mask };
+	const srt_tensor_t *of[] = { in->q, in->k, in->v, in->lengths, in->mask, in->first };
 	long long sizes[2 * SRT_NODE_INPUTS];
 
 	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
@@ -146,10 +155,12 @@ static void refuse_shapes(srt_tape_t *tape, const srt_attention_in_t *in)
 		sizes[2 * j + 1] = of[j] != NULL ? (long long)of[j]->n : 0;
 	}
 	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-		      "attention: batch %lld, %lld heads; q (%lld,%lld), k (%lld,%lld), v "
-		      "(%lld,%lld), lengths (%lld,%lld), mask (%lld,%lld) do not match",
-		      (long long)in->batch, (long long)in->heads, sizes[0], sizes[1], sizes[2],
-		      sizes[3], sizes[4], sizes[5], sizes[6], sizes[7], sizes[8], sizes[9]);
+		      "attention: batch %lld, %lld heads, %lld of keys (0: as many), offset %lld; "
+		      "q (%lld,%lld), k (%lld,%lld), v (%lld,%lld), lengths (%lld,%lld), mask "
+		      "(%lld,%lld), first (%lld,%lld) do not match",
+		      (long long)in->batch, (long long)in->heads, (long long)in->kv_heads,
+		      (long long)in->offset, sizes[0], sizes[1], sizes[2], sizes[3], sizes[4],
+		      sizes[5], sizes[6], sizes[7], sizes[8], sizes[9], sizes[10], sizes[11]);
 }
 
 /* The inputs as the open units have them. */
@@ -166,7 +177,8 @@ static int enter_inputs(srt_tape_t *tape, srt_attention_in_t *in)
 			return 0;
 	}
 	return (in->lengths == NULL || srt_tape_usable(tape, in->lengths)) &&
-	       (in->mask == NULL || srt_tape_usable(tape, in->mask));
+	       (in->mask == NULL || srt_tape_usable(tape, in->mask)) &&
+	       (in->first == NULL || srt_tape_usable(tape, in->first));
 }
 
 srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t *inputs)
@@ -186,6 +198,7 @@ srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t 
 	desc.in[V] = in.v;
 	desc.in[LENGTHS] = in.lengths;
 	desc.in[MASK] = in.mask;
+	desc.in[FIRST] = in.first;
 	desc.dtype = in.q->dtype;
 	desc.rows = in.q->rows;
 	desc.n = shape->heads * shape->head_dim;

@@ -22,7 +22,7 @@
 #include "models/try.h"
 
 enum {
-	SRT_NODE_INPUTS = 5,
+	SRT_NODE_INPUTS = 6,
 	SRT_NODE_PARAMS = 2,
 	SRT_NODE_SAVED = 2,
 	SRT_NODE_SUMS = 4,

@@ -165,6 +165,7 @@ static const srt_k_attention_t attention_shape = {
 	.queries = 29,
 	.keys = 41,
 	.heads = 2,
+	.kv_heads = 2,
 	.head_dim = 19,
 	.ldq = 38,
 	.ldk = 38,
@@ -225,18 +226,18 @@ static srt_status_t check_attention(check_t *c)
 	}
 	command.kind = SRT_COMMAND_ATTENTION;
 	command.kernel = SRT_K_ATTENTION;
-	command.nbindings = 7;
+	command.nbindings = 8;
 	memcpy(command.bindings, (srt_binding_t[]){ out[0], stats[0], q, k, v, lengths, mask },
 	       7 * sizeof(q));
-	SRT_TRY(run_both(c, &command, (srt_binding_t[7]){ out[1], stats[1] }));
+	SRT_TRY(run_both(c, &command, (srt_binding_t[8]){ out[1], stats[1] }));
 	command.kind = SRT_COMMAND_ATTENTION_BACKWARD;
-	command.nbindings = 12;
+	command.nbindings = 13;
 	memcpy(command.bindings,
 	       (srt_binding_t[]){ dq[0], dk[0], dv[0], dout, out[0], q, k, v, stats[0], dsum,
 				  lengths, mask },
 	       12 * sizeof(q));
 	SRT_TRY(run_both(c, &command,
-			 (srt_binding_t[12]){ dq[1], dk[1], dv[1], [4] = out[1], [8] = stats[1] }));
+			 (srt_binding_t[13]){ dq[1], dk[1], dv[1], [4] = out[1], [8] = stats[1] }));
 	return compare_attention(c, out, stats, dq, dk, dv);
 }
 

@@ -104,7 +104,8 @@ size_t srt_cpu_attention_memory(const srt_cpu_device_t *device, const srt_comman
 
 bool srt_cpu_can_attention(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	return command->attention.queries > 0 && command->attention.keys > 0 &&
+	return srt_command_is_plain_attention(command) && command->attention.queries > 0 &&
+	       command->attention.keys > 0 &&
 	       srt_cpu_has_tuned(stream, (srt_dtype_t)command->dtype);
 }
 

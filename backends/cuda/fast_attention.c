@@ -39,7 +39,8 @@ static bool can(const srt_cuda_stream_t *stream, const srt_command_t *command)
 	const int64_t *lds = is_forward ? forward : backward;
 
 	if (stream->device->fast == NULL || stream->device->major < 8 ||
-	    !stream->device->tuning.wanted || command->exact || stream->is_selftest ||
+	    !stream->device->tuning.wanted || !srt_command_is_plain_attention(command) ||
+	    command->exact || stream->is_selftest ||
 	    (command->dtype != SRT_F16 && command->dtype != SRT_BF16) ||
 	    (a->head_dim != 64 && a->head_dim != 128) || !(a->scale > 0.0f))
 		return false;
@@ -48,7 +49,7 @@ static bool can(const srt_cuda_stream_t *stream, const srt_command_t *command)
 	    count_blocks(a, a->keys) > INT_MAX)
 		return false;
 	/* Lengths and mask. */
-	if (at[command->nbindings - 2].mem != NULL || at[command->nbindings - 1].mem != NULL)
+	if (at[command->nbindings - 3].mem != NULL || at[command->nbindings - 2].mem != NULL)
 		return false;
 	for (int i = 0; i < (is_forward ? 5 : 8); i++)
 		if (lds[i] && !is_aligned(stream, &at[i], lds[i]))
@@ -64,7 +65,7 @@ static srt_status_t launch(srt_cuda_stream_t *stream, const srt_command_t *comma
 
 	kernel.kind = SRT_COMMAND_TUNED;
 	kernel.kernel = (uint16_t)(pass + (a->head_dim == 128));
-	kernel.nbindings -= 2;
+	kernel.nbindings -= 3;
 	kernel.ngroups = count_blocks(a, pass == SRT_CUDA_ATTENTION_KV_64 ? a->keys : a->queries);
 	return srt_cuda_launch(stream, &kernel);
 }

@@ -114,6 +114,8 @@ static srt_ocl_form_t choose_form(const srt_ocl_device_t *device, const srt_comm
 
 	if (form == SRT_OCL_TILED)
 		return srt_gpu_can(command) ? form : SRT_OCL_PORTABLE;
+	if (command->kind != SRT_COMMAND_MATMUL && !srt_command_is_plain_attention(command))
+		return SRT_OCL_PORTABLE;
 	return command->dtype == SRT_F32 && !is_empty ? form : SRT_OCL_PORTABLE;
 }
 
@@ -146,9 +148,9 @@ srt_status_t srt_ocl_plan(srt_ocl_stream_t *stream, const srt_command_t *command
 	srt_ocl_device_t *device = stream->device;
 	srt_ocl_form_t form = choose_form(device, command);
 
-	/* The vector form does not support a mask, which is the last binding of attention. */
+	/* The vector form does not support a mask, the last binding of attention but one. */
 	if (form == SRT_OCL_VECTOR && command->kind != SRT_COMMAND_MATMUL &&
-	    command->bindings[command->nbindings - 1].mem != NULL)
+	    command->bindings[command->nbindings - 2].mem != NULL)
 		form = SRT_OCL_PORTABLE;
 	if (form == SRT_OCL_TILED && !stream->is_selftest &&
 	    !srt_selftest_has_tuned(&device->selftest, (srt_dtype_t)command->dtype))

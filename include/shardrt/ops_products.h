@@ -59,19 +59,26 @@ SRT_API srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul
  * Shape of multi-head attention: in each batch item and head, query i takes the softmax of
  * scale * (q[i] . k[j]) over the keys j that it attends to, and with these weights the sum of v[j].
  *
- * A row holds all heads, head h at h * head_dim; ld* is the distance between rows in elements, 0 =
- * dense, heads * head_dim. Item b begins at row b * queries, or b * keys. Separate tensors, parts
- * of a packed projection and slices are all views with their distances of rows.
+ * A row of q holds `heads` heads, head h at h * head_dim; one of k or v `kv_heads`. ld* is the
+ * distance between rows in elements, 0 = dense, heads * head_dim or kv_heads * head_dim. Item b
+ * begins at row b * queries, or b * keys. Separate tensors, parts of a packed projection and slices
+ * are all views with their distances of rows.
  */
 typedef struct srt_attention {
 	size_t size;                                   /* set by SRT_ATTENTION_INIT */
 	int64_t batch, queries, keys, heads, head_dim; /* queries, keys: of one batch item */
 	float scale;                                   /* applied to q.k after the sum */
-	/* 1: query i attends to keys j <= i, both counted from the first, also if their numbers
-	 * differ (is_causal of torch's scaled_dot_product_attention). */
+	/* 1: query i attends to keys j <= offset + i, both counted from the first, also if their
+	 * numbers differ (offset 0: is_causal of torch's scaled_dot_product_attention). */
 	int causal;
 	int64_t ldq, ldk, ldv;
 	int64_t lddq, lddk, lddv;
+	/* Heads of k and v, 0 = heads: head h of the queries reads head h / (heads / kv_heads).
+	 * Divides heads; at most 127 heads share one. */
+	int64_t kv_heads;
+	/* The position of the first query among the keys, of no effect unless causal: how many keys
+	 * were there before these queries. At least 0. */
+	int64_t offset;
 } srt_attention_t;
 
 /** Sets srt_attention_t.size; the other defaults are zero. */
@@ -82,13 +89,19 @@ typedef struct srt_attention {
 
 /**
  * The tensors of an attention. Queries of item b attend to key j if j < lengths[b] (clamped to 0
- * and keys), mask[b][j] is not 0, and `causal` allows it. Other keys have no effect: infinities and
- * NaN there do not reach the results. A query without keys gets zeros and no gradient (torch: NaN).
- * The gradient of a key that no query attends to is zero.
+ * and keys), mask[b][j] is not 0, and `causal` allows it; query i if j >= first[b][i] too. Other
+ * keys have no effect: infinities and NaN there do not reach the results. A query without keys gets
+ * zeros and no gradient (torch: NaN). The gradient of a key that no query attends to is zero.
+ *
+ * With `causal`, `first` makes windows (offset + i - window + 1) and documents packed into one item
+ * (where the query's begins). Out and dq of a query have the same bits whatever lies before its
+ * first key and after the last it sees: a document alone or packed, in one call or in several with
+ * `offset`.
  */
 typedef struct srt_attention_views {
-	size_t size;        /* set by SRT_ATTENTION_VIEWS_INIT */
-	srt_view_t q, k, v; /* (batch,queries,heads*head_dim), (batch,keys,heads*head_dim) twice */
+	size_t size; /* set by SRT_ATTENTION_VIEWS_INIT */
+	/* (batch,queries,heads*head_dim), and twice (batch,keys,kv_heads*head_dim) */
+	srt_view_t q, k, v;
 	srt_view_t lengths; /* (batch), SRT_I32, or absent: keys of each item */
 	srt_view_t mask;    /* (batch,keys), SRT_U8, or absent: 0 hides a key */
 	srt_view_t out;     /* (batch,queries,heads*head_dim), dense */
@@ -100,6 +113,8 @@ typedef struct srt_attention_views {
 	srt_view_t dout; /* as out */
 	srt_view_t dq, dk, dv;
 	srt_view_t scratch; /* SRT_F32: srt_op_attention_scratch() bytes, contents undefined */
+	/* (batch,queries), SRT_I32, or absent: the first key that a query attends to; below 0: 0 */
+	srt_view_t first;
 } srt_attention_views_t;
 
 /** Sets srt_attention_views_t.size; the other defaults are zero: every tensor is absent. */
@@ -108,7 +123,7 @@ typedef struct srt_attention_views {
 		.size = sizeof(srt_attention_views_t)                                              \
 	}
 
-/** out and stats from q, k, v, lengths, mask. Order: docs/numerics.md, "Attention". */
+/** out and stats from q, k, v, lengths, mask, first. Order: docs/numerics.md, "Attention". */
 SRT_API srt_status_t srt_op_attention(const srt_attention_t *shape,
 				      const srt_attention_views_t *views, srt_stream_t *stream);
 
@@ -120,7 +135,7 @@ SRT_API srt_status_t srt_op_attention_backward(const srt_attention_t *shape,
 /**
  * Raises *nbytes to the scratch that the pass needs on a stream (srt_stream_reserve()).
  * @param backward 0: srt_op_attention(), 1: srt_op_attention_backward().
- * @param masked whether there are lengths or a mask.
+ * @param masked whether there are lengths, a mask or first keys.
  */
 SRT_API srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t *shape,
 					     srt_dtype_t dtype, int backward, int masked,
@@ -132,9 +147,9 @@ SRT_API srt_status_t srt_op_attention_scratch(srt_device_t *device, const srt_at
 
 /**
  * Self-attention over packed projections: sets keys, all distances of rows, and the views of q, k,
- * v and of their gradients to the thirds of the rows of qkv and dqkv
- * (batch,queries,3*heads*head_dim). The other members are left alone; dqkv may be absent. A
- * convenience, always succeeds.
+ * v and of their gradients to the parts of the rows of qkv and dqkv
+ * (batch,queries,(heads+2*kv_heads)*head_dim). The other members are left alone; dqkv may be
+ * absent. A convenience, always succeeds.
  */
 SRT_API void srt_attention_set_packed(srt_attention_t *shape, srt_attention_views_t *views,
 				      srt_view_t qkv, srt_view_t dqkv);

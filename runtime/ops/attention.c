@@ -7,7 +7,7 @@
 #include "runtime/ops/ops.h"
 
 /* The tensors of a pass with how their rows lie; arrays in the order of the command's bindings. */
-enum { MAX_TENSORS = 12 };
+enum { MAX_TENSORS = 13 };
 typedef struct tensors {
 	int n;
 	srt_op_tensor_t of[MAX_TENSORS];
@@ -22,26 +22,47 @@ static srt_status_t check_ld(const char *name, const char *of, int64_t ld, int64
 			of, (long long)ld, (long long)width);
 }
 
-/* *shape: a copy of a program's struct, checked, with the distances of rows that were left 0. */
+/* Sets kv_heads and offset to what they mean. */
+static srt_status_t read_heads(const char *name, srt_attention_t *shape)
+{
+	if (shape->kv_heads == 0)
+		shape->kv_heads = shape->heads;
+	if (shape->heads > 0 && (shape->heads % shape->kv_heads != 0 ||
+				 shape->heads / shape->kv_heads > SRT_K_ATTENTION_GROUP))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: %lld heads cannot share %lld heads of keys: the first must be "
+				"a multiple of the second, at most %d times as many",
+				name, (long long)shape->heads, (long long)shape->kv_heads,
+				SRT_K_ATTENTION_GROUP);
+	/* From the number of keys on every query sees all of them. */
+	shape->offset = shape->causal ? srt_min64(shape->offset, shape->keys) : 0;
+	return SRT_OK;
+}
+
+/* *shape: a copy of a program's struct, checked, with what was left 0 set to what it means. */
 static srt_status_t read_shape(const char *name, const srt_attention_t *given,
 			       srt_attention_t *shape)
 {
-	int64_t width, *lds[] = { &shape->ldq,  &shape->ldk,  &shape->ldv,
-				  &shape->lddq, &shape->lddk, &shape->lddv };
-	static const char *const names[] = { "q", "k", "v", "dq", "dk", "dv" };
+	int64_t *lds[] = { &shape->ldq,  &shape->lddq, &shape->ldk,
+			   &shape->lddk, &shape->ldv,  &shape->lddv };
+	static const char *const names[] = { "q", "dq", "k", "dk", "v", "dv" };
 
 	*shape = (srt_attention_t)SRT_ATTENTION_INIT;
 	SRT_TRY(srt_struct_read(shape, sizeof(*shape), given, "srt_attention_t"));
 	if (shape->batch < 0 || shape->queries < 0 || shape->keys < 0 || shape->heads < 0 ||
-	    shape->head_dim < 0)
+	    shape->kv_heads < 0 || shape->head_dim < 0 || shape->offset < 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"%s: batch %lld, queries %lld, keys %lld, heads %lld, head_dim "
-				"%lld: none may be negative",
+				"%s: batch %lld, queries %lld, keys %lld, heads %lld, kv_heads "
+				"%lld, head_dim %lld, offset %lld: none may be negative",
 				name, (long long)shape->batch, (long long)shape->queries,
 				(long long)shape->keys, (long long)shape->heads,
-				(long long)shape->head_dim);
-	width = srt_op_size(shape->heads, shape->head_dim);
+				(long long)shape->kv_heads, (long long)shape->head_dim,
+				(long long)shape->offset);
+	SRT_TRY(read_heads(name, shape));
 	for (size_t i = 0; i < SRT_ARRAY_LEN(lds); i++) {
+		const int64_t width =
+			srt_op_size(i < 2 ? shape->heads : shape->kv_heads, shape->head_dim);
+
 		SRT_TRY(check_ld(name, names[i], *lds[i], width));
 		if (*lds[i] == 0)
 			*lds[i] = width;
@@ -57,12 +78,12 @@ static void add_tensor(tensors_t *t, const char *name, srt_view_t view, int64_t 
 	t->rows[t->n++] = (srt_op_rows_t){ 0, 0 };
 }
 
-/* One of `positions` rows of each batch item, ld apart. */
+/* One of `positions` rows of `heads` heads of each batch item, ld apart. */
 static void add_rows(tensors_t *t, const char *name, srt_view_t view, const srt_attention_t *a,
-		     int64_t positions, int64_t ld)
+		     int64_t positions, int64_t heads, int64_t ld)
 {
 	const int64_t rows = srt_op_size(a->batch, positions);
-	const int64_t width = srt_op_size(a->heads, a->head_dim);
+	const int64_t width = srt_op_size(heads, a->head_dim);
 	int64_t nelem = 0;
 
 	if (rows != 0 && width != 0) {
@@ -79,17 +100,30 @@ static int64_t count_rows(const srt_attention_t *a)
 	return srt_op_size3(a->batch, a->heads, a->queries);
 }
 
+static void add_queries(tensors_t *t, const char *name, srt_view_t view, const srt_attention_t *a,
+			int64_t ld)
+{
+	add_rows(t, name, view, a, a->queries, a->heads, ld);
+}
+
+static void add_keys(tensors_t *t, const char *name, srt_view_t view, const srt_attention_t *a,
+		     int64_t ld)
+{
+	add_rows(t, name, view, a, a->keys, a->kv_heads, ld);
+}
+
 static void add_inputs(tensors_t *t, const srt_attention_t *a, const srt_attention_views_t *v)
 {
-	add_rows(t, "q", v->q, a, a->queries, a->ldq);
-	add_rows(t, "k", v->k, a, a->keys, a->ldk);
-	add_rows(t, "v", v->v, a, a->keys, a->ldv);
+	add_queries(t, "q", v->q, a, a->ldq);
+	add_keys(t, "k", v->k, a, a->ldk);
+	add_keys(t, "v", v->v, a, a->ldv);
 }
 
 static void add_masks(tensors_t *t, const srt_attention_t *a, const srt_attention_views_t *v)
 {
 	add_tensor(t, "lengths", v->lengths, a->batch, SRT_OP_DTYPE_I32);
 	add_tensor(t, "mask", v->mask, srt_op_size(a->batch, a->keys), SRT_OP_DTYPE_U8);
+	add_tensor(t, "first", v->first, srt_op_size(a->batch, a->queries), SRT_OP_DTYPE_I32);
 }
 
 static bool is_empty(const srt_attention_t *a)
@@ -114,7 +148,7 @@ srt_status_t srt_op_attention(const srt_attention_t *shape, const srt_attention_
 	SRT_TRY(read_shape(name, shape, &a));
 	SRT_TRY(srt_struct_read(&v, sizeof(v), views, "srt_attention_views_t"));
 	args = srt_kernel_attention_args(&a);
-	add_rows(&t, "out", v.out, &a, a.queries, srt_op_size(a.heads, a.head_dim));
+	add_queries(&t, "out", v.out, &a, srt_op_size(a.heads, a.head_dim));
 	add_tensor(&t, "stats", v.stats, srt_op_size(count_rows(&a), 2), SRT_OP_DTYPE_F32);
 	add_inputs(&t, &a, &v);
 	add_masks(&t, &a, &v);
@@ -129,7 +163,7 @@ srt_status_t srt_op_attention_backward(const srt_attention_t *shape,
 				       const srt_attention_views_t *views, srt_stream_t *stream)
 {
 	static const char name[] = "srt_op_attention_backward";
-	static const char access[] = "wwwRRRRRRWrr";
+	static const char access[] = "wwwRRRRRRWrrr";
 	srt_k_attention_t args;
 	srt_op_call_t call = { name, stream, SRT_K_ATTENTION_BACKWARD_D, false, &args };
 	srt_attention_views_t v = SRT_ATTENTION_VIEWS_INIT;
@@ -145,11 +179,11 @@ srt_status_t srt_op_attention_backward(const srt_attention_t *shape,
 	SRT_TRY(srt_struct_read(&v, sizeof(v), views, "srt_attention_views_t"));
 	args = srt_kernel_attention_args(&a);
 	width = srt_op_size(a.heads, a.head_dim);
-	add_rows(&t, "dq", v.dq, &a, a.queries, a.lddq);
-	add_rows(&t, "dk", v.dk, &a, a.keys, a.lddk);
-	add_rows(&t, "dv", v.dv, &a, a.keys, a.lddv);
-	add_rows(&t, "dout", v.dout, &a, a.queries, width);
-	add_rows(&t, "out", v.out, &a, a.queries, width);
+	add_queries(&t, "dq", v.dq, &a, a.lddq);
+	add_keys(&t, "dk", v.dk, &a, a.lddk);
+	add_keys(&t, "dv", v.dv, &a, a.lddv);
+	add_queries(&t, "dout", v.dout, &a, width);
+	add_queries(&t, "out", v.out, &a, width);
 	add_inputs(&t, &a, &v);
 	add_tensor(&t, "stats", v.stats, srt_op_size(count_rows(&a), 2), SRT_OP_DTYPE_F32);
 	add_tensor(&t, "scratch", v.scratch, count_rows(&a), SRT_OP_DTYPE_F32);
@@ -185,8 +219,9 @@ srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t
 	srt_command_t command = {
 		.kind = backward ? SRT_COMMAND_ATTENTION_BACKWARD : SRT_COMMAND_ATTENTION,
 		.dtype = (uint16_t)dtype,
-		.nbindings = backward ? 12 : 7,
+		.nbindings = backward ? 13 : 8,
 	};
+	srt_binding_t *first;
 	srt_attention_t a;
 
 	SRT_NOT_NULL(device);
@@ -194,36 +229,52 @@ srt_status_t srt_op_attention_memory(srt_device_t *device, const srt_attention_t
 	SRT_NOT_NULL(nbytes);
 	SRT_TRY(read_shape(name, shape, &a));
 	command.attention = srt_kernel_attention_args(&a);
-	for (int i = 0; i < command.nbindings - 2 + 2 * !!masked; i++)
+	if (is_empty(&a) || a.queries == 0 || a.keys == 0)
+		return SRT_OK;
+	for (int i = 0; i < command.nbindings - 3; i++)
 		command.bindings[i].mem = device; /* there */
-	if (!is_empty(&a) && a.queries > 0 && a.keys > 0)
-		srt_op_scratch(device, &command, nbytes);
+	srt_op_scratch(device, &command, nbytes);
+	if (!masked)
+		return SRT_OK;
+	first = &command.bindings[command.nbindings - 1]; /* after lengths and mask */
+	first->mem = device;
+	srt_op_scratch(device, &command, nbytes);
+	*first = (srt_binding_t){ .mem = NULL };
+	first[-1].mem = first[-2].mem = device;
+	srt_op_scratch(device, &command, nbytes);
 	return SRT_OK;
 }
 
-static srt_view_t view_third(srt_view_t packed, int64_t width, size_t which)
+/* The part of packed rows from a head of n elements on. */
+static srt_view_t view_heads(srt_view_t packed, int64_t n, size_t head)
 {
 	if (packed.buffer != NULL)
-		packed.offset += which * (size_t)width * (srt_dtype_bits(packed.dtype) / 8);
+		packed.offset += head * (size_t)n * (srt_dtype_bits(packed.dtype) / 8);
 	return packed;
 }
 
 void srt_attention_set_packed(srt_attention_t *shape, srt_attention_views_t *views, srt_view_t qkv,
 			      srt_view_t dqkv)
 {
-	int64_t width, ld;
+	size_t heads, kv_heads;
+	int64_t n, ld;
 
 	if (shape == NULL || views == NULL)
 		return;
-	width = srt_op_size(shape->heads, shape->head_dim);
-	ld = srt_op_size(width, 3); /* -1, too large, is what the calls refuse */
+	heads = (size_t)shape->heads;
+	kv_heads = shape->kv_heads != 0 ? (size_t)shape->kv_heads : heads;
+	n = shape->head_dim;
+	ld = srt_op_size((int64_t)kv_heads, 2);
+	if (ld < 0 || __builtin_add_overflow(ld, shape->heads, &ld))
+		ld = -1; /* too large, is what the calls refuse */
+	ld = srt_op_size(ld, n);
 	shape->keys = shape->queries;
 	shape->ldq = shape->ldk = shape->ldv = ld;
 	shape->lddq = shape->lddk = shape->lddv = ld;
-	views->q = view_third(qkv, width, 0);
-	views->k = view_third(qkv, width, 1);
-	views->v = view_third(qkv, width, 2);
-	views->dq = view_third(dqkv, width, 0);
-	views->dk = view_third(dqkv, width, 1);
-	views->dv = view_third(dqkv, width, 2);
+	views->q = qkv;
+	views->k = view_heads(qkv, n, heads);
+	views->v = view_heads(qkv, n, heads + kv_heads);
+	views->dq = dqkv;
+	views->dk = view_heads(dqkv, n, heads);
+	views->dv = view_heads(dqkv, n, heads + kv_heads);
 }

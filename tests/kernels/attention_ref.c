@@ -17,6 +17,7 @@ srt_k_attention_t att_shape(int64_t batch, int64_t queries, int64_t keys, int64_
 				.queries = queries,
 				.keys = keys,
 				.heads = heads,
+				.kv_heads = heads,
 				.head_dim = head_dim,
 				.causal = causal };
 
@@ -31,17 +32,34 @@ srt_k_attention_t att_shape(int64_t batch, int64_t queries, int64_t keys, int64_
 	return a;
 }
 
-int64_t att_extent(const srt_k_attention_t *a, int64_t positions, int64_t ld)
+static int64_t extent(int64_t rows, int64_t d, int64_t ld)
 {
-	const int64_t rows = a->batch * positions, d = a->heads * a->head_dim;
-
 	return rows && d ? (rows - 1) * ld + d : 0;
+}
+
+int64_t att_queries_extent(const srt_k_attention_t *a, int64_t ld)
+{
+	return extent(a->batch * a->queries, a->heads * a->head_dim, ld);
+}
+
+int64_t att_keys_extent(const srt_k_attention_t *a, int64_t ld)
+{
+	return extent(a->batch * a->keys, a->kv_heads * a->head_dim, ld);
+}
+
+/* The first key of query i. */
+static int64_t first_key(const att_t *t, int64_t b, int64_t i)
+{
+	const int64_t first = t->first != NULL ? t->first[b * t->a.queries + i] : 0;
+
+	return first < 0 ? 0 : first;
 }
 
 int att_sees(const att_t *t, int64_t b, int64_t i, int64_t j)
 {
 	return (t->lengths == NULL || j < t->lengths[b]) &&
-	       (t->mask == NULL || t->mask[b * t->a.keys + j]) && (!t->a.causal || j <= i);
+	       (t->mask == NULL || t->mask[b * t->a.keys + j]) &&
+	       (!t->a.causal || j <= t->a.offset + i) && j >= first_key(t, b, i);
 }
 
 int64_t att_row(const att_t *t, int64_t b, int64_t h, int64_t positions, int64_t i, int64_t ld)
@@ -68,6 +86,7 @@ static float att_dot(const float *a, const float *b, int64_t n)
 static void att_forward_row(const att_t *t, int64_t b, int64_t h, int64_t i, float *p, float *stats)
 {
 	float m = -INFINITY, z[64] = { 0 }, *out = ATT_OUT(t, out, b, h, i);
+	const int64_t first = first_key(t, b, i);
 
 	for (int64_t j = 0; j < t->a.keys; j++) {
 		if (!att_sees(t, b, i, j))
@@ -80,7 +99,7 @@ static void att_forward_row(const att_t *t, int64_t b, int64_t h, int64_t i, flo
 		if (!att_sees(t, b, i, j))
 			continue;
 		p[j] = k_exp(p[j] - m);
-		z[j % 64] = z[j % 64] + p[j];
+		z[(j - first) % 64] = z[(j - first) % 64] + p[j];
 	}
 	stats[0] = m;
 	stats[1] = kc_tree64(z);
@@ -102,6 +121,7 @@ static void att_backward_row(const att_t *t, int64_t b, int64_t h, int64_t i, co
 			     float *ds, float *dsum)
 {
 	const float *dout = ATT_OUT(t, dout, b, h, i), *out = ATT_OUT(t, out, b, h, i);
+	const int64_t first = first_key(t, b, i);
 	float lanes[64] = { 0 };
 
 	for (int64_t j = 0; j < t->a.keys; j++) {
@@ -109,7 +129,7 @@ static void att_backward_row(const att_t *t, int64_t b, int64_t h, int64_t i, co
 			continue;
 		ds[j] = att_dot(dout, ATT_V(t, b, h, j), t->a.head_dim); /* dP */
 		if (t->dtype != SRT_F32)
-			lanes[j % 64] = fmaf(p[j], ds[j], lanes[j % 64]);
+			lanes[(j - first) % 64] = fmaf(p[j], ds[j], lanes[(j - first) % 64]);
 	}
 	for (int64_t e = 0; t->dtype == SRT_F32 && e < t->a.head_dim; e++)
 		lanes[e % 64] = fmaf(dout[e], out[e], lanes[e % 64]);
@@ -119,7 +139,9 @@ static void att_backward_row(const att_t *t, int64_t b, int64_t h, int64_t i, co
 			ds[j] = (p[j] * (ds[j] - *dsum)) * t->a.scale;
 }
 
-static void att_gradients(const att_t *t, int64_t b, int64_t h, const float *p, const float *ds)
+/* dq of head h; dk and dv (keys,head_dim) of its own. */
+static void att_gradients(const att_t *t, int64_t b, int64_t h, const float *p, const float *ds,
+			  float *own_dk, float *own_dv)
 {
 	const int64_t nq = t->a.queries, nk = t->a.keys;
 
@@ -133,8 +155,7 @@ static void att_gradients(const att_t *t, int64_t b, int64_t h, const float *p, 
 				dq[e] = fmaf(ds[i * nk + j], ATT_K(t, b, h, j)[e], dq[e]);
 	}
 	for (int64_t j = 0; j < nk; j++) {
-		float *dk = t->dk + att_row(t, b, h, nk, j, t->a.lddk);
-		float *dv = t->dv + att_row(t, b, h, nk, j, t->a.lddv);
+		float *dk = own_dk + j * t->a.head_dim, *dv = own_dv + j * t->a.head_dim;
 
 		for (int64_t e = 0; e < t->a.head_dim; e++)
 			dk[e] = dv[e] = 0.0f;
@@ -146,26 +167,59 @@ static void att_gradients(const att_t *t, int64_t b, int64_t h, const float *p, 
 	}
 }
 
-void att_reference(const att_t *t)
+/* The tree over n neighbours, `each` apart: level by level. */
+static float att_tree(float *x, int64_t n, int64_t each)
 {
-	const int64_t nq = t->a.queries, nk = t->a.keys;
+	for (; n > 1; n = (n + 1) / 2)
+		for (int64_t i = 0; i < (n + 1) / 2; i++)
+			x[i * each] = 2 * i + 1 < n ? x[2 * i * each] + x[(2 * i + 1) * each] :
+						      x[2 * i * each];
+	return x[0];
+}
+
+/* y: rows of a head of keys, from (heads of the group,keys,head_dim). */
+static void att_sum_heads(const att_t *t, float *y, int64_t ld, float *own)
+{
+	const int64_t hd = t->a.head_dim, n = t->a.keys * hd;
+
+	for (int64_t at = 0; at < n; at++)
+		y[at / hd * ld + at % hd] = att_tree(own + at, t->a.heads / t->a.kv_heads, n);
+}
+
+/* The heads of item b that share head kv of the keys. */
+static void att_group(const att_t *t, int64_t b, int64_t kv)
+{
+	const int64_t nq = t->a.queries, nk = t->a.keys, group = t->a.heads / t->a.kv_heads;
+	const int64_t n = nk * t->a.head_dim;
 	float *p = calloc((size_t)(nq * nk + 1), sizeof(*p));
 	float *ds = calloc((size_t)(nq * nk + 1), sizeof(*ds));
+	float *dk = calloc((size_t)(group * n + 1), sizeof(*dk));
+	float *dv = calloc((size_t)(group * n + 1), sizeof(*dv));
 
-	CHECK_OR_DIE(p != NULL && ds != NULL);
-	for (int64_t unit = 0; unit < t->a.batch * t->a.heads; unit++) {
-		const int64_t b = unit / t->a.heads, h = unit % t->a.heads;
+	CHECK_OR_DIE(p != NULL && ds != NULL && dk != NULL && dv != NULL);
+	for (int64_t g = 0; g < group; g++) {
+		const int64_t h = kv * group + g;
 
 		for (int64_t i = 0; i < nq; i++) {
-			const int64_t row = unit * nq + i;
+			const int64_t row = (b * t->a.heads + h) * nq + i;
 
 			att_forward_row(t, b, h, i, p + i * nk, t->stats + 2 * row);
 			att_backward_row(t, b, h, i, p + i * nk, ds + i * nk, t->dsum + row);
 		}
-		att_gradients(t, b, h, p, ds);
+		att_gradients(t, b, h, p, ds, dk + g * n, dv + g * n);
 	}
+	att_sum_heads(t, t->dk + att_row(t, b, kv, nk, 0, t->a.lddk), t->a.lddk, dk);
+	att_sum_heads(t, t->dv + att_row(t, b, kv, nk, 0, t->a.lddv), t->a.lddv, dv);
 	free(p);
 	free(ds);
+	free(dk);
+	free(dv);
+}
+
+void att_reference(const att_t *t)
+{
+	for (int64_t unit = 0; unit < t->a.batch * t->a.kv_heads; unit++)
+		att_group(t, unit / t->a.kv_heads, unit % t->a.kv_heads);
 }
 
 int32_t *att_lengths(const srt_k_attention_t *a)
@@ -201,4 +255,22 @@ unsigned char *att_mask(const srt_k_attention_t *a)
 		mask[i] = hidden ? 0 : (unsigned char)(1 + r % 255);
 	}
 	return mask;
+}
+
+int32_t *att_first(const srt_k_attention_t *a)
+{
+	int32_t *first = malloc((size_t)(a->batch * a->queries + 1) * sizeof(*first));
+
+	CHECK_OR_DIE(first != NULL);
+	for (int64_t at = 0; at < a->batch * a->queries; at++) {
+		const int64_t item = at / a->queries, i = at % a->queries, third = a->queries / 3;
+		const int64_t of[] = { a->offset + i - third, a->offset + i,
+				       i < third     ? 0 :
+				       i < 2 * third ? a->offset + third :
+						       a->offset + 2 * third,
+				       (int64_t)(random32() % (uint32_t)(a->keys + 3)) - 1, 0 };
+
+		first[at] = (int32_t)of[(item + a->keys) % 5];
+	}
+	return first;
 }

@@ -11,7 +11,9 @@ static srt_attention_t attention_shape(const srt_k_attention_t *a)
 				  .queries = a->queries,
 				  .keys = a->keys,
 				  .heads = a->heads,
+				  .kv_heads = a->kv_heads,
 				  .head_dim = a->head_dim,
+				  .offset = a->offset,
 				  .scale = a->scale,
 				  .causal = a->causal,
 				  .ldq = a->ldq,
@@ -40,7 +42,8 @@ static srt_status_t attention_forward(srt_stream_t *stream, srt_dtype_t dtype, c
 					      .k = typed(places[3], dtype),
 					      .v = typed(places[4], dtype),
 					      .lengths = typed(places[5], SRT_I32),
-					      .mask = typed(places[6], SRT_U8) };
+					      .mask = typed(places[6], SRT_U8),
+					      .first = typed(places[7], SRT_I32) };
 
 	return srt_op_attention(&shape, &views, stream);
 }
@@ -102,7 +105,8 @@ srt_status_t kernel_case_attention_backward(srt_stream_t *stream, srt_dtype_t dt
 					.stats = typed(places[5], SRT_F32),
 					.scratch = typed(places[6], SRT_F32),
 					.lengths = typed(places[7], SRT_I32),
-					.mask = typed(places[8], SRT_U8) };
+					.mask = typed(places[8], SRT_U8),
+					.first = typed(places[9], SRT_I32) };
 
 	if (shape.ldq == 3 * shape.heads * shape.head_dim) { /* packed: room for all three */
 		views.dk = views.dv = views.dq;

@@ -122,12 +122,10 @@ static float *numbers(srt_dtype_t dtype, int64_t n, values_t kind)
 static sample_t make(srt_dtype_t dtype, const srt_k_attention_t *a, int hidden, values_t kind)
 {
 	const int64_t rows = a->batch * a->queries, nout = rows * a->heads * a->head_dim;
-	const int64_t ins[NIN] = { att_extent(a, a->queries, a->ldq),
-				   att_extent(a, a->keys, a->ldk), att_extent(a, a->keys, a->ldv),
-				   nout };
-	const int64_t outs[NOUT] = { nout, 2 * rows * a->heads, att_extent(a, a->queries, a->lddq),
-				     att_extent(a, a->keys, a->lddk),
-				     att_extent(a, a->keys, a->lddv) };
+	const int64_t ins[NIN] = { att_queries_extent(a, a->ldq), att_keys_extent(a, a->ldk),
+				   att_keys_extent(a, a->ldv), nout };
+	const int64_t outs[NOUT] = { nout, 2 * rows * a->heads, att_queries_extent(a, a->lddq),
+				     att_keys_extent(a, a->lddk), att_keys_extent(a, a->lddv) };
 	sample_t x = { .dtype = dtype, .want = { .a = *a, .dtype = dtype } };
 	att_t *w = &x.want;
 	const float **const in[NIN] = { &w->q, &w->k, &w->v, &w->dout };
@@ -178,6 +176,8 @@ static srt_cpu_attention_t arguments(const sample_t *x, tensor_t *out)
 		.shape.queries = a->queries,
 		.shape.keys = a->keys,
 		.shape.heads = a->heads,
+		.shape.kv_heads = a->kv_heads,
+		.shape.offset = a->offset,
 		.shape.head_dim = a->head_dim,
 		.shape.scale = a->scale,
 		.shape.causal = a->causal,

@@ -8,7 +8,7 @@
 #include "tests/kernels/kernel_check.h"
 
 /* What hides keys. */
-enum { LENGTHS = 1, MASK = 2, POISON = 4 }; /* POISON: hidden keys are NaN and infinities */
+enum { LENGTHS = 1, MASK = 2, FIRST = 4, POISON = 8 }; /* POISON: hidden are NaN and infinities */
 
 /* n numbers that the dtype has. */
 static float *numbers(srt_dtype_t dtype, int64_t n, float (*source)(void))
@@ -25,18 +25,19 @@ static att_t make(srt_dtype_t dtype, const srt_k_attention_t *a, int hide, float
 	att_t t = { .a = *a };
 
 	t.dtype = dtype;
-	t.q = numbers(dtype, att_extent(a, a->queries, a->ldq), source);
-	t.k = numbers(dtype, att_extent(a, a->keys, a->ldk), source);
-	t.v = numbers(dtype, att_extent(a, a->keys, a->ldv), source);
+	t.q = numbers(dtype, att_queries_extent(a, a->ldq), source);
+	t.k = numbers(dtype, att_keys_extent(a, a->ldk), source);
+	t.v = numbers(dtype, att_keys_extent(a, a->ldv), source);
 	t.dout = numbers(dtype, rows * d, source);
 	t.lengths = hide & LENGTHS ? att_lengths(a) : NULL;
 	t.mask = hide & MASK ? att_mask(a) : NULL;
+	t.first = hide & FIRST ? att_first(a) : NULL;
 	t.out = kc_floats(rows * d, NULL);
 	t.stats = kc_floats(2 * rows * a->heads, NULL);
 	t.dsum = kc_floats(rows * a->heads, NULL);
-	t.dq = numbers(dtype, att_extent(a, a->queries, a->lddq), kc_mild);
-	t.dk = numbers(dtype, att_extent(a, a->keys, a->lddk), kc_mild);
-	t.dv = numbers(dtype, att_extent(a, a->keys, a->lddv), kc_mild);
+	t.dq = numbers(dtype, att_queries_extent(a, a->lddq), kc_mild);
+	t.dk = numbers(dtype, att_keys_extent(a, a->lddk), kc_mild);
+	t.dv = numbers(dtype, att_keys_extent(a, a->lddv), kc_mild);
 	return t;
 }
 
@@ -48,6 +49,7 @@ static void drop(att_t *t)
 			      (void *)(uintptr_t)t->dout,
 			      (void *)(uintptr_t)t->lengths,
 			      (void *)(uintptr_t)t->mask,
+			      (void *)(uintptr_t)t->first,
 			      t->out,
 			      t->stats,
 			      t->dsum,
@@ -79,13 +81,17 @@ static void in_masks(const att_t *t)
 		kc_in(t->mask, (size_t)(t->a.batch * t->a.keys));
 	else
 		kc_absent();
+	if (t->first != NULL)
+		kc_in(t->first, (size_t)(t->a.batch * t->a.queries) * sizeof(int32_t));
+	else
+		kc_absent();
 }
 
 static void in_rows(const att_t *t)
 {
-	kc_in_t(t->q, att_extent(&t->a, t->a.queries, t->a.ldq));
-	kc_in_t(t->k, att_extent(&t->a, t->a.keys, t->a.ldk));
-	kc_in_t(t->v, att_extent(&t->a, t->a.keys, t->a.ldv));
+	kc_in_t(t->q, att_queries_extent(&t->a, t->a.ldq));
+	kc_in_t(t->k, att_keys_extent(&t->a, t->a.ldk));
+	kc_in_t(t->v, att_keys_extent(&t->a, t->a.ldv));
 }
 
 static float *copy_of(const float *x, int64_t n)
@@ -102,7 +108,7 @@ static void run_backward(const att_t *t, srt_dtype_t dtype, const float *dq, con
 	const int64_t rows = t->a.batch * t->a.queries, d = t->a.heads * t->a.head_dim;
 
 	kc_begin_as(dtype, SRT_K_ATTENTION_BACKWARD_Q, &t->a, "dq");
-	kc_out(dq, t->dq, att_extent(&t->a, t->a.queries, t->a.lddq));
+	kc_out(dq, t->dq, att_queries_extent(&t->a, t->a.lddq));
 	kc_in_t(t->dout, rows * d);
 	in_rows(t);
 	in_statistics(t);
@@ -113,11 +119,11 @@ static void run_backward(const att_t *t, srt_dtype_t dtype, const float *dq, con
 		if (absent == 1)
 			kc_absent();
 		else
-			kc_out(dk, t->dk, att_extent(&t->a, t->a.keys, t->a.lddk));
+			kc_out(dk, t->dk, att_keys_extent(&t->a, t->a.lddk));
 		if (absent == 2)
 			kc_absent();
 		else
-			kc_out(dv, t->dv, att_extent(&t->a, t->a.keys, t->a.lddv));
+			kc_out(dv, t->dv, att_keys_extent(&t->a, t->a.lddv));
 		kc_in_t(t->dout, rows * d);
 		in_rows(t);
 		in_statistics(t);
@@ -130,9 +136,9 @@ static void run(const att_t *t, srt_dtype_t dtype)
 {
 	const int64_t rows = t->a.batch * t->a.queries, d = t->a.heads * t->a.head_dim;
 	/* What is between rows stays. */
-	float *dq = copy_of(t->dq, att_extent(&t->a, t->a.queries, t->a.lddq));
-	float *dk = copy_of(t->dk, att_extent(&t->a, t->a.keys, t->a.lddk));
-	float *dv = copy_of(t->dv, att_extent(&t->a, t->a.keys, t->a.lddv));
+	float *dq = copy_of(t->dq, att_queries_extent(&t->a, t->a.lddq));
+	float *dk = copy_of(t->dk, att_keys_extent(&t->a, t->a.lddk));
+	float *dv = copy_of(t->dv, att_keys_extent(&t->a, t->a.lddv));
 
 	att_reference(t);
 	kc_begin_as(dtype, SRT_K_ATTENTION, &t->a, "forward");
@@ -191,9 +197,9 @@ static double loss(const att_t *t, const float *of, int64_t at, double by)
 
 /* A gradient by central differences; every element of every row. */
 static void check_gradient(const att_t *t, const char *name, const float *x, int64_t ldx,
-			   const float *dx, int64_t lddx, int64_t positions)
+			   const float *dx, int64_t lddx, int64_t positions, int64_t heads)
 {
-	const int64_t d = t->a.heads * t->a.head_dim;
+	const int64_t d = heads * t->a.head_dim;
 
 	for (int64_t r = 0; r < t->a.batch * positions; r++)
 		for (int64_t e = 0; e < d; e++) {
@@ -210,9 +216,9 @@ static void check_gradient(const att_t *t, const char *name, const float *x, int
 
 static void check_gradients(const att_t *t)
 {
-	check_gradient(t, "dq", t->q, t->a.ldq, t->dq, t->a.lddq, t->a.queries);
-	check_gradient(t, "dk", t->k, t->a.ldk, t->dk, t->a.lddk, t->a.keys);
-	check_gradient(t, "dv", t->v, t->a.ldv, t->dv, t->a.lddv, t->a.keys);
+	check_gradient(t, "dq", t->q, t->a.ldq, t->dq, t->a.lddq, t->a.queries, t->a.heads);
+	check_gradient(t, "dk", t->k, t->a.ldk, t->dk, t->a.lddk, t->a.keys, t->a.kv_heads);
+	check_gradient(t, "dv", t->v, t->a.ldv, t->dv, t->a.lddv, t->a.keys, t->a.kv_heads);
 }
 
 static int is_hidden(const att_t *t, int64_t b, int64_t j)
@@ -223,7 +229,7 @@ static int is_hidden(const att_t *t, int64_t b, int64_t j)
 
 static void poison(att_t *t)
 {
-	const int64_t d = t->a.heads * t->a.head_dim;
+	const int64_t d = t->a.kv_heads * t->a.head_dim;
 	float *k = (float *)(uintptr_t)t->k, *v = (float *)(uintptr_t)t->v;
 
 	for (int64_t r = 0; r < t->a.batch * t->a.keys; r++)
@@ -243,10 +249,10 @@ static void check_finite(const float *x, int64_t rows, int64_t ld, int64_t d)
 /* The reference leaves out what is hidden; nobody may have noticed the poison. */
 static void check_leaks(const att_t *t)
 {
-	const int64_t d = t->a.heads * t->a.head_dim;
+	const int64_t dq = t->a.heads * t->a.head_dim, d = t->a.kv_heads * t->a.head_dim;
 
-	check_finite(t->out, t->a.batch * t->a.queries, d, d);
-	check_finite(t->dq, t->a.batch * t->a.queries, t->a.lddq, d);
+	check_finite(t->out, t->a.batch * t->a.queries, dq, dq);
+	check_finite(t->dq, t->a.batch * t->a.queries, t->a.lddq, dq);
 	check_finite(t->dk, t->a.batch * t->a.keys, t->a.lddk, d);
 	check_finite(t->dv, t->a.batch * t->a.keys, t->a.lddv, d);
 	for (int64_t r = 0; r < t->a.batch * t->a.keys; r++)
@@ -254,13 +260,10 @@ static void check_leaks(const att_t *t)
 			CHECK(t->dk[r * t->a.lddk + e] == 0.0f && t->dv[r * t->a.lddv + e] == 0.0f);
 }
 
-static void test_case_as(srt_dtype_t dtype, int64_t batch, int64_t queries, int64_t keys,
-			 int64_t heads, int64_t head_dim, int causal, att_layout_t layout, int hide,
-			 float (*source)(void))
+static void test_shape(srt_dtype_t dtype, const srt_k_attention_t *a, int hide,
+		       float (*source)(void))
 {
-	const srt_k_attention_t a =
-		att_shape(batch, queries, keys, heads, head_dim, causal, layout);
-	att_t t = make(dtype, &a, hide, source);
+	att_t t = make(dtype, a, hide, source);
 
 	if (hide & POISON)
 		poison(&t);
@@ -268,7 +271,7 @@ static void test_case_as(srt_dtype_t dtype, int64_t batch, int64_t queries, int6
 	if (hide & POISON)
 		check_leaks(&t);
 	else if (dtype == SRT_F32 && source == kc_mild &&
-		 batch * queries * keys * heads * head_dim < 1100)
+		 a->batch * a->queries * a->keys * a->heads * a->head_dim < 1100)
 		check_gradients(&t);
 	drop(&t);
 }
@@ -276,9 +279,43 @@ static void test_case_as(srt_dtype_t dtype, int64_t batch, int64_t queries, int6
 static void test_case(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t head_dim,
 		      int causal, att_layout_t layout, int hide, float (*source)(void))
 {
+	const srt_k_attention_t a =
+		att_shape(batch, queries, keys, heads, head_dim, causal, layout);
+
 	for (int dtype = SRT_F32; dtype <= SRT_BF16; dtype++)
-		test_case_as((srt_dtype_t)dtype, batch, queries, keys, heads, head_dim, causal,
-			     layout, hide, source);
+		test_shape((srt_dtype_t)dtype, &a, hide, source);
+}
+
+/* `group` heads for each head of keys, queries that begin at `offset`, and what hides keys. */
+static void test_grouped_case(int64_t queries, int64_t keys, int64_t kv_heads, int64_t group,
+			      int64_t offset, int hide, float (*source)(void))
+{
+	const att_layout_t layout = (att_layout_t)(group % ATT_NLAYOUTS);
+	srt_k_attention_t a =
+		att_shape(5, queries, keys, kv_heads * group, 2 + group % 2, 1, layout);
+
+	a.kv_heads = kv_heads;
+	a.offset = offset;
+	for (int dtype = SRT_F32; dtype <= SRT_BF16; dtype++)
+		test_shape((srt_dtype_t)dtype, &a, hide, source);
+}
+
+/* Heads of keys that queries share, queries after some of the keys, first keys. */
+static void test_grouped(void)
+{
+	static const int64_t groups[] = { 1, 2, 3, 5, 7, 8, 127 };
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(groups); i++) {
+		test_grouped_case(3, 4, 2, groups[i], 1, FIRST, kc_mild);
+		test_grouped_case(5, 7, 1, groups[i], (int64_t)i, LENGTHS | FIRST, kc_hard);
+		test_grouped_case(3, 4, 1, groups[i], 0, 0, kc_mild);
+	}
+	for (int64_t keys = 71; keys < 76; keys++) {
+		test_grouped_case(9, keys, 1, 2, 62, LENGTHS | FIRST | POISON, kc_mild);
+		test_grouped_case(9, keys, 2, 1, keys - 9, LENGTHS | MASK | FIRST, kc_hard);
+		test_grouped_case(keys, keys, 1, 2, 0, MASK | FIRST | POISON, kc_mild);
+		test_grouped_case(2, keys, 1, 3, keys, FIRST, kc_hard);
+	}
 }
 
 /* A query that sees nothing: statistics, output and gradients are what the definition says. */
@@ -323,6 +360,7 @@ int main(void)
 			test_case(6, 4, 5, 2, 3, causal, ATT_DENSE, hide, kc_hard);
 		}
 	}
+	test_grouped();
 	test_nothing_seen();
 	return kc_done();
 }

@@ -195,6 +195,52 @@ static void test_attention(void)
 	CHECK_OK(srt_op_attention_backward(&shape, &v, s));
 }
 
+/* Heads of keys that several heads of the queries read, first keys, the position of the queries. */
+static void test_attention_grouped(void)
+{
+	const srt_attention_t good = { .size = sizeof(srt_attention_t),
+				       .batch = 1,
+				       .queries = 5,
+				       .keys = 7,
+				       .heads = 6,
+				       .head_dim = 4,
+				       .causal = 1,
+				       .kv_heads = 2,
+				       .offset = INT64_MAX };
+	const srt_attention_views_t fit = { .size = sizeof(srt_attention_views_t),
+					    .q = at(a, 0),
+					    .k = at(a, 944), /* 7 rows of 8 elements */
+					    .v = at(a, 200),
+					    .first = srt_view(a, 1200, SRT_I32),
+					    .out = at(b, 0),
+					    .stats = at(b, 200) };
+	srt_attention_t shape = good;
+	srt_attention_views_t v = fit;
+
+	CHECK_OK(srt_op_attention(&shape, &v, s));
+	v.k = at(a, 945);
+	REFUSED(srt_op_attention(&shape, &v, s), "k: 56 elements");
+	v = fit;
+	v.first.dtype = SRT_F32;
+	REFUSED(srt_op_attention(&shape, &v, s), "first is f32, must be i32");
+	shape.kv_heads = 4;
+	REFUSED(srt_op_attention(&shape, &fit, s), "6 heads cannot share 4 heads of keys");
+	shape.kv_heads = -2;
+	REFUSED(srt_op_attention(&shape, &fit, s), "kv_heads -2");
+	shape = good;
+	shape.heads = 256;
+	REFUSED(srt_op_attention(&shape, &fit, s), "at most 127 times as many");
+	shape = good;
+	shape.offset = -1;
+	REFUSED(srt_op_attention(&shape, &fit, s), "offset -1: none may be negative");
+	shape = good;
+	v = fit;
+	srt_attention_set_packed(&shape, &v, fit.q, fit.q);
+	CHECK(shape.ldq == 40 && shape.lddv == 40 && shape.keys == 5);
+	CHECK(v.k.offset == v.q.offset + 24 * sizeof(float));
+	CHECK(v.dv.offset == v.q.offset + 32 * sizeof(float));
+}
+
 /* Without keys the results are zeros; without queries the gradients of the keys are. */
 static void test_attention_of_none(void)
 {
@@ -234,6 +280,7 @@ int main(void)
 	ops_open();
 	test_matmul();
 	test_attention();
+	test_attention_grouped();
 	test_attention_of_none();
 	ops_close();
 	return check_done();

@@ -39,11 +39,8 @@ static attention_t make_attention(srt_dtype_t dtype, int64_t batch, int64_t quer
 		.lddk = d + lead,
 		.lddv = d + lead,
 	};
-	t.args = (srt_k_attention_t){ batch,         queries,      keys,
-				      heads,         hd,           t.shape.ldq,
-				      t.shape.ldk,   t.shape.ldv,  t.shape.lddq,
-				      t.shape.lddk,  t.shape.lddv, t.shape.scale,
-				      t.shape.causal };
+	t.shape.kv_heads = heads;
+	t.args = srt_kernel_attention_args(&t.shape);
 	t.q = tt_random_tensor(dtype, rows * (d + lead), kind, "q");
 	t.k = tt_random_tensor(dtype, t.packed ? 0 : batch * keys * (d + lead), kind, "k");
 	t.v = tt_random_tensor(dtype, t.packed ? 0 : batch * keys * d, kind, "v");
@@ -128,16 +125,16 @@ static void portable_attention(attention_t *t, int bits)
 	tensor_t dv = t->packed ? part_of(&t->dq, 2 * d) : t->dv;
 
 	tt_portable(SRT_K_ATTENTION, t->dtype, &t->args,
-		    (tensor_t *[]){ &t->out, &t->stats, &t->q, &k, &v, lengths, mask });
+		    (tensor_t *[]){ &t->out, &t->stats, &t->q, &k, &v, lengths, mask, &none });
 	tt_portable(SRT_K_ATTENTION_BACKWARD_D, t->dtype, &t->args,
 		    (tensor_t *[]){ &t->dsum, &t->dout, &t->out, &t->q, &k, &v, &t->stats, lengths,
-				    mask });
+				    mask, &none });
 	tt_portable(SRT_K_ATTENTION_BACKWARD_Q, t->dtype, &t->args,
 		    (tensor_t *[]){ &t->dq, &t->dout, &t->q, &k, &v, &t->stats, &t->dsum, lengths,
-				    mask });
+				    mask, &none });
 	tt_portable(SRT_K_ATTENTION_BACKWARD_KV, t->dtype, &t->args,
 		    (tensor_t *[]){ &dk, &dv, &t->dout, &t->q, &k, &v, &t->stats, &t->dsum, lengths,
-				    mask });
+				    mask, &none });
 }
 
 static void check_attention_as(srt_dtype_t dtype, int64_t batch, int64_t queries, int64_t keys,

@@ -53,7 +53,7 @@ static void test_mistakes(void)
 						   .mask = srt_tape_input(tape, SRT_U8, 2, 4),
 						   .batch = 2,
 						   .heads = 2 }) == NULL);
-	CHECK_ERROR_HAS("mask (2,4) do not match");
+	CHECK_ERROR_HAS("mask (2,4), first (0,0) do not match");
 	srt_tape_destroy(tape);
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
 	srt_tape_unit_end(tape);

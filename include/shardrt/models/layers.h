@@ -151,18 +151,26 @@ SRT_API srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t
 
 /** The inputs of attention: tensors of a tape, and their shape. */
 typedef struct srt_attention_in {
-	srt_tensor_t *q; /* (batch*queries, width); without k: q, k, v packed, 3*width */
-	srt_tensor_t *k; /* (batch*keys, width), or NULL; without v: k, v packed, 2*width */
-	srt_tensor_t *v; /* (batch*keys, width), or NULL */
+	/* (batch*queries, width), width = heads*head_dim; without k: q, k, v packed, width +
+	 * 2*kv_width with kv_width = kv_heads*head_dim */
+	srt_tensor_t *q;
+	srt_tensor_t *k; /* (batch*keys, kv_width), or NULL; without v: k, v packed, 2*kv_width */
+	srt_tensor_t *v; /* (batch*keys, kv_width), or NULL */
 	/* (batch,1), SRT_I32, or NULL: keys of each item; the rest is padding. */
 	srt_tensor_t *lengths;
 	srt_tensor_t *mask; /* (batch,keys), SRT_U8, or NULL: 0 hides a key */
 	int64_t batch, heads;
-	int causal; /* query i sees keys j <= i */
+	int causal; /* query i sees keys j <= offset + i */
+	/* Heads of k and v, 0 = heads: each is read by heads/kv_heads heads of q (at most 127). */
+	int64_t kv_heads;
+	float scale; /* of q.k; 0 = 1/sqrt(head_dim) */
+	/* (batch*queries,1), SRT_I32, or NULL: the first key that a query sees. */
+	srt_tensor_t *first;
+	int64_t offset; /* the position of an item's first query among its keys */
 } srt_attention_in_t;
 
-/** Multi-head attention -> (batch*queries, width), scale 1/sqrt(width/heads). What is not seen,
- * and a query that sees nothing: srt_attention_views_t. With a mask the portable kernels run. */
+/** Multi-head attention -> (batch*queries, width). What is not seen, a query that sees nothing,
+ * and what `first` is for: srt_attention_views_t. */
 SRT_API srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t *in);
 
 /** Multi-head self-attention: qkv (batch*context, 3*width) -> (batch*context, width); scale

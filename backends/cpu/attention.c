@@ -7,7 +7,8 @@
  * by tiles, softmax by row, and the tiles of P V as chains over j. Chains of causal attention are
  * ragged at the end: row i has no step beyond j = i, so values at masked positions (infinities,
  * NaN) never reach a result. Keys beyond the item's length are not used. Keys that the mask hides
- * have scores of -infinity, which add +0 to a row's sum, and no step in the chains. Scores of mr
+ * have scores of -infinity, which add +0 to a row's sum, and no step in the chains. Keys before a
+ * row's first one are in none of its steps: its lanes and chains begin there. Scores of mr
  * rows stay in the first-level cache from their tiles to P V.
  */
 #include <math.h>
@@ -64,10 +65,11 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 	const srt_cpu_keys_t keys = srt_cpu_attention_keys(at, item, scratch + l.keys);
 	const srt_dtype_t dtype = at->dtype;
 	const void *q = srt_cpu_element(at->q, dtype, item * t * at->shape.ldq + head * hd);
+	const int64_t column = srt_cpu_shared_head(at, head) * hd;
 	const void *k =
-		srt_cpu_element(at->k, dtype, item * at->shape.keys * at->shape.ldk + head * hd);
+		srt_cpu_element(at->k, dtype, item * at->shape.keys * at->shape.ldk + column);
 	const void *v =
-		srt_cpu_element(at->v, dtype, item * at->shape.keys * at->shape.ldv + head * hd);
+		srt_cpu_element(at->v, dtype, item * at->shape.keys * at->shape.ldv + column);
 	void *out = srt_cpu_element(at->out, dtype, item * t * d + head * hd);
 	float *stats = at->stats + (item * at->shape.heads + head) * t * 2;
 	float *s = scratch + l.s;
@@ -79,20 +81,22 @@ static void forward_head(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *
 	for (int64_t i = 0; i < t; i += now.rows) {
 		srt_cpu_result_t to = srt_cpu_result(dtype, hd, srt_cpu_element(out, dtype, i * d),
 						     d, scratch + l.out);
-		srt_cpu_tile_io_t io = { .c = to.p, .ldc = to.ld, .alpha = 1.0f };
 		srt_cpu_floats_t x;
 
 		now = srt_cpu_attention_queries(gemm, at, i, t, &keys);
-		io.ragged = now.shown_ragged;
 		x = srt_cpu_float_rows(gemm, dtype, now.rows, hd,
 				       srt_cpu_element(q, dtype, i * at->shape.ldq), at->shape.ldq,
 				       scratch + l.q);
 		srt_cpu_scores(gemm, now.rows, now.seen, hd, x.p, x.ld, scratch + l.k,
-			       at->shape.scale, s, l.lds);
-		for (int r = 0; r < now.rows; r++)
-			compute_weights(gemm, &keys, s + r * l.lds, srt_cpu_attention_seen(&now, r),
+			       at->shape.scale, s, l.lds, now.from);
+		for (int r = 0; r < now.rows; r++) {
+			int64_t from = srt_cpu_attention_from(&keys, &now, r);
+
+			compute_weights(gemm, &keys, s + r * l.lds + from,
+					srt_cpu_attention_seen(&now, r) - from,
 					stats + (i + r) * 2);
-		srt_cpu_chains(gemm, now.rows, hd, now.shown, s, l.lds, 1, &v_rows, 0, &io);
+		}
+		srt_cpu_key_chains(gemm, &keys, &now, hd, s, l.lds, &v_rows, &to);
 		srt_cpu_store_result(gemm, &to, now.rows);
 	}
 }

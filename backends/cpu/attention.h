@@ -22,7 +22,8 @@ typedef struct srt_cpu_attention {
 	srt_dtype_t dtype; /* of the tensors but stats: SRT_F32, SRT_F16, SRT_BF16 */
 	const void *q, *k, *v;
 	const int32_t *lengths;    /* (batch) keys of each item, or NULL */
-	const unsigned char *mask; /* (batch,keys), 0 hides a key; or NULL */
+	const unsigned char *mask; /* (batch,keys), 0 hides a key; or NULL. Not with `first` */
+	const int32_t *first;      /* (batch,queries) first key of each query, or NULL */
 	void *out;    /* (batch,queries,heads*head_dim); of SRT_F32 read by the backward pass */
 	float *stats; /* (batch,heads,queries,2) row maximum, row sum; read by the backward pass */
 	const void *dout;   /* backward: as out */
@@ -34,7 +35,8 @@ size_t srt_cpu_attention_scratch(const srt_cpu_gemm_t *gemm, const srt_cpu_atten
 size_t srt_cpu_attention_backward_scratch(const srt_cpu_gemm_t *gemm,
 					  const srt_cpu_attention_t *at);
 
-/* Compute part `part` of `nparts` (0 <= part < nparts); parts beyond batch * heads are empty. */
+/* Compute part `part` of `nparts` (0 <= part < nparts); parts beyond batch * heads, backward
+ * batch * kv_heads, are empty. */
 void srt_cpu_attention(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,
 		       int nparts, void *scratch);
 void srt_cpu_attention_backward(const srt_cpu_gemm_t *gemm, const srt_cpu_attention_t *at, int part,

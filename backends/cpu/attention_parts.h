@@ -18,14 +18,17 @@ static inline size_t srt_cpu_attention_panels(const srt_cpu_gemm_t *gemm, int64_
 }
 
 /*
- * The keys of an item: those before n, except the keys that its mask hides (holes). Scores are
+ * The keys of an item: those before n, except the keys that its mask hides (holes), and for each
+ * query those before its first one. Scores are
  * computed for all n. Chains over keys use the shown keys only; `before` maps them to adjacent
- * positions: in rows of scores (srt_cpu_close_holes) and in the panels (srt_cpu_place_rows).
+ * positions: in rows of scores (srt_cpu_close_holes) and in the panels (srt_cpu_place_rows). There
+ * are no holes where queries have first keys.
  */
 typedef struct srt_cpu_keys {
 	int64_t n;
 	const unsigned char *mask; /* (n), or NULL: no holes */
 	const int64_t *before;     /* (n + 1): number of shown keys before key j; NULL: no holes */
+	const int32_t *first;      /* (queries), or NULL */
 } srt_cpu_keys_t;
 
 /* Floats of scratch for them. */
@@ -45,7 +48,10 @@ static inline srt_cpu_keys_t srt_cpu_attention_keys(const srt_cpu_attention_t *a
 
 	n = n < 0 ? 0 : n < at->shape.keys ? n : at->shape.keys;
 	if (mask == NULL)
-		return (srt_cpu_keys_t){ .n = n };
+		return (srt_cpu_keys_t){ .n = n,
+					 .first = at->first != NULL ?
+							  at->first + item * at->shape.queries :
+							  NULL };
 	while (n > 0 && !mask[n - 1])
 		n--;
 	before[0] = 0;
@@ -70,36 +76,76 @@ static inline void srt_cpu_close_holes(const srt_cpu_keys_t *keys, const float *
 		to[keys->before[j]] = s[j];
 }
 
-/* A group of query rows. All rows see the same keys, or row r sees one key more than row r - 1. The
- * last row sees the keys before `seen`. Of the shown keys row r sees the same or one more; the last
- * row sees `shown`. */
+/* Query i sees the keys before this one. */
+static inline int64_t srt_cpu_seen_by(const srt_cpu_attention_t *at, const srt_cpu_keys_t *keys,
+				      int64_t i)
+{
+	return at->shape.causal ? srt_min64(at->shape.offset + i + 1, keys->n) : keys->n;
+}
+
+/* Query i sees the keys from this one on. */
+static inline int64_t srt_cpu_first_key(const srt_cpu_keys_t *keys, int64_t i)
+{
+	return keys->first != NULL && keys->first[i] > 0 ? keys->first[i] : 0;
+}
+
+/* A group of query rows. All rows see the same last key, or row r sees one key more than row r - 1.
+ * The last row sees the keys before `seen`. Of the shown keys row r sees the same or one more; the
+ * last row sees `shown`. First keys rise; the last row's is one that the first row sees, or the one
+ * after it. */
 typedef struct srt_cpu_queries {
 	int rows;
 	int64_t seen, shown; /* by the last row */
 	srt_cpu_ragged_t ragged, shown_ragged;
+	int64_t i, from; /* the first row and its first key; `seen` if it sees none */
 } srt_cpu_queries_t;
+
+/* At most n rows from query i on whose first keys rise to at most what row i sees. */
+static inline int64_t srt_cpu_rising_rows(const srt_cpu_keys_t *keys, int64_t i, int64_t n,
+					  int64_t seen)
+{
+	int64_t rows = 1;
+
+	if (keys->first == NULL)
+		return n;
+	while (rows < n && srt_cpu_first_key(keys, i + rows) <= seen &&
+	       srt_cpu_first_key(keys, i + rows) >= srt_cpu_first_key(keys, i + rows - 1))
+		rows++;
+	return rows;
+}
 
 /* The next rows from query i on, of those before `end`. */
 static inline srt_cpu_queries_t srt_cpu_attention_queries(const srt_cpu_gemm_t *gemm,
 							  const srt_cpu_attention_t *at, int64_t i,
 							  int64_t end, const srt_cpu_keys_t *keys)
 {
-	const int64_t n = keys->n, most = end - i < gemm->mr ? end - i : gemm->mr;
+	const int64_t n = keys->n, seen = srt_cpu_seen_by(at, keys, i), j = at->shape.offset + i;
+	const int64_t most = srt_cpu_rising_rows(keys, i, srt_min64(end - i, gemm->mr), seen);
+	const int64_t from = srt_min64(srt_cpu_first_key(keys, i), seen);
 	const unsigned char *mask = keys->mask;
 	srt_cpu_ragged_t shown_ragged = SRT_CPU_TAIL;
 	int64_t rows = 1;
 
-	if (!at->shape.causal || i >= n)
-		return (srt_cpu_queries_t){ (int)most, n, srt_cpu_shown(keys, n), SRT_CPU_FULL,
-					    SRT_CPU_FULL };
+	if (!at->shape.causal || j >= n)
+		return (srt_cpu_queries_t){
+			(int)most, n, srt_cpu_shown(keys, n), SRT_CPU_FULL, SRT_CPU_FULL, i, from
+		};
 	if (mask == NULL)
-		rows = most < n - i ? most : n - i;
-	else if (i + 1 < n && !mask[i + 1])
+		rows = most < n - j ? most : n - j;
+	else if (j + 1 < n && !mask[j + 1])
 		shown_ragged = SRT_CPU_FULL;
-	while (mask != NULL && rows < most && i + rows < n && !mask[i + rows] == !mask[i + 1])
+	while (mask != NULL && rows < most && j + rows < n && !mask[j + rows] == !mask[j + 1])
 		rows++;
-	return (srt_cpu_queries_t){ (int)rows, i + rows, srt_cpu_shown(keys, i + rows),
-				    SRT_CPU_TAIL, shown_ragged };
+	return (srt_cpu_queries_t){ (int)rows,    j + rows,     srt_cpu_shown(keys, j + rows),
+				    SRT_CPU_TAIL, shown_ragged, i,
+				    from };
+}
+
+/* Row r of the group sees the keys from the returned one on. */
+static inline int64_t srt_cpu_attention_from(const srt_cpu_keys_t *keys,
+					     const srt_cpu_queries_t *rows, int r)
+{
+	return r == 0 ? rows->from : srt_cpu_first_key(keys, rows->i + r);
 }
 
 /* Row r of the group sees the keys before the returned one. */
@@ -109,10 +155,16 @@ static inline int64_t srt_cpu_attention_seen(const srt_cpu_queries_t *rows, int 
 }
 
 /* Distance of rows of scores: a multiple of 64 lanes, plus 16 so that rows use different cache
- * sets. */
+ * sets. With first keys the lanes begin anywhere. */
 static inline int64_t srt_cpu_attention_lds(const srt_cpu_attention_t *at)
 {
-	return (at->shape.keys + 63) / 64 * 64 + 16;
+	return (at->shape.keys + 63) / 64 * 64 + 16 + (at->first != NULL ? 64 : 0);
+}
+
+/* The head of keys and values that a head of the queries reads. */
+static inline int64_t srt_cpu_shared_head(const srt_cpu_attention_t *at, int64_t head)
+{
+	return head / (at->shape.heads / at->shape.kv_heads);
 }
 
 /* Rows of x (n,hd) of dtype as floats: in place, or widened to scratch (n,hd). */
@@ -156,7 +208,13 @@ static inline srt_cpu_result_t srt_cpu_result(srt_dtype_t dtype, int64_t hd, voi
 static inline void srt_cpu_store_result(const srt_cpu_gemm_t *gemm, const srt_cpu_result_t *r,
 					int64_t n)
 {
-	if (r->y != NULL && r->dtype != SRT_F32)
+	if (r->p == r->y)
+		return;
+	if (r->dtype == SRT_F32)
+		for (int64_t i = 0; i < n; i++)
+			memcpy((float *)r->y + i * r->ldy, r->p + i * r->ld,
+			       (size_t)r->hd * sizeof(float));
+	else
 		gemm->round(r->dtype, n, r->hd, r->y, r->ldy, r->p, r->ld);
 }
 
@@ -233,14 +291,15 @@ static inline srt_cpu_rows_t srt_cpu_place_keys(const srt_cpu_gemm_t *gemm, srt_
 				    srt_cpu_place_rows(gemm, dtype, keys->n, hd, x, ld, scratch);
 }
 
-/* s (rows,cols) = (x (rows,hd) . panels of columns, by the matmul rule) * scale. */
+/* s (rows,cols) = (x (rows,hd) . panels of columns, by the matmul rule) * scale. Begins at column
+ * `from` or before. */
 static inline void srt_cpu_scores(const srt_cpu_gemm_t *gemm, int rows, int64_t cols, int64_t hd,
 				  const float *x, int64_t ldx, const float *panels, float scale,
-				  float *s, int64_t lds)
+				  float *s, int64_t lds, int64_t from)
 {
 	const int64_t nr = gemm->nr;
 
-	for (int64_t j = 0; j < cols; j += nr) {
+	for (int64_t j = from / nr * nr; j < cols; j += nr) {
 		int width = (int)(cols - j < nr ? cols - j : nr);
 
 		for (int64_t k = 0; k < hd; k += SRT_CPU_KB) {
@@ -273,6 +332,33 @@ static inline void srt_cpu_chains(const srt_cpu_gemm_t *gemm, int rows, int64_t 
 		tile.start = io->start != NULL ? io->start + j : NULL;
 		gemm->tile(rows, (int)(hd - j < nr ? hd - j : nr), kc, a, rs, cs, p, x->ld, &tile);
 	}
+}
+
+/* io->c (rows of the group,hd) = chains over the shown keys that a row sees, of weights or dS in
+ * rows lds apart, times rows of x. Without the keys that only the group's earlier rows see, all rows
+ * begin at the same key. */
+static inline void srt_cpu_key_chains(const srt_cpu_gemm_t *gemm, const srt_cpu_keys_t *keys,
+				      const srt_cpu_queries_t *now, int64_t hd, const float *s,
+				      int64_t lds, const srt_cpu_rows_t *x,
+				      const srt_cpu_result_t *to)
+{
+	int64_t from = now->from;
+	srt_cpu_tile_io_t io = { .c = to->p, .ldc = to->ld, .ldstart = to->ld, .alpha = 1.0f };
+
+	if (srt_cpu_attention_from(keys, now, now->rows - 1) > from) {
+		io.start = io.c;
+		for (int r = 0; r < now->rows; r++)
+			memset(io.c + r * io.ldc, 0, (size_t)hd * sizeof(float));
+	}
+	for (int r = 1; r < now->rows; r++) {
+		const int64_t next = srt_cpu_attention_from(keys, now, r);
+
+		if (next > from)
+			srt_cpu_chains(gemm, r, hd, next - from, s + from, lds, 1, x, from, &io);
+		from = next > from ? next : from;
+	}
+	io.ragged = now->shown_ragged;
+	srt_cpu_chains(gemm, now->rows, hd, now->shown - from, s + from, lds, 1, x, from, &io);
 }
 
 #endif

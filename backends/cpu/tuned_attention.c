@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tuned attention as commands, structured like the product (tuned.c). The parts are heads
- * (attention.h).
+ * (attention.h). The portable kernels compute attention with both a mask and first keys.
  */
 #include "backends/cpu/attention.h"
 #include "backends/cpu/tuned.h"
@@ -53,6 +53,7 @@ static attention_job_t make_forward_job(const srt_cpu_device_t *device,
 	at->v = srt_cpu_tensor(&places[4]);
 	at->lengths = srt_cpu_tensor(&places[5]);
 	at->mask = srt_cpu_tensor(&places[6]);
+	at->first = srt_cpu_tensor(&places[7]);
 	job.run = srt_cpu_attention;
 	job.scratch_nbytes = srt_cpu_attention_scratch(job.gemm, at);
 	return job;
@@ -77,6 +78,7 @@ static attention_job_t make_backward_job(const srt_cpu_device_t *device,
 	at->stats = srt_cpu_tensor(&places[8]);
 	at->lengths = srt_cpu_tensor(&places[10]);
 	at->mask = srt_cpu_tensor(&places[11]);
+	at->first = srt_cpu_tensor(&places[12]);
 	job.run = srt_cpu_attention_backward;
 	job.scratch_nbytes = srt_cpu_attention_backward_scratch(job.gemm, at);
 	return job;
@@ -88,12 +90,15 @@ size_t srt_cpu_attention_memory(const srt_cpu_device_t *device, const srt_comman
 {
 	/* Any non-NULL value: a mask and gradients of 16 bits need the most scratch. */
 	static const unsigned char some;
+	static const int32_t some_first;
 	const bool backward = command->kind == SRT_COMMAND_ATTENTION_BACKWARD;
+	const srt_binding_t *masks = &command->bindings[command->nbindings - 2];
 	uint16_t gradient = 0;
 	attention_job_t job = attention_job(device, command);
 	size_t each;
 
-	job.at.mask = command->bindings[backward ? 11 : 6].mem != NULL ? &some : NULL;
+	job.at.mask = masks[0].mem != NULL ? &some : NULL;
+	job.at.first = masks[1].mem != NULL ? &some_first : NULL;
 	job.at.dq = job.at.dk = job.at.dv = &gradient;
 	each = backward ? srt_cpu_attention_backward_scratch(job.gemm, &job.at) :
 			  srt_cpu_attention_scratch(job.gemm, &job.at);
@@ -104,7 +109,9 @@ size_t srt_cpu_attention_memory(const srt_cpu_device_t *device, const srt_comman
 
 bool srt_cpu_can_attention(srt_cpu_stream_t *stream, const srt_command_t *command)
 {
-	return srt_command_is_plain_attention(command) && command->attention.queries > 0 &&
+	const srt_binding_t *masks = &command->bindings[command->nbindings - 2];
+
+	return (masks[0].mem == NULL || masks[1].mem == NULL) && command->attention.queries > 0 &&
 	       command->attention.keys > 0 &&
 	       srt_cpu_has_tuned(stream, (srt_dtype_t)command->dtype);
 }

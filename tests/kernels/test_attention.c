@@ -2,7 +2,8 @@
 /*
  * The CPU backend's attention, forward and backward, against the definition (docs/numerics.md,
  * "Attention") written plainly, bit for bit: every instruction set present, all three types, causal
- * and not, other numbers of keys than of queries, lengths, masks, layouts, sizes around the tiles'
+ * and not, other numbers of keys than of queries, lengths, masks, first keys, heads that share a
+ * head of keys, queries after some of the keys, layouts, sizes around the tiles'
  * edges, infinities, NaN and tiny values also at masked positions, several numbers of parts. Guard
  * words around the tensors and the scratch must survive.
  */
@@ -137,6 +138,7 @@ static sample_t make(srt_dtype_t dtype, const srt_k_attention_t *a, int hidden, 
 	}
 	w->lengths = hidden & 1 ? att_lengths(a) : NULL;
 	w->mask = hidden & 2 ? att_mask(a) : NULL;
+	w->first = hidden & 4 ? att_first(a) : NULL;
 	w->dsum = numbers(SRT_F32, rows * a->heads, PLAIN);
 	for (int i = 0; i < NOUT; i++) {
 		*out[i] = numbers(dtype, outs[i], PLAIN);
@@ -151,8 +153,9 @@ static sample_t make(srt_dtype_t dtype, const srt_k_attention_t *a, int hidden, 
 static void drop(sample_t *x)
 {
 	const att_t *w = &x->want;
-	const void *const all[] = { w->q,   w->k,     w->v,    w->dout, w->lengths, w->mask,
-				    w->out, w->stats, w->dsum, w->dq,   w->dk,      w->dv };
+	const void *const all[] = { w->q,    w->k,     w->v,   w->dout,  w->lengths,
+				    w->mask, w->first, w->out, w->stats, w->dsum,
+				    w->dq,   w->dk,    w->dv };
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		free((void *)(uintptr_t)all[i]);
@@ -189,6 +192,7 @@ static srt_cpu_attention_t arguments(const sample_t *x, tensor_t *out)
 		.shape.lddv = a->lddv,
 		.lengths = x->want.lengths,
 		.mask = x->want.mask,
+		.first = x->want.first,
 		.stats = at(&out[STATS]),
 		.q = at(&x->in[Q]),
 		.k = at(&x->in[K]),
@@ -255,18 +259,15 @@ static void check_sample(const sample_t *x, int nparts)
 	}
 }
 
-/* form: causal, lengths, mask, and the layout of rows. */
-enum { CAUSAL = 1, LENGTHS = 2, MASK = 4, LAYOUT = 8, NFORMS = LAYOUT * ATT_NLAYOUTS };
-
-static void check_case_as(srt_dtype_t dtype, int64_t batch, int64_t queries, int64_t keys,
-			  int64_t heads, int64_t hd, int form, values_t kind, int nparts)
+/* hidden: by lengths, a mask, first keys. */
+static void check_shape(srt_dtype_t dtype, const srt_k_attention_t *shape, int hidden,
+			values_t kind, int nparts)
 {
-	srt_k_attention_t a = att_shape(batch, queries, keys, heads, hd, form & CAUSAL,
-					(att_layout_t)(form / LAYOUT % ATT_NLAYOUTS));
+	srt_k_attention_t a = *shape;
 	sample_t x;
 
 	a.scale = kind != TINY ? 0.35f : dtype == SRT_F16 ? 0x1p14f : 0x1p100f;
-	x = make(dtype, &a, form / LENGTHS % 4, kind);
+	x = make(dtype, &a, hidden, kind);
 	for (int i = 0; i < SRT_ISA_COUNT; i++) {
 		const long before = check_failed;
 
@@ -277,20 +278,26 @@ static void check_case_as(srt_dtype_t dtype, int64_t batch, int64_t queries, int
 		CHECK_OR_DIE(gemm != NULL);
 		check_sample(&x, nparts);
 		CHECK_MSG(check_failed == before,
-			  "%s, %s: batch %d, %d queries, %d keys, heads %d head_dim %d form %d "
-			  "values %d parts %d",
-			  isa, srt_kernel_dtype_name(dtype), (int)batch, (int)queries, (int)keys,
-			  (int)heads, (int)hd, form, (int)kind, nparts);
+			  "%s, %s: batch %d, %d queries from %d on, %d keys, heads %d of %d "
+			  "head_dim %d causal %d ldq %d hidden %d values %d parts %d",
+			  isa, srt_kernel_dtype_name(dtype), (int)a.batch, (int)a.queries,
+			  (int)a.offset, (int)a.keys, (int)a.heads, (int)a.kv_heads,
+			  (int)a.head_dim, a.causal, (int)a.ldq, hidden, (int)kind, nparts);
 	}
 	drop(&x);
 }
 
+/* form: causal, lengths, mask, and the layout of rows. */
+enum { CAUSAL = 1, LENGTHS = 2, MASK = 4, LAYOUT = 8, NFORMS = LAYOUT * ATT_NLAYOUTS };
+
 static void check_case(int64_t batch, int64_t queries, int64_t keys, int64_t heads, int64_t hd,
 		       int form, values_t kind, int nparts)
 {
+	const srt_k_attention_t a = att_shape(batch, queries, keys, heads, hd, form & CAUSAL,
+					      (att_layout_t)(form / LAYOUT % ATT_NLAYOUTS));
+
 	for (int dtype = SRT_F32; dtype <= SRT_BF16; dtype++)
-		check_case_as((srt_dtype_t)dtype, batch, queries, keys, heads, hd, form, kind,
-			      nparts);
+		check_shape((srt_dtype_t)dtype, &a, form / LENGTHS % 4, kind, nparts);
 }
 
 /* The positions of queries are the keys'. */
@@ -348,9 +355,44 @@ static void test_padding(void)
 	}
 }
 
+/* `group` heads for each head of keys, with first keys of each kind. */
+static void check_grouped(int64_t queries, int64_t keys, int64_t group, int64_t hd, int64_t offset,
+			  int hidden, values_t kind)
+{
+	srt_k_attention_t a = att_shape(5, queries, keys, 2 * group, hd, offset >= 0,
+					(att_layout_t)(queries % ATT_NLAYOUTS));
+
+	a.kv_heads = 2;
+	a.offset = offset < 0 ? 0 : offset < keys ? offset : keys;
+	for (int dtype = SRT_F32; dtype <= SRT_BF16; dtype++)
+		check_shape((srt_dtype_t)dtype, &a, hidden, kind, 1 + (int)(keys % 4));
+}
+
+/* Heads of keys that queries share, queries after some of the keys (-1: not causal), first keys. */
+static void test_grouped(void)
+{
+	static const int64_t groups[] = { 1, 2, 3, 4, 7 }, dims[] = { 8, 32, 5, 17, 64 };
+	enum { FIRST = 4 };
+
+	for (int i = 0; i < 40; i++) {
+		const int64_t queries = 1 + random32() % 130, keys = 1 + random32() % 150;
+		const int64_t offset = i % 3 ? (int64_t)(random32() % (uint32_t)(keys + 1)) : -1;
+
+		check_grouped(queries, keys, groups[i % 5], dims[i / 2 % 5], offset,
+			      i % 8 & 3 ? i % 4 : FIRST, (values_t)(i % 3));
+		check_grouped(queries, keys, 1 + i % 2, dims[i % 5], offset, FIRST | i % 2,
+			      (values_t)(i % 3));
+	}
+	for (int64_t t = 1; t < 300; t += 1 + t / 3) { /* the queries are the last ones */
+		check_grouped(t, t, 2, 8, 0, FIRST, PLAIN);
+		check_grouped(t, t + 67, 1, 16, 67, FIRST, HARD);
+	}
+}
+
 int main(void)
 {
 	test_self();
+	test_grouped();
 	test_general();
 	test_padding();
 	return check_done();

@@ -125,7 +125,7 @@ static void test_products(void)
 	check_product(SRT_F32, 0, 5, 3, 4);
 }
 
-/* mask: 0: none, 1: lengths, 2: bytes. */
+/* mask: 0: none, 1: lengths, 2: bytes, 3: first keys, and one head of keys. */
 static void check_attention(srt_dtype_t dtype, int64_t batch, int64_t queries, int64_t keys,
 			    int64_t heads, int64_t head_dim, int mask)
 {
@@ -152,13 +152,16 @@ static void check_attention(srt_dtype_t dtype, int64_t batch, int64_t queries, i
 		.lddq = d,
 		.lddk = d,
 		.lddv = d,
+		.kv_heads = mask == 3 ? 1 : heads,
 	};
 	for (int i = 0; i < 8; i++)
 		buffers[i] = test_buffer(device, sizes[i], "tensor");
 	CHECK_OK_OR_DIE(srt_op_attention_scratch(device, &o.shape, &nbytes));
 	scratch = test_buffer(device, nbytes, "scratch");
 	stats = test_buffer(device, 2 * rows * (size_t)heads * sizeof(float), "stats");
-	hidden = test_buffer(device, (size_t)(batch * keys) * 4, "mask"); /* of all */
+	/* Of every kind. */
+	hidden = test_buffer(device, (size_t)(batch * (keys > queries ? keys : queries)) * 4,
+			     "mask");
 	o.views = (srt_attention_views_t){
 		.size = sizeof(srt_attention_views_t),
 		.q = srt_view(buffers[0], 0, dtype),
@@ -176,6 +179,8 @@ static void check_attention(srt_dtype_t dtype, int64_t batch, int64_t queries, i
 		o.views.lengths = srt_view(hidden, 0, SRT_I32);
 	else if (mask == 2)
 		o.views.mask = srt_view(hidden, 0, SRT_U8);
+	else if (mask == 3)
+		o.views.first = srt_view(hidden, 0, SRT_I32);
 	for (int backward = 0; backward < 2; backward++) {
 		snprintf(o.name, sizeof(o.name),
 			 "attention%s of %s, %d x %d queries, %d keys, %d x %d, mask %d",
@@ -197,7 +202,7 @@ static void check_attention(srt_dtype_t dtype, int64_t batch, int64_t queries, i
 static void test_attention(void)
 {
 	for (int dtype = SRT_F32; dtype <= SRT_BF16; dtype++) {
-		for (int mask = 0; mask < 3; mask++) {
+		for (int mask = 0; mask < 4; mask++) {
 			check_attention((srt_dtype_t)dtype, 2, 33, 33, 2, 8, mask);
 			check_attention((srt_dtype_t)dtype, 1, 40, 101, 3, 17, mask);
 		}

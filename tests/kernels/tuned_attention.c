@@ -2,8 +2,9 @@
 /* Part of test_tuned: attention. */
 #include "tests/kernels/tuned_tensor.h"
 
-/* A case's options. Packed: q, k, v are parts of one tensor, with as many keys as queries. */
-enum { CAUSAL = 1, LENGTHS = 2, PACKED = 4, MASK = 8 };
+/* A case's options. Packed: q, k, v are parts of one tensor, with as many keys as queries. Shared:
+ * one head of keys for two. Offset: the queries are after half of the keys. */
+enum { CAUSAL = 1, LENGTHS = 2, PACKED = 4, MASK = 8, FIRST = 16, SHARED = 32, OFFSET = 64 };
 
 /* The tensors of one case. Packed: q, k, v are in q, and the gradients in dq. */
 typedef struct attention {
@@ -11,15 +12,17 @@ typedef struct attention {
 	srt_k_attention_t args;
 	srt_dtype_t dtype;
 	bool packed;
-	tensor_t q, k, v, dout, out, stats, dsum, dq, dk, dv, lengths, mask;
+	tensor_t q, k, v, dout, out, stats, dsum, dq, dk, dv, lengths, mask, first;
 } attention_t;
 
 static attention_t make_attention(srt_dtype_t dtype, int64_t batch, int64_t queries, int64_t keys,
 				  int64_t heads, int64_t hd, values_t kind, int form_bits)
 {
-	const int64_t d = heads * hd, rows = batch * queries;
+	const int64_t kv_heads = form_bits & SHARED ? heads / 2 : heads;
+	const int64_t d = heads * hd, kv = kv_heads * hd, rows = batch * queries;
 	attention_t t = { .dtype = dtype, .packed = form_bits >> 2 & 1 };
-	const int64_t lead = t.packed ? 2 * d : tt_random() % 4;
+	const int64_t lead = t.packed ? 2 * kv : tt_random() % 4;
+	const int64_t width = t.packed ? d : kv;
 
 	t.shape = (srt_attention_t){
 		.size = sizeof(srt_attention_t),
@@ -33,26 +36,34 @@ static attention_t make_attention(srt_dtype_t dtype, int64_t batch, int64_t quer
 					    0x1p100f,
 		.causal = form_bits & 1,
 		.ldq = d + lead,
-		.ldk = d + lead,
-		.ldv = d + 2 * d * t.packed,
-		.lddq = d + 2 * d * t.packed,
-		.lddk = d + lead,
-		.lddv = d + lead,
+		.ldk = width + lead,
+		.ldv = width + lead * t.packed,
+		.lddq = d + lead * t.packed,
+		.lddk = width + lead,
+		.lddv = width + lead,
+		.kv_heads = kv_heads,
+		.offset = form_bits & OFFSET ? keys / 2 : 0,
 	};
-	t.shape.kv_heads = heads;
 	t.args = srt_kernel_attention_args(&t.shape);
 	t.q = tt_random_tensor(dtype, rows * (d + lead), kind, "q");
-	t.k = tt_random_tensor(dtype, t.packed ? 0 : batch * keys * (d + lead), kind, "k");
-	t.v = tt_random_tensor(dtype, t.packed ? 0 : batch * keys * d, kind, "v");
+	t.k = tt_random_tensor(dtype, t.packed ? 0 : batch * keys * (kv + lead), kind, "k");
+	t.v = tt_random_tensor(dtype, t.packed ? 0 : batch * keys * kv, kind, "v");
 	t.dout = tt_random_tensor(dtype, rows * d, kind, "dout");
 	t.out = tt_tensor(dtype, rows * d, "out");
 	t.stats = tt_tensor(SRT_F32, 2 * rows * heads, "stats");
 	t.dsum = tt_tensor(SRT_F32, rows * heads, "D");
-	t.dq = tt_tensor(dtype, rows * (t.packed ? 3 * d : d), "dq");
-	t.dk = tt_tensor(dtype, t.packed ? 0 : batch * keys * (d + lead), "dk");
-	t.dv = tt_tensor(dtype, t.packed ? 0 : batch * keys * (d + lead), "dv");
+	t.dq = tt_tensor(dtype, rows * (d + lead * t.packed), "dq");
+	t.dk = tt_tensor(dtype, t.packed ? 0 : batch * keys * (kv + lead), "dk");
+	t.dv = tt_tensor(dtype, t.packed ? 0 : batch * keys * (kv + lead), "dv");
 	t.lengths = tt_tensor(SRT_F32, batch, "lengths");
 	t.mask = tt_tensor(SRT_F32, (batch * keys + 3) / 4, "mask");
+	t.first = tt_tensor(SRT_F32, rows, "first");
+	for (int64_t i = 0; i < rows; i++) { /* windows, and some others */
+		const int32_t from = (int32_t)(t.shape.offset + i % queries) -
+				     (int32_t)(tt_random() % 9 ? 7 : tt_random() % 40);
+
+		memcpy(tt_at(&t.first, i), &from, sizeof(from));
+	}
 	for (int64_t b = 0; b < batch; b++) {
 		const int32_t n =
 			(int32_t)(b % 3 ? (int64_t)(tt_random() % 8) - 2 : keys) - (int32_t)(b % 2);
@@ -70,8 +81,9 @@ static attention_t make_attention(srt_dtype_t dtype, int64_t batch, int64_t quer
 /* The whole of it, in an array, for what is done to all. */
 static void each(attention_t *t, void (*what)(tensor_t *))
 {
-	tensor_t *const all[] = { &t->q,    &t->k,  &t->v,  &t->dout, &t->out,     &t->stats,
-				  &t->dsum, &t->dq, &t->dk, &t->dv,   &t->lengths, &t->mask };
+	tensor_t *const all[] = { &t->q,       &t->k,    &t->v,    &t->dout, &t->out,
+				  &t->stats,   &t->dsum, &t->dq,   &t->dk,   &t->dv,
+				  &t->lengths, &t->mask, &t->first };
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(all); i++)
 		what(all[i]);
@@ -103,6 +115,10 @@ static srt_attention_views_t views_of(attention_t *t, int bits, srt_view_t scrat
 		v.mask = tt_view(&t->mask);
 		v.mask.dtype = SRT_U8;
 	}
+	if (bits & FIRST) {
+		v.first = tt_view(&t->first);
+		v.first.dtype = SRT_I32;
+	}
 	return v;
 }
 
@@ -117,24 +133,25 @@ static tensor_t part_of(const tensor_t *t, int64_t first)
 static void portable_attention(attention_t *t, int bits)
 {
 	const int64_t d = t->args.heads * t->args.head_dim;
+	const int64_t kv = t->args.kv_heads * t->args.head_dim;
 	tensor_t none = { .host = NULL }, *lengths = bits & LENGTHS ? &t->lengths : &none,
-		 *mask = bits & MASK ? &t->mask : &none;
+		 *mask = bits & MASK ? &t->mask : &none, *first = bits & FIRST ? &t->first : &none;
 	tensor_t k = t->packed ? part_of(&t->q, d) : t->k;
-	tensor_t v = t->packed ? part_of(&t->q, 2 * d) : t->v;
+	tensor_t v = t->packed ? part_of(&t->q, d + kv) : t->v;
 	tensor_t dk = t->packed ? part_of(&t->dq, d) : t->dk;
-	tensor_t dv = t->packed ? part_of(&t->dq, 2 * d) : t->dv;
+	tensor_t dv = t->packed ? part_of(&t->dq, d + kv) : t->dv;
 
 	tt_portable(SRT_K_ATTENTION, t->dtype, &t->args,
-		    (tensor_t *[]){ &t->out, &t->stats, &t->q, &k, &v, lengths, mask, &none });
+		    (tensor_t *[]){ &t->out, &t->stats, &t->q, &k, &v, lengths, mask, first });
 	tt_portable(SRT_K_ATTENTION_BACKWARD_D, t->dtype, &t->args,
 		    (tensor_t *[]){ &t->dsum, &t->dout, &t->out, &t->q, &k, &v, &t->stats, lengths,
-				    mask, &none });
+				    mask, first });
 	tt_portable(SRT_K_ATTENTION_BACKWARD_Q, t->dtype, &t->args,
 		    (tensor_t *[]){ &t->dq, &t->dout, &t->q, &k, &v, &t->stats, &t->dsum, lengths,
-				    mask, &none });
+				    mask, first });
 	tt_portable(SRT_K_ATTENTION_BACKWARD_KV, t->dtype, &t->args,
 		    (tensor_t *[]){ &dk, &dv, &t->dout, &t->q, &k, &v, &t->stats, &t->dsum, lengths,
-				    mask, &none });
+				    mask, first });
 }
 
 static void check_attention_as(srt_dtype_t dtype, int64_t batch, int64_t queries, int64_t keys,
@@ -210,19 +227,35 @@ static void test_attention(void)
 	}
 }
 
+/* Heads of keys that queries share, first keys, queries after some of the keys. */
+static void test_grouped(srt_dtype_t dtype)
+{
+	for (int bits = FIRST; bits < 2 * OFFSET; bits += FIRST)
+		for (int other = 0; other < 16; other += 1 + other / 2) {
+			const int64_t keys = other & PACKED ? 29 : 43;
+
+			check_attention_as(dtype, 2, 29, keys, 4, 7 + other, bits | other, PLAIN);
+			check_attention_as(dtype, 3, 40, other & PACKED ? 40 : 70, 2, 16,
+					   bits | other, (values_t)(bits / FIRST % NVALUES));
+		}
+}
+
 /* Every option in 16 bits. */
 static void test_halves(void)
 {
-	for (int dtype = SRT_F16; dtype <= SRT_BF16; dtype++)
+	for (int dtype = SRT_F16; dtype <= SRT_BF16; dtype++) {
+		test_grouped((srt_dtype_t)dtype);
 		for (int bits = 0; bits < 16; bits++) {
 			check_attention_as((srt_dtype_t)dtype, 2, 29, bits & PACKED ? 29 : 43, 2,
 					   7 + bits, bits, (values_t)(bits % NVALUES));
 			check_attention_as((srt_dtype_t)dtype, 3, 97, 97, 1, 33, bits, PLAIN);
 		}
+	}
 }
 
 void tt_test_attention(bool all)
 {
+	test_grouped(SRT_F32);
 	test_self_attention();
 	test_attention();
 	if (all)

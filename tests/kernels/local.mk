@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 DEVICE_PROGRAM_TESTS += \
+	tests/kernels/test_attention_documents \
 	tests/kernels/test_conformance \
 	tests/kernels/test_kernels_activation \
 	tests/kernels/test_kernels_attention \

@@ -230,14 +230,16 @@ static void test_attention(void)
 /* Heads of keys that queries share, first keys, queries after some of the keys. */
 static void test_grouped(srt_dtype_t dtype)
 {
-	for (int bits = FIRST; bits < 2 * OFFSET; bits += FIRST)
-		for (int other = 0; other < 16; other += 1 + other / 2) {
-			const int64_t keys = other & PACKED ? 29 : 43;
+	static const int forms[] = { FIRST, SHARED, OFFSET, FIRST | SHARED | OFFSET };
+	static const int others[] = { 0, CAUSAL, CAUSAL | LENGTHS | PACKED, CAUSAL | MASK };
 
-			check_attention_as(dtype, 2, 29, keys, 4, 7 + other, bits | other, PLAIN);
-			check_attention_as(dtype, 3, 40, other & PACKED ? 40 : 70, 2, 16,
-					   bits | other, (values_t)(bits / FIRST % NVALUES));
-		}
+	for (int i = 0; i < 16; i++) {
+		const int bits = forms[i / 4] | others[i % 4];
+		const int64_t queries = 29 + 11 * (i % 2);
+
+		check_attention_as(dtype, 2, queries, bits & PACKED ? queries : 70, 4, 7 + i, bits,
+				   (values_t)(i % NVALUES));
+	}
 }
 
 /* Every option in 16 bits. */

@@ -75,7 +75,7 @@ static inline srt_dtype_t tape_dtype(const tape_case_t *c)
 }
 
 /* For a case's layers: a further input. Floats (f32: of the case's dtype) take a gradient; i32
- * are lengths, u8 masks. */
+ * are lengths or first keys, u8 masks. */
 srt_tensor_t *tape_extra(tape_run_t *r, srt_dtype_t dtype, int64_t rows, int64_t n);
 
 /* n elements of 4 bytes, to be freed. */

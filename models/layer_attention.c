@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Multi-head attention: q, k, v in three tensors or packed into one or two, of the same positions
- * or of others, heads of k and v for one head of q or several, -> (batch*queries, width). Row maximum and row sum of the softmax
- * (batch,heads,queries,2) are saved; backward reads them, the inputs and the output.
+ * or of others, with one head of k and v for each head of q or for several, -> (batch*queries,
+ * width). Row maximum and row sum of the softmax (batch,heads,queries,2) are saved; backward reads
+ * them, the inputs and the output.
  */
 #include <shardrt/models/layers.h>
 #include "models/over_sqrt.h"

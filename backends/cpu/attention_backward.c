@@ -33,8 +33,8 @@ typedef struct block {
 	srt_cpu_rows_t q_rows, dout_rows;
 } block_t;
 
-/* One (batch item, head): pointers to its rows, distance d in out and dout; dk and dv: the chains of
- * this head alone. */
+/* One (batch item, head): pointers to its rows, distance d in out and dout; dk and dv: the chains
+ * of this head alone. */
 typedef struct head {
 	const srt_cpu_gemm_t *gemm;
 	const srt_cpu_attention_t *at;

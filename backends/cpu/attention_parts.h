@@ -334,9 +334,9 @@ static inline void srt_cpu_chains(const srt_cpu_gemm_t *gemm, int rows, int64_t 
 	}
 }
 
-/* io->c (rows of the group,hd) = chains over the shown keys that a row sees, of weights or dS in
- * rows lds apart, times rows of x. Without the keys that only the group's earlier rows see, all rows
- * begin at the same key. */
+/* to (rows of the group,hd) = chains over the shown keys that a row sees, of weights or dS in
+ * rows lds apart, times rows of x. Keys that only the first r rows see come first, as products of
+ * r rows; then all rows have the same first key. */
 static inline void srt_cpu_key_chains(const srt_cpu_gemm_t *gemm, const srt_cpu_keys_t *keys,
 				      const srt_cpu_queries_t *now, int64_t hd, const float *s,
 				      int64_t lds, const srt_cpu_rows_t *x,

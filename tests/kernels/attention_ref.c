@@ -139,9 +139,9 @@ static void att_backward_row(const att_t *t, int64_t b, int64_t h, int64_t i, co
 			ds[j] = (p[j] * (ds[j] - *dsum)) * t->a.scale;
 }
 
-/* dq of head h; dk and dv (keys,head_dim) of its own. */
+/* dq of head h, and its part of dk and dv (keys,head_dim). */
 static void att_gradients(const att_t *t, int64_t b, int64_t h, const float *p, const float *ds,
-			  float *own_dk, float *own_dv)
+			  float *dks, float *dvs)
 {
 	const int64_t nq = t->a.queries, nk = t->a.keys;
 
@@ -155,7 +155,7 @@ static void att_gradients(const att_t *t, int64_t b, int64_t h, const float *p, 
 				dq[e] = fmaf(ds[i * nk + j], ATT_K(t, b, h, j)[e], dq[e]);
 	}
 	for (int64_t j = 0; j < nk; j++) {
-		float *dk = own_dk + j * t->a.head_dim, *dv = own_dv + j * t->a.head_dim;
+		float *dk = dks + j * t->a.head_dim, *dv = dvs + j * t->a.head_dim;
 
 		for (int64_t e = 0; e < t->a.head_dim; e++)
 			dk[e] = dv[e] = 0.0f;

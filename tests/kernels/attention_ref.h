@@ -27,7 +27,7 @@ typedef struct att {
 /* How rows lie: parts of a packed row, dense, or with gaps. */
 typedef enum att_layout { ATT_PACKED, ATT_DENSE, ATT_GAPS, ATT_NLAYOUTS } att_layout_t;
 
-/* As many heads of keys as of queries, offset 0. */
+/* The shape has as many heads of keys as of queries, and offset 0. */
 srt_k_attention_t att_shape(int64_t batch, int64_t queries, int64_t keys, int64_t heads,
 			    int64_t head_dim, int causal, att_layout_t layout);
 

@@ -159,7 +159,7 @@ static void check_attention(srt_dtype_t dtype, int64_t batch, int64_t queries, i
 	CHECK_OK_OR_DIE(srt_op_attention_scratch(device, &o.shape, &nbytes));
 	scratch = test_buffer(device, nbytes, "scratch");
 	stats = test_buffer(device, 2 * rows * (size_t)heads * sizeof(float), "stats");
-	/* Of every kind. */
+	/* One buffer serves as lengths, mask or first keys. */
 	hidden = test_buffer(device, (size_t)(batch * (keys > queries ? keys : queries)) * 4,
 			     "mask");
 	o.views = (srt_attention_views_t){

@@ -47,6 +47,8 @@ static inline srt_cpu_keys_t srt_cpu_attention_keys(const srt_cpu_attention_t *a
 	int64_t *before = (int64_t *)(void *)scratch;
 
 	n = n < 0 ? 0 : n < at->shape.keys ? n : at->shape.keys;
+	if (at->shape.causal) /* no query sees the others */
+		n = srt_min64(n, at->shape.offset + at->shape.queries);
 	if (mask == NULL)
 		return (srt_cpu_keys_t){ .n = n,
 					 .first = at->first != NULL ?
@@ -159,12 +161,6 @@ static inline int64_t srt_cpu_attention_seen(const srt_cpu_queries_t *rows, int 
 static inline int64_t srt_cpu_attention_lds(const srt_cpu_attention_t *at)
 {
 	return (at->shape.keys + 63) / 64 * 64 + 16 + (at->first != NULL ? 64 : 0);
-}
-
-/* The head of keys and values that a head of the queries reads. */
-static inline int64_t srt_cpu_shared_head(const srt_cpu_attention_t *at, int64_t head)
-{
-	return head / (at->shape.heads / at->shape.kv_heads);
 }
 
 /* Rows of x (n,hd) of dtype as floats: in place, or widened to scratch (n,hd). */

@@ -212,10 +212,12 @@ typedef struct srt_loss {
 	float grad_scale;
 	/* (1), SRT_F32, in device memory: the scale of a loss scaler; or absent. */
 	srt_view_t scale;
-	srt_view_t x;      /* (rows,n) */
-	srt_view_t target; /* (rows,n); of a cross-entropy (rows), SRT_I32, each in 0..n-1 */
-	srt_view_t loss;   /* (rows), SRT_F32 */
-	srt_view_t dx;     /* (rows,n), or absent */
+	srt_view_t x; /* (rows,n) */
+	/* (rows,n); of a cross-entropy (rows), SRT_I32, each below n; below 0 (torch's ignore_index
+	 * of -100): none. */
+	srt_view_t target;
+	srt_view_t loss; /* (rows), SRT_F32 */
+	srt_view_t dx;   /* (rows,n), or absent */
 	/* For srt_op_cross_entropy_merge(). */
 	const srt_vocab_part_t *part; /* its n and ld are those of x and dx */
 	int nparts;
@@ -231,15 +233,16 @@ typedef struct srt_loss {
 
 /**
  * Cross-entropy: loss[r] = log(sum(exp(x[r] - max))) + max - x[r][target[r]]; dx = (softmax(x) -
- * onehot) * grad_scale. dx may be x. n is at least 1 unless rows is 0.
+ * onehot) * grad_scale. A row without a target (below 0) has loss 0 and a gradient of 0, whatever x
+ * is. dx may be x. n is at least 1 unless rows is 0.
  */
 SRT_API srt_status_t srt_op_cross_entropy(const srt_loss_t *args, srt_stream_t *stream);
 
 /**
  * The first half of a cross-entropy over parts of the logits: stats (3,rows), SRT_F32 = maximum of
  * the row of x (rows,part->n), whose rows are part->ld apart, sum(exp(x - maximum)), and
- * x[r][targets[r]]: -inf where another part has the target. The ranks gather the statistics of all
- * parts, not the logits. part->n is at least 1 unless rows is 0.
+ * x[r][targets[r]]: -inf where another part has the target, or there is none. The ranks gather the
+ * statistics of all parts, not the logits. part->n is at least 1 unless rows is 0.
  */
 SRT_API srt_status_t srt_op_cross_entropy_part(srt_view_t stats, srt_view_t x, srt_view_t targets,
 					       int64_t rows, const srt_vocab_part_t *part,

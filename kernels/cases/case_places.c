@@ -198,6 +198,22 @@ static void fill_maximum(const srt_kernel_place_t *next, srt_dtype_t dtype, cons
 	memcpy(bytes, &max, 4);
 }
 
+/* Numbers below place->below. Hard: some are outside. */
+static void fill_ids(const srt_kernel_place_t *place, srt_kernel_input_t input,
+		     unsigned char *bytes)
+{
+	for (int64_t i = 0; i < place->nelem; i++) {
+		uint64_t h = mix((uint64_t)i + (place->fill == 'e')); /* mix(0) is 0 */
+		int64_t id = (int64_t)(h % (uint64_t)place->below);
+
+		if (input == SRT_INPUT_HARD && i % 5 == 4)
+			id = i % 2 && place->fill != 't' ? -1 : place->below;
+		if (place->fill == 'u' && i % 3 == 2)
+			id = -1;
+		memcpy(bytes + 4 * i, &(int32_t){ (int32_t)id }, 4);
+	}
+}
+
 /* What sparse gradients are made of: 22 keys in each run of 64 entries. */
 static void fill_coo(const srt_kernel_place_t *place, unsigned char *bytes)
 {
@@ -263,16 +279,10 @@ void srt_kernel_place_fill(const srt_kernel_case_t *c, int number, const srt_ker
 		fill_values(c, number, place, dtype, input, bytes);
 		break;
 	case 'i':
-	case 'e': /* mix(0) is 0 */
-		for (int64_t i = 0; i < place->nelem; i++) {
-			uint64_t h = mix((uint64_t)i + (place->fill == 'e'));
-			int64_t id = (int64_t)(h % (uint64_t)place->below);
-
-			/* Hard: some are outside. */
-			id = input == SRT_INPUT_HARD && i % 5 == 4 ? (i % 2 ? -1 : place->below) :
-								     id;
-			memcpy(bytes + 4 * i, &(int32_t){ (int32_t)id }, 4);
-		}
+	case 'e':
+	case 't':
+	case 'u':
+		fill_ids(place, input, bytes);
 		break;
 	case 'n':
 		for (int64_t i = 0; i < place->nelem; i++)

@@ -80,6 +80,8 @@ FAMILY(COO, 5, OF(0, 1 << 20), (OF(0, 131)),
 #define POSITIVE(n) PLACE(n, 0, 'f', '+')
 #define IDS(n, below) PLACE(n, below, 'i', 'i')
 #define LENGTHS(n, below) PLACE(n, below, 'i', 'e')
+#define TARGETS(n, below) PLACE(n, below, 'i', 't')
+#define LABELS(n, below) PLACE(n, below, 'i', 'u')
 #define MAX_OF_NEXT PLACE(1, 0, 'f', 'm')
 #define BINS(n) PLACE(n, 0, 'd', 'n')
 #define NO_BINS(n) PLACE(n, 0, 'd', '0')

@@ -32,7 +32,8 @@ typedef struct srt_kernel_place {
 	char type;     /* t of the launch, f float, i int32, l int64, d double, h f16, b bf16,
 			* B struct */
 	char fill;     /* - absent, o as it is, v values, + of either sign taken as positive,
-			* i ids, e ids of which the first is not 0, m maximum of the next place,
+			* i ids, e ids of which the first is not 0, t none below 0,
+			* u every third -1, m maximum of the next place,
 			* n multiples of 0.75, 0 zeros;
 			* s, p, g, h: step state, parameters, segments, groups;
 			* k, c, j, r, #: keys, their counts, order, starts, the number `below` */

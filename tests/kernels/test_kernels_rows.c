@@ -138,13 +138,14 @@ static void test_cross_entropy(int64_t rows, int64_t n, float (*source)(void), i
 		float max, sum, *row = dx + r * n;
 		int64_t t = r == 1 ? -1 : r == 2 ? n : (int64_t)(random32() % (uint32_t)n);
 		int valid = t >= 0 && t < n;
+		float other = t < 0 ? 0.0f : NAN;
 
 		targets[r] = (int32_t)t;
 		sum = exps(x + r * n, n, row, &max);
-		loss[r] = valid ? my_log(sum) - (x[r * n + t] - max) : NAN;
+		loss[r] = valid ? my_log(sum) - (x[r * n + t] - max) : other;
 		for (int64_t i = 0; i < n; i++)
 			row[i] = valid ? (row[i] * (1.0f / sum) - (i == t ? 1.0f : 0.0f)) * factor :
-					 NAN;
+					 other;
 	}
 	kc_begin_as(dtype, SRT_K_CROSS_ENTROPY, &args, form == 0 ? "loss only" : "with gradient");
 	kc_out_floats(NULL, loss, rows);
@@ -202,6 +203,7 @@ static void merge_parts(const cut_t *c, int64_t p, int64_t n, float factor, floa
 
 	for (int64_t r = 0; r < c->rows; r++) {
 		const int valid = c->targets[r] >= 0 && c->targets[r] < c->vocab;
+		const float other = c->targets[r] < 0 ? 0.0f : NAN;
 		const float *s = c->stats + r;
 		float max = -INFINITY, logit = -INFINITY, sum = 0.0f;
 
@@ -213,11 +215,11 @@ static void merge_parts(const cut_t *c, int64_t p, int64_t n, float factor, floa
 		}
 		for (int64_t q = 0; q < nparts; q++)
 			sum = fmaf(s[q * c->stride + c->rows], my_exp(s[q * c->stride] - max), sum);
-		loss[r] = valid ? my_log(sum) - (logit - max) : NAN;
+		loss[r] = valid ? my_log(sum) - (logit - max) : other;
 		for (int64_t i = 0; i < n; i++) {
 			const float e = my_exp(c->part[r * n + i] - max) * (1.0f / sum);
 
-			dx[r * n + i] = valid ? (e - (first + i == c->targets[r])) * factor : NAN;
+			dx[r * n + i] = valid ? (e - (first + i == c->targets[r])) * factor : other;
 		}
 	}
 }

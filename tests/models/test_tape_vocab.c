@@ -3,7 +3,8 @@
  * A vocabulary that is cut over tensor-parallel ranks, 1 to 4 of them: embedding, head and
  * cross-entropy against the whole model on each rank alone. Embeddings and logits have its bits;
  * losses and gradients are equal within a tolerance, and the losses have the same bits on all
- * ranks, whatever the chunks of the head. Wrong shapes and tapes that differ are refused.
+ * ranks, whatever the chunks of the head, and are 0 where there is no target. Wrong shapes and
+ * tapes that differ are refused.
  */
 #include <stdlib.h>
 
@@ -149,6 +150,8 @@ static void run(const model_t *m, result_t *r)
 	for (int i = 0; i < ROWS; i++) {
 		ids[i] = (int32_t)(srt_counter_hash(1, (uint64_t)i, 0) % VOCAB);
 		targets[i] = (int32_t)(srt_counter_hash(2, (uint64_t)i, 0) % VOCAB);
+		if (i % 7 == 3)
+			targets[i] = -1;
 	}
 	for (int i = 0; i < 3; i++) {
 		const uint64_t allocations = srt_device_allocations(tape_device);
@@ -247,6 +250,7 @@ static void test_model(srt_dtype_t dtype)
 	run(&whole, &want);
 	close_model(&whole);
 	CHECK(want.losses[0] > 0.0f && want.grads[TABLE][0] != 0.0f);
+	CHECK(want.losses[3] == 0.0f);
 	for (int i = 0; i < 3; i++) {
 		model_t m = { .head = i == 2 ? LOGITS : FUSED,
 			      .chunk_rows = i == 1 ? 2 * SRT_HEAD_ROWS : 0,

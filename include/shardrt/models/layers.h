@@ -183,7 +183,8 @@ SRT_API srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int
 
 /**
  * loss (rows,1) = cross-entropy of the rows of x weight^T (weight (vocab,n)) against targets
- * (rows,1), SRT_I32, values below vocab: the output layer and its loss in one.
+ * (rows,1), SRT_I32, values below vocab: the output layer and its loss in one. A row whose target
+ * is below 0 has loss 0 and a gradient of 0; this holds for all cross-entropies.
  *
  * The logits exist for chunk_rows rows at a time, a multiple of SRT_HEAD_ROWS. 0 means
  * SRT_HEAD_ROWS; on a device with its own memory it means as many rows as fit into the smaller of

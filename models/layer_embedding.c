@@ -114,10 +114,10 @@ static srt_tensor_t *record_embedding(srt_tape_t *tape, const srt_layer_t *layer
 			      (long long)context);
 		return NULL;
 	}
-	if (padding < -1 || padding >= shape[0]) {
+	if (padding < -1 || padding >= part.vocab) {
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 			      "embedding: padding is %lld, the table has %lld rows",
-			      (long long)padding, (long long)shape[0]);
+			      (long long)padding, (long long)part.vocab);
 		return NULL;
 	}
 	desc.dtype = srt_tape_compute_dtype(tape);
@@ -138,17 +138,24 @@ srt_tensor_t *srt_layer_embedding_padded(srt_tape_t *tape, srt_tensor_t *ids, sr
 				part);
 }
 
-srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
-					  srt_param_t *position, int64_t context)
+srt_tensor_t *srt_layer_embedding_rowwise_padded(srt_tape_t *tape, srt_tensor_t *ids,
+						 srt_param_t *table, srt_param_t *position,
+						 int64_t context, int64_t padding)
 {
 	srt_vocab_part_t part;
 
 	if (tape->nranks == 1)
-		return srt_layer_embedding(tape, ids, table, position, context);
+		return srt_layer_embedding_padded(tape, ids, table, position, context, padding);
 	if (!srt_tape_usable(tape, ids) ||
 	    !srt_tape_param_part(tape, rowwise_layer.name, table, -1, &part))
 		return NULL;
-	return record_embedding(tape, &rowwise_layer, ids, table, position, context, -1, part);
+	return record_embedding(tape, &rowwise_layer, ids, table, position, context, padding, part);
+}
+
+srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,
+					  srt_param_t *position, int64_t context)
+{
+	return srt_layer_embedding_rowwise_padded(tape, ids, table, position, context, -1);
 }
 
 srt_tensor_t *srt_layer_embedding(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,

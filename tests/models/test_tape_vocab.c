@@ -14,7 +14,15 @@
 #include "tests/models/tape_case.h"
 
 /* Three chunks of the head, the last one short; ranks have unequal parts of the vocabulary. */
-enum { CONTEXT = 5, BATCH = 206, ROWS = CONTEXT * BATCH, WIDTH = 8, VOCAB = 23, NPARAMS = 2 };
+enum {
+	CONTEXT = 5,
+	BATCH = 206,
+	ROWS = CONTEXT * BATCH,
+	WIDTH = 8,
+	VOCAB = 23,
+	PADDING = 17,
+	NPARAMS = 2
+};
 enum { TABLE, POSITION };
 
 static srt_comm_t *alone;
@@ -123,8 +131,8 @@ static void open_model(model_t *m)
 	declare(m);
 	set_values(m);
 	start_tape(m);
-	m->x = srt_layer_embedding_rowwise(m->tape, m->ids, m->param[TABLE], m->param[POSITION],
-					   CONTEXT);
+	m->x = srt_layer_embedding_rowwise_padded(m->tape, m->ids, m->param[TABLE],
+						  m->param[POSITION], CONTEXT, PADDING);
 	srt_tape_keep(m->tape, m->x);
 	m->loss = record_loss(m);
 	srt_tape_keep(m->tape, m->loss);

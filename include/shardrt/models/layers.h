@@ -149,6 +149,12 @@ SRT_API srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t
 						  srt_param_t *table, srt_param_t *position,
 						  int64_t context);
 
+/** srt_layer_embedding_rowwise() where row `padding` of the whole table takes no gradient; -1 =
+ * none. */
+SRT_API srt_tensor_t *srt_layer_embedding_rowwise_padded(srt_tape_t *tape, srt_tensor_t *ids,
+							 srt_param_t *table, srt_param_t *position,
+							 int64_t context, int64_t padding);
+
 /** The inputs of attention: tensors of a tape, and their shape. */
 typedef struct srt_attention_in {
 	/* (batch*queries, width), width = heads*head_dim; without k: q, k, v packed, width +

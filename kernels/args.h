@@ -31,7 +31,8 @@ typedef ulong uint64_t;
 #define SRT_K_COO_DIMS 4            /* most dimensions of the indices of coo_* */
 
 /* fill (value), scale (value), divide (value), axpy (value), cast_from_*, accumulate_*, add, relu*,
- * gelu_tanh*, unscale (value), clip (max_norm), activation.k, batchnorm_rstd (eps) */
+ * gelu_tanh*, unscale (value), clip (max_norm), activation.k (softcap*: value), batchnorm_rstd
+ * (eps) */
 typedef struct srt_k_elem {
 	int64_t nelem;
 	float value;
@@ -57,7 +58,25 @@ typedef struct srt_k_rows {
 	int32_t accumulate;  /* onto the (first) output */
 	int32_t accumulate2; /* onto the second output: dbeta */
 	int32_t ld;          /* cross_entropy: from a row of x and dx to the next; 0: n */
+	int32_t one_plus;    /* rmsnorm, rmsnorm_backward: the weight is 1 + gamma */
+	int32_t reserved;
 } srt_k_rows_t;
+
+/* glu_*: rows of y and dy are n apart */
+typedef struct srt_k_glu {
+	int64_t rows, n;
+	int64_t ldg, ldu, lddg, lddu; /* from a row of g, u, dg, du to the next */
+	int32_t add_dg, add_du;       /* 1: added onto the output */
+} srt_k_glu_t;
+
+typedef struct srt_k_rotary {
+	int64_t rows, heads, head_dim;
+	int64_t dim;        /* rotated values of a head, the first ones; even */
+	int64_t ldx, ldy;   /* from a row to the next */
+	int64_t npositions; /* rows of the tables */
+	int32_t backward;   /* 1: by the opposite angle */
+	int32_t accumulate;
+} srt_k_rotary_t;
 
 /* batchnorm_stats */
 typedef struct srt_k_batchnorm {

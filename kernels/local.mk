@@ -12,12 +12,14 @@ KERNEL_FAMILIES = \
 	kernels/coo.k \
 	kernels/elementwise.k \
 	kernels/embedding.k \
+	kernels/glu.k \
 	kernels/layernorm.k \
 	kernels/matmul.k \
 	kernels/optim.k \
 	kernels/random.k \
 	kernels/reduce.k \
 	kernels/rmsnorm.k \
+	kernels/rotary.k \
 	kernels/rows.k \
 	kernels/scaler.k \
 	kernels/strided.k
@@ -25,6 +27,7 @@ KERNEL_FAMILIES = \
 # They and what they include.
 KERNEL_DIALECT = \
 	kernels/args.h \
+	kernels/dialect/activation.h \
 	kernels/dialect/columns.h \
 	kernels/dialect/cuda.h \
 	kernels/dialect/dialect.h \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * y (rows,n) = x / sqrt(mean(x^2) + eps) * weight (n) by row; rstd (rows) is saved.
- * Backward: dx by row; dweight over the rows.
+ * y = x / sqrt(mean(x^2) + eps) * weight (n) for each run of n values of a row; rstd of each is
+ * saved. Runs are rows to the operations. Backward: dx by run; dweight over the runs.
  */
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
@@ -11,8 +11,9 @@ static srt_rmsnorm_t get_args(const srt_run_t *run, const srt_node_t *node)
 	const srt_tensor_t *x = node->in[0];
 	srt_rmsnorm_t args = SRT_RMSNORM_INIT;
 
-	args.rows = x->rows;
-	args.n = x->n;
+	args.n = node->args.norm_n;
+	args.rows = x->rows * (x->n / args.n);
+	args.one_plus = node->args.one_plus;
 	args.eps = node->args.eps;
 	args.x = srt_run_value(run, x);
 	args.rstd = srt_run_saved(run, node, 0);
@@ -52,18 +53,37 @@ static const srt_layer_t rmsnorm_layer = {
 	.backward = backward_rmsnorm,
 };
 
-srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight, float eps)
+srt_tensor_t *srt_layer_rmsnorm_of(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+				   const srt_rmsnorm_in_t *in)
 {
 	srt_node_desc_t desc = { .layer = &rmsnorm_layer,
 				 .param = { weight },
-				 .args = { .eps = eps } };
+				 .args = { .eps = in->eps, .one_plus = in->one_plus } };
+	int64_t shape[SRT_MAX_DIMS];
 
 	desc.in[0] = x = srt_tape_enter(tape, "rmsnorm", x);
-	if (x == NULL || !srt_tape_param_is(tape, "rmsnorm", weight, 1, x->n, 0))
+	if (x == NULL || !srt_tape_param_is(tape, "rmsnorm", weight, 1, -1, 0))
 		return NULL;
+	srt_param_partition(weight, shape);
+	if (shape[0] < 1 || x->n % shape[0] != 0) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "rmsnorm: rows of %lld values are not runs of %lld, the length of %s",
+			      (long long)x->n, (long long)shape[0], srt_param_name(weight));
+		return NULL;
+	}
+	desc.args.norm_n = shape[0];
 	desc.dtype = x->dtype;
 	desc.rows = x->rows;
 	desc.n = x->n;
-	desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, x->rows, 1);
+	desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, x->rows, x->n / shape[0]);
 	return srt_tape_record(tape, &desc);
+}
+
+srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight, float eps)
+{
+	const srt_rmsnorm_in_t in = { .eps = eps };
+
+	if (!srt_tape_usable(tape, x) || !srt_tape_param_is(tape, "rmsnorm", weight, 1, x->n, 0))
+		return NULL;
+	return srt_layer_rmsnorm_of(tape, x, weight, &in);
 }

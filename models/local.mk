@@ -14,11 +14,14 @@ TAPE_SOURCES = \
 	models/layer_elementwise.c \
 	models/layer_embedding.c \
 	models/layer_gather.c \
+	models/layer_glu.c \
 	models/layer_head.c \
 	models/layer_linear.c \
 	models/layer_loss.c \
 	models/layer_norm.c \
 	models/layer_rmsnorm.c \
+	models/layer_rotary.c \
+	models/layer_scale.c \
 	models/layer_transpose.c \
 	models/over_sqrt.c \
 	models/over_sqrt.h \

@@ -118,6 +118,11 @@ typedef struct srt_node_args {
 	srt_dtype_t loss_dtype;
 	size_t scale_offset; /* into the backward scratch: where the scale of the loss is rounded */
 	const int64_t *row;
+	float factor; /* of a scale or a soft cap */
+	srt_glu_t act;
+	srt_rotary_t rotary;
+	int64_t norm_n; /* values that an RMSNorm normalises together */
+	int one_plus;   /* its weight is 1 + the parameter */
 	srt_batchnorm_in_t batchnorm;
 	const srt_dropout_at_t *dropout_at;
 	const char *dropout_name;

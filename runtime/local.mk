@@ -115,12 +115,14 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops/coo.c \
 	runtime/ops/elementwise.c \
 	runtime/ops/embedding.c \
+	runtime/ops/glu.c \
 	runtime/ops/matmul.c \
 	runtime/ops/norm.c \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \
 	runtime/ops/optim.c \
 	runtime/ops/random.c \
+	runtime/ops/rotary.c \
 	runtime/ops/rows.c \
 	runtime/ops/scaler.c \
 	runtime/ops/step.h \

@@ -78,6 +78,44 @@ SRT_API srt_status_t srt_op_gelu_erf(srt_view_t y, srt_view_t x, int64_t nelem,
 SRT_API srt_status_t srt_op_gelu_erf_backward(srt_view_t dx, srt_view_t dy, srt_view_t x,
 					      int64_t nelem, srt_stream_t *stream);
 
+/** y[i] = cap * tanh(x[i] / cap), between -cap and cap; in place allowed. cap is above 0. */
+SRT_API srt_status_t srt_op_softcap(srt_view_t y, srt_view_t x, float cap, int64_t nelem,
+				    srt_stream_t *stream);
+/** dx[i] = dy[i] * (1 - (y[i] / cap)^2), with y = softcap(x); dx may be dy. */
+SRT_API srt_status_t srt_op_softcap_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, float cap,
+					     int64_t nelem, srt_stream_t *stream);
+
+/* ---- gated activations ------------------------------------------------------------------ */
+
+/** The activation of a gate: srt_op_silu(), srt_op_gelu_tanh() or srt_op_gelu_erf(). */
+typedef enum srt_glu { SRT_GLU_SILU, SRT_GLU_GELU_TANH, SRT_GLU_GELU_ERF } srt_glu_t;
+
+/** The sizes and tensors of a gated activation. A pass uses some of the tensors; the others may be
+ * absent. */
+typedef struct srt_gated {
+	size_t size; /* set by SRT_GATED_INIT */
+	srt_glu_t act;
+	int64_t rows, n;
+	/* Elements from a row of g, u, dg, du to the next, n <= ld < 2^31; 0: n. What lies between
+	 * rows is neither read nor written, so g and u may lie in one packed row, and dg and du. */
+	int64_t ldg, ldu, lddg, lddu;
+	srt_view_t g, u;   /* (rows,n): the gate, and what it multiplies */
+	srt_view_t y, dy;  /* (rows,n), dense */
+	srt_view_t dg, du; /* (rows,n) */
+	int accumulate_dg, accumulate_du;
+} srt_gated_t;
+
+/** SRT_GLU_SILU; the other defaults are zero. */
+#define SRT_GATED_INIT                                                                             \
+	{                                                                                          \
+		.size = sizeof(srt_gated_t)                                                        \
+	}
+
+/** y = act(g) * u, rounded once; y may be g or u. */
+SRT_API srt_status_t srt_op_glu(const srt_gated_t *args, srt_stream_t *stream);
+/** dg = dy * u * act'(g) and du = dy * act(g) from dy, g and u. An output may be an input. */
+SRT_API srt_status_t srt_op_glu_backward(const srt_gated_t *args, srt_stream_t *stream);
+
 /* ---- copies --------------------------------------------------------------------------- */
 
 /** Most dimensions of a strided copy. */

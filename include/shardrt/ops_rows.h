@@ -66,6 +66,7 @@ typedef struct srt_rmsnorm {
 	srt_view_t dy, dx; /* (rows,n) */
 	srt_view_t dgamma; /* (n) */
 	int accumulate_dx, accumulate_dgamma;
+	int one_plus; /* 1: gamma is the weight's distance from 1; 1 + gamma is rounded in fp32 */
 } srt_rmsnorm_t;
 
 /** The epsilon of torch.nn.RMSNorm in fp32: the distance from 1 to the next float. */
@@ -74,7 +75,7 @@ typedef struct srt_rmsnorm {
 		.size = sizeof(srt_rmsnorm_t), .eps = 0x1p-23f                                     \
 	}
 
-/** y = x * rstd * gamma by row, with rstd = 1 / sqrt(mean(x^2) + eps). */
+/** y = x * rstd * gamma by row, or x * rstd * (1 + gamma), rstd = 1 / sqrt(mean(x^2) + eps). */
 SRT_API srt_status_t srt_op_rmsnorm(const srt_rmsnorm_t *args, srt_stream_t *stream);
 
 /** dx from dy, x, rstd and gamma. */
@@ -181,6 +182,34 @@ SRT_API srt_status_t srt_op_embedding_backward(const srt_embedding_t *args, srt_
 
 /** dposition[t] = sum of dy[r] over rising r with r % context == t. */
 SRT_API srt_status_t srt_op_position_backward(const srt_embedding_t *args, srt_stream_t *stream);
+
+/** The sizes and tensors of a rotary position embedding. */
+typedef struct srt_rotary {
+	size_t size; /* set by SRT_ROTARY_INIT */
+	int64_t rows, heads, head_dim;
+	int64_t dim; /* values of a head that are rotated, the first ones: even, up to head_dim */
+	/* Elements from a row to the next, heads * head_dim <= ld < 2^31; 0: heads * head_dim. */
+	int64_t ldx, ldy;
+	int64_t npositions;
+	srt_view_t x, y;      /* (rows, heads * head_dim) */
+	srt_view_t positions; /* (rows), SRT_I32, rows of the tables; not checked */
+	srt_view_t cos, sin;  /* (npositions, dim / 2), SRT_F32 */
+	int backward;         /* 1: by the opposite angle, so that x is dy and y is dx */
+	int accumulate;
+} srt_rotary_t;
+
+/** All zero. */
+#define SRT_ROTARY_INIT                                                                            \
+	{                                                                                          \
+		.size = sizeof(srt_rotary_t)                                                       \
+	}
+
+/**
+ * Turns each pair of values of a head, dim / 2 apart, by the angle of the row's position: y1 = x1 *
+ * cos - x2 * sin, y2 = x2 * cos + x1 * sin for i < dim / 2, x1 = x[i], x2 = x[i + dim / 2]; copies
+ * the values from dim on. A position outside of the tables gives NaN. In place allowed.
+ */
+SRT_API srt_status_t srt_op_rotary(const srt_rotary_t *args, srt_stream_t *stream);
 
 /** y (rows,n) = softmax of x (rows,n) by row; in place allowed. */
 SRT_API srt_status_t srt_op_softmax(srt_view_t y, srt_view_t x, int64_t rows, int64_t n,

@@ -3,6 +3,8 @@
  * activation.k. */
 #include "runtime/ops/ops.h"
 
+#include <math.h>
+
 srt_status_t srt_op_fill(srt_view_t y, float value, int64_t nelem, srt_stream_t *stream)
 {
 	const srt_k_elem_t args = { .nelem = nelem, .value = value };
@@ -65,6 +67,33 @@ UNARY(silu, SILU)
 BINARY(silu_backward, SILU_BACKWARD, dx, dy, x)
 UNARY(gelu_erf, GELU_ERF)
 BINARY(gelu_erf_backward, GELU_ERF_BACKWARD, dx, dy, x)
+
+static srt_status_t check_cap(const char *name, float cap)
+{
+	if (cap > 0.0f && cap < INFINITY)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: cap is %g, must be above 0 and finite", name,
+			(double)cap);
+}
+
+srt_status_t srt_op_softcap(srt_view_t y, srt_view_t x, float cap, int64_t nelem,
+			    srt_stream_t *stream)
+{
+	SRT_TRY(check_cap(__func__, cap));
+	return launch_unary(__func__, SRT_K_SOFTCAP, y, x, cap, nelem, stream);
+}
+
+srt_status_t srt_op_softcap_backward(srt_view_t dx, srt_view_t dy, srt_view_t y, float cap,
+				     int64_t nelem, srt_stream_t *stream)
+{
+	const srt_k_elem_t args = { .nelem = nelem, .value = cap };
+	const srt_op_tensor_t tensors[] = { { "dx", dx, srt_op_size(nelem, 1), 0 },
+					    { "dy", dy, srt_op_size(nelem, 1), 0 },
+					    { "y", y, srt_op_size(nelem, 1), 0 } };
+
+	SRT_TRY(check_cap(__func__, cap));
+	return srt_op_launch(__func__, SRT_K_SOFTCAP_BACKWARD, true, &args, tensors, stream);
+}
 
 /* y[i] = f(x[i]), x of any float type: by_type has the kernels for f32, f16 and bf16. */
 static srt_status_t launch_from(const char *name, const srt_kernel_id_t by_type[3], srt_view_t y,

@@ -76,7 +76,9 @@ srt_status_t srt_op_rmsnorm(const srt_rmsnorm_t *args, srt_stream_t *stream)
 
 	SRT_OP_READ(srt_rmsnorm_t, a, args, stream);
 	SRT_TRY(srt_op_check_width(__func__, a.rows, a.n));
-	const srt_k_rows_t kernel = { .rows = a.rows, .n = a.n, .value = a.eps };
+	const srt_k_rows_t kernel = {
+		.rows = a.rows, .n = a.n, .value = a.eps, .one_plus = a.one_plus != 0
+	};
 	const srt_op_tensor_t tensors[] = {
 		{ "y", a.y, srt_op_size(a.rows, a.n), 0 },
 		{ "rstd", a.rstd, srt_op_size(a.rows, 1), SRT_OP_DTYPE_F32 },
@@ -94,7 +96,8 @@ srt_status_t srt_op_rmsnorm_backward(const srt_rmsnorm_t *args, srt_stream_t *st
 	SRT_OP_READ(srt_rmsnorm_t, a, args, stream);
 	const srt_k_rows_t kernel = { .rows = a.rows,
 				      .n = a.n,
-				      .accumulate = a.accumulate_dx != 0 };
+				      .accumulate = a.accumulate_dx != 0,
+				      .one_plus = a.one_plus != 0 };
 	const srt_op_tensor_t tensors[] = {
 		{ "dx", a.dx, srt_op_size(a.rows, a.n), 0 },
 		{ "dy", a.dy, srt_op_size(a.rows, a.n), 0 },

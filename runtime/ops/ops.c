@@ -168,16 +168,22 @@ srt_status_t srt_op_check_rows(const srt_op_call_t *call, const char *access,
 	return check_overlap(call, access, tensors, rows);
 }
 
-srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
-			  srt_dtype_t *dtype)
+static srt_status_t check_call(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
+			       const srt_op_rows_t *rows, srt_dtype_t *dtype)
 {
 	const srt_kernel_info_t *kernel = srt_kernel_info(call->kernel);
 
-	SRT_TRY(srt_op_check_rows(call, kernel->access, tensors, NULL, dtype));
+	SRT_TRY(srt_op_check_rows(call, kernel->access, tensors, rows, dtype));
 	if (!srt_kernel_has(call->kernel, *dtype))
 		return srt_fail(SRT_ERR_UNSUPPORTED, "%s: there is no kernel \"%s\" for %s",
 				call->name, kernel->name, srt_dtype_name(*dtype));
 	return SRT_OK;
+}
+
+srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
+			  srt_dtype_t *dtype)
+{
+	return check_call(call, tensors, NULL, dtype);
 }
 
 srt_status_t srt_op_put(const srt_op_call_t *call, srt_command_kind_t kind,
@@ -210,10 +216,17 @@ srt_status_t srt_op_launch(const char *name, srt_kernel_id_t kernel, bool in_pla
 			   const void *args, const srt_op_tensor_t *tensors, srt_stream_t *stream)
 {
 	const srt_op_call_t call = { name, stream, kernel, in_place, args };
+
+	return srt_op_launch_rows(&call, tensors, NULL);
+}
+
+srt_status_t srt_op_launch_rows(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
+				const srt_op_rows_t *rows)
+{
 	srt_dtype_t dtype;
 
-	SRT_TRY(srt_op_check(&call, tensors, &dtype));
-	return srt_op_put(&call, SRT_COMMAND_KERNEL, tensors, srt_kernel_info(kernel)->nplaces,
+	SRT_TRY(check_call(call, tensors, rows, &dtype));
+	return srt_op_put(call, SRT_COMMAND_KERNEL, tensors, srt_kernel_info(call->kernel)->nplaces,
 			  dtype);
 }
 

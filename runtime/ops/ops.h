@@ -53,6 +53,12 @@ int64_t srt_op_size3(int64_t a, int64_t b, int64_t c);
 /* SRT_ERR_INVALID_ARGUMENT for rows of no elements, which have no maximum and no mean. */
 srt_status_t srt_op_check_width(const char *name, int64_t rows, int64_t n);
 
+/* Elements of rows that are ld apart (0: n), the last one without what follows it; -1 as above. */
+int64_t srt_op_pitched_size(int64_t rows, int64_t n, int64_t ld);
+
+/* SRT_ERR_INVALID_ARGUMENT unless ld is 0, or n <= ld < 2^31. */
+srt_status_t srt_op_check_pitch(const char *name, int64_t n, int64_t ld);
+
 /* SRT_ERR_INVALID_ARGUMENT unless the part is a range of its vocabulary. */
 srt_status_t srt_op_check_part(const char *name, const srt_vocab_part_t *part);
 
@@ -76,6 +82,10 @@ srt_status_t srt_op_check(const srt_op_call_t *call, const srt_op_tensor_t *tens
  * are those of srt_op_call_t. */
 srt_status_t srt_op_launch(const char *name, srt_kernel_id_t kernel, bool in_place,
 			   const void *args, const srt_op_tensor_t *tensors, srt_stream_t *stream);
+
+/* srt_op_launch() where the rows of two tensors may alternate: srt_op_check_rows(). */
+srt_status_t srt_op_launch_rows(const srt_op_call_t *call, const srt_op_tensor_t *tensors,
+				const srt_op_rows_t *rows);
 
 /* The second half of srt_op_launch(), for launchers that do something between check and launch, or
  * whose command may have a tuned version. */

@@ -65,8 +65,7 @@ srt_status_t srt_op_log_softmax_backward(srt_view_t dx, srt_view_t dy, srt_view_
 	return softmax_gradient(__func__, SRT_K_LOG_SOFTMAX_BACKWARD, dx, dy, y, rows, n, stream);
 }
 
-/* Elements of rows that are ld apart, the last one without what follows it. */
-static int64_t pitched_size(int64_t rows, int64_t n, int64_t ld)
+int64_t srt_op_pitched_size(int64_t rows, int64_t n, int64_t ld)
 {
 	int64_t nelem;
 
@@ -76,7 +75,7 @@ static int64_t pitched_size(int64_t rows, int64_t n, int64_t ld)
 	return nelem < 0 || __builtin_add_overflow(nelem, n, &nelem) ? -1 : nelem;
 }
 
-static srt_status_t check_pitch(const char *name, int64_t n, int64_t ld)
+srt_status_t srt_op_check_pitch(const char *name, int64_t n, int64_t ld)
 {
 	if (!ld || (ld >= n && ld <= INT32_MAX))
 		return SRT_OK;
@@ -91,7 +90,7 @@ srt_status_t srt_op_cross_entropy(const srt_loss_t *args, srt_stream_t *stream)
 	srt_loss_t a = SRT_LOSS_INIT;
 
 	SRT_OP_READ(srt_loss_t, a, args, stream);
-	const int64_t nelem = pitched_size(a.rows, a.n, a.ld);
+	const int64_t nelem = srt_op_pitched_size(a.rows, a.n, a.ld);
 	const srt_k_rows_t kernel = {
 		.rows = a.rows, .n = a.n, .value = a.grad_scale, .ld = (int32_t)a.ld
 	};
@@ -104,7 +103,7 @@ srt_status_t srt_op_cross_entropy(const srt_loss_t *args, srt_stream_t *stream)
 	};
 
 	SRT_TRY(srt_op_check_width(__func__, a.rows, a.n));
-	SRT_TRY(check_pitch(__func__, a.n, a.ld));
+	SRT_TRY(srt_op_check_pitch(__func__, a.n, a.ld));
 	return srt_op_launch(__func__, SRT_K_CROSS_ENTROPY, true, &kernel, tensors, stream);
 }
 
@@ -127,7 +126,7 @@ srt_status_t srt_op_cross_entropy_part(srt_view_t stats, srt_view_t x, srt_view_
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_op_check_part(__func__, part));
 	SRT_TRY(srt_op_check_width(__func__, rows, part->n));
-	SRT_TRY(check_pitch(__func__, part->n, part->ld));
+	SRT_TRY(srt_op_check_pitch(__func__, part->n, part->ld));
 	const srt_k_vocab_t args = {
 		.rows = rows,
 		.n = part->n,
@@ -137,7 +136,7 @@ srt_status_t srt_op_cross_entropy_part(srt_view_t stats, srt_view_t x, srt_view_
 	};
 	const srt_op_tensor_t tensors[] = {
 		{ "stats", stats, srt_op_size(rows, 3), SRT_OP_DTYPE_F32 },
-		{ "x", x, pitched_size(rows, part->n, part->ld), 0 },
+		{ "x", x, srt_op_pitched_size(rows, part->n, part->ld), 0 },
 		{ "targets", targets, srt_op_size(rows, 1), SRT_OP_DTYPE_I32 },
 	};
 
@@ -150,7 +149,7 @@ srt_status_t srt_op_cross_entropy_merge(const srt_loss_t *args, srt_stream_t *st
 
 	SRT_OP_READ(srt_loss_t, a, args, stream);
 	SRT_TRY(srt_op_check_part(__func__, a.part));
-	const int64_t nelem = pitched_size(a.rows, a.part->n, a.part->ld);
+	const int64_t nelem = srt_op_pitched_size(a.rows, a.part->n, a.part->ld);
 	const srt_k_vocab_t kernel = {
 		.rows = a.rows,
 		.n = a.part->n,
@@ -171,7 +170,7 @@ srt_status_t srt_op_cross_entropy_merge(const srt_loss_t *args, srt_stream_t *st
 	};
 
 	SRT_TRY(srt_op_check_width(__func__, a.rows, a.part->n));
-	SRT_TRY(check_pitch(__func__, a.part->n, a.part->ld));
+	SRT_TRY(srt_op_check_pitch(__func__, a.part->n, a.part->ld));
 	if (a.nparts < 1 || a.rows < 0 || a.stride / 3 < a.rows)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: statistics of %d parts that are %lld elements apart; needs a "

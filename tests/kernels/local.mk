@@ -8,10 +8,12 @@ DEVICE_PROGRAM_TESTS += \
 	tests/kernels/test_kernels_coo \
 	tests/kernels/test_kernels_elementwise \
 	tests/kernels/test_kernels_embedding \
+	tests/kernels/test_kernels_glu \
 	tests/kernels/test_kernels_layernorm \
 	tests/kernels/test_kernels_norms \
 	tests/kernels/test_kernels_optim \
 	tests/kernels/test_kernels_products \
+	tests/kernels/test_kernels_rotary \
 	tests/kernels/test_kernels_rows \
 	tests/kernels/test_kernels_scaler \
 	tests/kernels/test_ops \

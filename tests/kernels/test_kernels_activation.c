@@ -23,9 +23,11 @@ static const int64_t sizes[] = { 0, 1, 3, 63, 65, 1009, 2049, 6151 };
 #define NSIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 static const srt_kernel_id_t kernels[] = {
-	SRT_K_TANH, SRT_K_TANH_BACKWARD, SRT_K_SIGMOID,  SRT_K_SIGMOID_BACKWARD,
-	SRT_K_SILU, SRT_K_SILU_BACKWARD, SRT_K_GELU_ERF, SRT_K_GELU_ERF_BACKWARD,
+	SRT_K_TANH,    SRT_K_TANH_BACKWARD,    SRT_K_SIGMOID,  SRT_K_SIGMOID_BACKWARD,
+	SRT_K_SILU,    SRT_K_SILU_BACKWARD,    SRT_K_GELU_ERF, SRT_K_GELU_ERF_BACKWARD,
+	SRT_K_SOFTCAP, SRT_K_SOFTCAP_BACKWARD,
 };
+static const float cap = 0.7f; /* which divides with a rounding */
 
 #define NKERNELS (sizeof(kernels) / sizeof(kernels[0]))
 
@@ -61,6 +63,11 @@ static float reference(srt_kernel_id_t kernel, float a, float b)
 	case SRT_K_GELU_ERF_BACKWARD:
 		c = clamped(b, 16.0f);
 		return a * fmaf(c, eval(BELL, c) * 0x1.988454p-2f, eval(BELOW, c));
+	case SRT_K_SOFTCAP:
+		return cap * eval(TANH, a / cap);
+	case SRT_K_SOFTCAP_BACKWARD:
+		c = b / cap;
+		return a * fmaf(-c, c, 1.0f);
 	default:
 		CHECK_OR_DIE(!"a kernel without a reference");
 		return 0.0f;
@@ -69,7 +76,7 @@ static float reference(srt_kernel_id_t kernel, float a, float b)
 
 static void test_activation(srt_dtype_t dtype, srt_kernel_id_t kernel, int64_t n, int in_place)
 {
-	srt_k_elem_t args = { .nelem = n };
+	srt_k_elem_t args = { .nelem = n, .value = cap };
 	float *a = kc_floats(n, kc_hard), *b = kc_floats(n, kc_hard), *want = kc_floats(n, NULL);
 
 	kc_round(dtype, a, n);

@@ -11,9 +11,14 @@ static void kc_in_floats(const float *x, int64_t n)
 }
 
 /* ---- RMSNorm ------------------------------------------------------------------------------ */
-static void rms_forward(norm_t *t)
+static float rms_weight(const norm_t *t, int64_t i, int one_plus)
 {
-	srt_k_rows_t args = { .rows = t->rows, .n = t->n, .value = 1e-5f };
+	return one_plus ? 1.0f + t->gamma[i] : t->gamma[i];
+}
+
+static void rms_forward(norm_t *t, int one_plus)
+{
+	srt_k_rows_t args = { .rows = t->rows, .n = t->n, .value = 1e-5f, .one_plus = one_plus };
 
 	for (int64_t r = 0; r < t->rows; r++) {
 		const float *x = t->x + r * t->n;
@@ -21,7 +26,7 @@ static void rms_forward(norm_t *t)
 		t->rstd[r] = 1.0f / sqrtf(kc_row_dot(x, x, t->n) / (float)t->n + 1e-5f);
 		for (int64_t i = 0; i < t->n; i++) {
 			t->h[r * t->n + i] = x[i] * t->rstd[r];
-			t->want[r * t->n + i] = t->h[r * t->n + i] * t->gamma[i];
+			t->want[r * t->n + i] = t->h[r * t->n + i] * rms_weight(t, i, one_plus);
 		}
 	}
 	kc_begin_as(t->dtype, SRT_K_RMSNORM, &args, "forward");
@@ -32,16 +37,18 @@ static void rms_forward(norm_t *t)
 	kc_run();
 }
 
-static void rms_backward(norm_t *t, int accumulate)
+static void rms_backward(norm_t *t, int accumulate, int one_plus)
 {
-	srt_k_rows_t args = { .rows = t->rows, .n = t->n, .accumulate = accumulate };
+	srt_k_rows_t args = {
+		.rows = t->rows, .n = t->n, .accumulate = accumulate, .one_plus = one_plus
+	};
 	float *w = kc_floats(t->n, NULL);
 
 	for (int64_t r = 0; r < t->rows; r++) {
 		float b;
 
 		for (int64_t i = 0; i < t->n; i++)
-			w[i] = t->dy[r * t->n + i] * t->gamma[i];
+			w[i] = t->dy[r * t->n + i] * rms_weight(t, i, one_plus);
 		b = kc_row_dot(w, t->h + r * t->n, t->n) / (float)t->n;
 		for (int64_t i = 0; i < t->n; i++) {
 			int64_t at = r * t->n + i;
@@ -81,9 +88,13 @@ static void test_rmsnorm(srt_dtype_t dtype, int64_t rows, int64_t n, float (*sou
 {
 	norm_t t = norm_make(dtype, rows, n, source);
 
-	rms_forward(&t);
+	if (n > 1)
+		t.gamma[1] = -0.0f; /* stays, unless 1 is added */
+	for (int one_plus = 1; one_plus >= 0; one_plus--)
+		rms_forward(&t, one_plus);
 	for (int accumulate = 0; accumulate < 2; accumulate++) {
-		rms_backward(&t, accumulate);
+		rms_backward(&t, accumulate, 0);
+		rms_backward(&t, accumulate, 1);
 		rms_params(&t, accumulate);
 	}
 	norm_free(&t);

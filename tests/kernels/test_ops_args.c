@@ -205,6 +205,65 @@ static void test_norms(void)
 	REFUSED(srt_op_silu_backward(y, x, absent, 10, s), "srt_op_silu_backward: x is absent");
 }
 
+static void test_gated(void)
+{
+	srt_gated_t glu = { .size = sizeof(srt_gated_t),
+			    .rows = 4,
+			    .n = 5,
+			    .g = at(a, 0),
+			    .u = at(a, 5),
+			    .y = at(b, 0),
+			    .dy = at(b, 0),
+			    .dg = at(b, 20),
+			    .du = at(b, 25),
+			    .ldg = 10,
+			    .ldu = 10,
+			    .lddg = 10,
+			    .lddu = 10 };
+
+	CHECK_OK(srt_op_glu(&glu, s));
+	CHECK_OK(srt_op_glu_backward(&glu, s));
+	REFUSED_WITH(srt_op_glu, glu, act = (srt_glu_t)3, "srt_op_glu: act is 3");
+	REFUSED_WITH(srt_op_glu, glu, ldg = 4, "rows of 5 elements are 4 elements apart");
+	REFUSED_WITH(srt_op_glu_backward, glu, lddu = 4, "rows of 5 elements are 4 elements apart");
+	REFUSED_WITH(srt_op_glu_backward, glu, du = at(b, 24), "dg overlaps du");
+	REFUSED_WITH(srt_op_glu_backward, glu, dg = absent, "dg is absent");
+	REFUSED_WITH(srt_op_glu, glu, y = at(a, 1), "y overlaps g");
+	/* both in place of the inputs that they are the gradients of */
+	glu.dg = glu.g;
+	glu.du = glu.u;
+	CHECK_OK(srt_op_glu_backward(&glu, s));
+	REFUSED(srt_op_softcap(at(b, 0), at(a, 0), 0.0f, 4, s), "cap is 0, must be above 0");
+	REFUSED(srt_op_softcap_backward(at(b, 0), at(a, 0), at(a, 9), -1.0f, 4, s), "cap is -1");
+	CHECK_OK(srt_op_softcap(at(b, 0), at(b, 0), 30.0f, 4, s));
+	CHECK_OK(srt_op_softcap_backward(at(b, 0), at(b, 0), at(a, 0), 30.0f, 4, s));
+}
+
+static void test_rotary(void)
+{
+	srt_rotary_t rotary = { .size = sizeof(srt_rotary_t),
+				.rows = 4,
+				.heads = 2,
+				.head_dim = 5,
+				.dim = 4,
+				.npositions = 3,
+				.x = at(a, 0),
+				.y = at(a, 0),
+				.positions = srt_view(b, 0, SRT_I32),
+				.cos = at(b, 100),
+				.sin = at(b, 106) };
+
+	CHECK_OK(srt_op_rotary(&rotary, s));
+	REFUSED_WITH(srt_op_rotary, rotary, dim = 3, "dim is 3, must be even");
+	REFUSED_WITH(srt_op_rotary, rotary, dim = 6, "at most the head_dim of 5");
+	REFUSED_WITH(srt_op_rotary, rotary, npositions = 0, "npositions is 0");
+	REFUSED_WITH(srt_op_rotary, rotary, ldx = 9, "rows of 10 elements are 9 elements apart");
+	REFUSED_WITH(srt_op_rotary, rotary, sin = absent, "sin is absent");
+	REFUSED_WITH(srt_op_rotary, rotary, y = at(a, 1), "y overlaps x");
+	REFUSED_WITH(srt_op_rotary, rotary, heads = -1, "is negative");
+	CHECK_OK(srt_op_rotary(&(srt_rotary_t)SRT_ROTARY_INIT, s));
+}
+
 /* Rows without elements: no mean, no maximum, a sum of +0; without rows there is nothing to do. */
 static void test_empty_rows(void)
 {
@@ -411,6 +470,8 @@ int main(void)
 	test_elementwise();
 	test_rows();
 	test_norms();
+	test_gated();
+	test_rotary();
 	test_empty_rows();
 	test_embedding();
 	test_vocab_part();

@@ -3,6 +3,7 @@ DEVICE_PROGRAM_TESTS += \
 	tests/models/test_rounding \
 	tests/models/test_tape \
 	tests/models/test_tape_casts \
+	tests/models/test_tape_decoder \
 	tests/models/test_tape_errors \
 	tests/models/test_tape_head \
 	tests/models/test_tape_layers \

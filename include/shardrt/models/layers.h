@@ -63,6 +63,17 @@ SRT_API srt_tensor_t *srt_layer_layernorm(srt_tape_t *tape, srt_tensor_t *x, srt
 SRT_API srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 					float eps);
 
+/** What an RMSNorm has in addition to its weight. */
+typedef struct srt_rmsnorm_in {
+	float eps;
+	int one_plus; /* 1: the weight is 1 + the parameter, rounded in fp32 (Gemma) */
+} srt_rmsnorm_in_t;
+
+/** y = x / sqrt(mean(x^2) + eps) * weight (n) for each run of n values of a row of x (rows, a
+ * multiple of n): with as many as a head has, a norm of each head. */
+SRT_API srt_tensor_t *srt_layer_rmsnorm_of(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+					   const srt_rmsnorm_in_t *in);
+
 /** What BatchNorm has in addition to its parameters, as torch.nn.BatchNorm1d. */
 typedef struct srt_batchnorm_in {
 	/* (n), of one float dtype, of the caller, not in the arena. A training tape updates them in
@@ -91,6 +102,15 @@ SRT_API srt_tensor_t *srt_layer_silu(srt_tape_t *tape, srt_tensor_t *x);
 SRT_API srt_tensor_t *srt_layer_tanh(srt_tape_t *tape, srt_tensor_t *x);
 /** y = 1 / (1 + exp(-x)). */
 SRT_API srt_tensor_t *srt_layer_sigmoid(srt_tape_t *tape, srt_tensor_t *x);
+
+/** y = cap * tanh(x / cap), which is between -cap and cap, by element. cap is above 0. */
+SRT_API srt_tensor_t *srt_layer_softcap(srt_tape_t *tape, srt_tensor_t *x, float cap);
+/** y = x * factor, by element, rounded once. */
+SRT_API srt_tensor_t *srt_layer_scale(srt_tape_t *tape, srt_tensor_t *x, float factor);
+/** y = act(gate) * up, by element, of one shape, rounded once: the gated layer of SwiGLU and
+ * GeGLU. */
+SRT_API srt_tensor_t *srt_layer_glu(srt_tape_t *tape, srt_tensor_t *gate, srt_tensor_t *up,
+				    srt_glu_t act);
 
 /** The position of a run, for dropout: set by the caller before each forward pass, not changed
  * until the backward pass is queued. */
@@ -154,6 +174,21 @@ SRT_API srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t
 SRT_API srt_tensor_t *srt_layer_embedding_rowwise_padded(srt_tape_t *tape, srt_tensor_t *ids,
 							 srt_param_t *table, srt_param_t *position,
 							 int64_t context, int64_t padding);
+
+/** The positions of a rotary embedding, and its tables. */
+typedef struct srt_rotary_in {
+	srt_tensor_t *positions; /* (rows,1), SRT_I32, below npositions; NaN for others */
+	/* (npositions, dim / 2), SRT_F32, of the caller, not in the arena. */
+	srt_view_t cos, sin;
+	int64_t npositions;
+	int64_t head_dim;
+	int64_t dim; /* values of a head that are rotated, the first ones: even, up to head_dim */
+} srt_rotary_in_t;
+
+/** y (rows,n) = x with the pairs of values of each head turned by the angle of the row's position
+ * (srt_op_rotary()); n is a multiple of head_dim. */
+SRT_API srt_tensor_t *srt_layer_rotary(srt_tape_t *tape, srt_tensor_t *x,
+				       const srt_rotary_in_t *in);
 
 /** The inputs of attention: tensors of a tape, and their shape. */
 typedef struct srt_attention_in {

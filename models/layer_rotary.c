@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Rotary position embedding of the heads of a row, by tables of the caller. Backward turns the
+ * gradient by the opposite angle; it reads the positions again.
+ */
+#include <shardrt/models/layers.h>
+#include "models/tape_impl.h"
+
+enum { X, POSITIONS };
+
+static srt_rotary_t get_args(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_rotary_t args = node->args.rotary;
+
+	args.positions = srt_run_value(run, node->in[POSITIONS]);
+	return args;
+}
+
+static srt_status_t forward_rotary(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_rotary_t args = get_args(run, node);
+
+	args.x = srt_run_value(run, node->in[X]);
+	args.y = srt_run_value(run, node->out);
+	return srt_op_rotary(&args, run->stream);
+}
+
+static srt_status_t backward_rotary(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_rotary_t args = get_args(run, node);
+
+	args.backward = 1;
+	args.x = srt_run_grad_out(run, node);
+	srt_run_grad_in(run, node, X, &args.y, &args.accumulate);
+	return srt_op_rotary(&args, run->stream);
+}
+
+static const srt_layer_t rotary_layer = {
+	.name = "rotary",
+	.keeps_in = 1u << POSITIONS,
+	.adds = 1,
+	.passes_on = 1u << X,
+	.forward = forward_rotary,
+	.backward = backward_rotary,
+};
+
+static int check_shapes(srt_tape_t *tape, const srt_tensor_t *x, const srt_rotary_in_t *in)
+{
+	if (in->positions->dtype == SRT_I32 && in->positions->rows == x->rows &&
+	    in->positions->n == 1 && in->head_dim > 0 && x->n % in->head_dim == 0 && in->dim >= 0 &&
+	    in->dim % 2 == 0 && in->dim <= in->head_dim && in->npositions > 0)
+		return 1;
+	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+		      "rotary: x (%lld,%lld) in heads of %lld values, of which %lld are rotated, "
+		      "positions (%lld,%lld) %s below %lld do not match",
+		      (long long)x->rows, (long long)x->n, (long long)in->head_dim,
+		      (long long)in->dim, (long long)in->positions->rows,
+		      (long long)in->positions->n, srt_dtype_name(in->positions->dtype),
+		      (long long)in->npositions);
+	return 0;
+}
+
+srt_tensor_t *srt_layer_rotary(srt_tape_t *tape, srt_tensor_t *x, const srt_rotary_in_t *in)
+{
+	srt_node_desc_t desc = { .layer = &rotary_layer };
+	srt_rotary_t *args = &desc.args.rotary;
+
+	desc.in[X] = x = srt_tape_enter(tape, rotary_layer.name, x);
+	desc.in[POSITIONS] = in->positions;
+	if (x == NULL || !srt_tape_usable(tape, in->positions) || !check_shapes(tape, x, in))
+		return NULL;
+	*args = (srt_rotary_t)SRT_ROTARY_INIT;
+	args->rows = x->rows;
+	args->heads = x->n / in->head_dim;
+	args->head_dim = in->head_dim;
+	args->dim = in->dim;
+	args->npositions = in->npositions;
+	args->cos = in->cos;
+	args->sin = in->sin;
+	desc.dtype = x->dtype;
+	desc.rows = x->rows;
+	desc.n = x->n;
+	return srt_tape_record(tape, &desc);
+}

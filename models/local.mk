@@ -25,6 +25,7 @@ TAPE_SOURCES = \
 	models/layer_transpose.c \
 	models/over_sqrt.c \
 	models/over_sqrt.h \
+	models/rotary.c \
 	models/tape.c \
 	models/tape_impl.h \
 	models/tape_plan.c \
@@ -56,6 +57,7 @@ libmodels_la_SOURCES = \
 shardrtmodelsincludedir = $(includedir)/shardrt/models
 shardrtmodelsinclude_HEADERS = \
 	include/shardrt/models/layers.h \
+	include/shardrt/models/rotary.h \
 	include/shardrt/models/tape.h
 
 # libshardrt is named by its file: libtool links a library that needs another libtool library again when it is installed,

@@ -50,7 +50,7 @@ exports()
 : > $tmp.below
 exports libshardrt ops.h shardrt.h
 cp $tmp.prototypes $tmp.below
-exports libshardrt-models models/layers.h models/tape.h
+exports libshardrt-models models/layers.h models/rotary.h models/tape.h
 
 # libshardrt-models needs public functions of libshardrt alone, has no writable data, and is linked to libshardrt, apart from the system's libraries.
 models=.libs/libshardrt-models.so

@@ -175,7 +175,7 @@ SRT_API srt_tensor_t *srt_layer_embedding_rowwise_padded(srt_tape_t *tape, srt_t
 							 srt_param_t *table, srt_param_t *position,
 							 int64_t context, int64_t padding);
 
-/** The positions of a rotary embedding, and its tables. */
+/** The positions of a rotary embedding, and its tables (<shardrt/models/rotary.h>). */
 typedef struct srt_rotary_in {
 	srt_tensor_t *positions; /* (rows,1), SRT_I32, below npositions; NaN for others */
 	/* (npositions, dim / 2), SRT_F32, of the caller, not in the arena. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls that set the mode of files, make them durable and allocate their space. Some file systems,
+ * Calls that set the mode of files, make them durable, allocate their space and read them. Some file systems,
  * for example NFS, FUSE and FAT, refuse some of these calls. A refused call succeeds here, because
  * such a file system cannot make the file safer. An error of the disk is a failure.
  *
@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+
+#include <shardrt/status.h>
 
 /* Whether an errno says that the file system does not have the call. */
 bool srt_call_is_refused(int error);
@@ -26,5 +28,8 @@ bool srt_sync_folder(const char *path);
 bool srt_allocate_file(int fd, size_t nbytes);
 /* The folder that a path without slashes at its end is in; to be freed. NULL without memory. */
 char *srt_parent_of(const char *path);
+/* A whole file and a terminating zero; to be freed. SRT_ERR_NOT_FOUND: no such file; SRT_ERR_IO: it
+ * cannot be read, is not a regular one, or has more than max_nbytes. */
+srt_status_t srt_read_text(const char *path, size_t max_nbytes, char **text, size_t *nbytes);
 
 #endif

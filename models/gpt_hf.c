@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "models/try.h"
 
@@ -183,18 +184,22 @@ static srt_status_t find_matrix(const srt_file_t *file, const char *path, const 
 	return SRT_OK;
 }
 
-/* config.json in the folder of a file, or "" if there is none. */
+/* config.json in a folder, or in the folder of a file, or "" if there is none. */
 static srt_status_t read_config(const char *path, char text[CONFIG_NBYTES])
 {
 	const char *slash = strrchr(path, '/');
 	srt_status_t status = SRT_OK;
 	char name[4096];
+	struct stat st;
 	size_t n;
 	FILE *f;
 
 	text[0] = '\0';
-	snprintf(name, sizeof(name), "%.*sconfig.json", slash != NULL ? (int)(slash + 1 - path) : 0,
-		 path);
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		snprintf(name, sizeof(name), "%s/config.json", path);
+	else
+		snprintf(name, sizeof(name), "%.*sconfig.json",
+			 slash != NULL ? (int)(slash + 1 - path) : 0, path);
 	f = fopen(name, "r");
 	if (f == NULL && errno == ENOENT)
 		return SRT_OK;

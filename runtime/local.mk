@@ -12,12 +12,16 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/formats/file_hash.c \
 	runtime/checkpoint/formats/folder.c \
 	runtime/checkpoint/formats/folder.h \
+	runtime/checkpoint/formats/index.c \
+	runtime/checkpoint/formats/index.h \
 	runtime/checkpoint/formats/latest.c \
 	runtime/checkpoint/formats/manifest.c \
 	runtime/checkpoint/formats/manifest.h \
 	runtime/checkpoint/formats/manifest_file.c \
 	runtime/checkpoint/formats/manifest_read.c \
 	runtime/checkpoint/formats/manifest_write.c \
+	runtime/checkpoint/formats/model_file.c \
+	runtime/checkpoint/formats/model_file.h \
 	runtime/checkpoint/formats/rank_file.c \
 	runtime/checkpoint/formats/rank_file.h \
 	runtime/checkpoint/formats/reshard.c \

@@ -37,16 +37,20 @@ int tool_has_manifest(const char *folder)
 	return has_file(folder, "manifest.json");
 }
 
+int tool_has_model(const char *folder)
+{
+	return has_file(folder, "model.safetensors") ||
+	       has_file(folder, "model.safetensors.index.json");
+}
+
 /* What a folder has instead of checkpoints, or how to name what is meant. */
 static void advise(const char *folder, char *text, size_t ntext)
 {
 	static const struct {
 		const char *name, *advice;
 	} files[] = {
-		{ "model.safetensors", "name the file in it" },
-		{ "model.safetensors.index.json",
-		  "this is a model of several files, which cannot be read: save it as one file" },
 		{ "pytorch_model.bin", "save its tensors as a safetensors file" },
+		{ "pytorch_model.bin.index.json", "save its tensors as safetensors files" },
 	};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
@@ -101,7 +105,8 @@ int tool_find_checkpoint(const char *path, tool_found_t *found)
 		return fail(found, "the path of a file or checkpoint has more than %zu bytes",
 			    sizeof(found->path) - 1);
 	memcpy(found->path, path, n + 1);
-	if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode) || tool_has_manifest(path))
+	if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode) || tool_has_manifest(path) ||
+	    tool_has_model(path))
 		return 0;
 	while (n > 1 && path[n - 1] == '/')
 		n--;

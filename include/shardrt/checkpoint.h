@@ -50,10 +50,10 @@ SRT_API srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 				     srt_stream_t *stream);
 
 /**
- * Sets the parameters and buffers from a safetensors file of unsharded tensors. Each rank reads its
- * own rows. A tied parameter may have any of its names in the file. Tensors that the engine does
- * not have are logged. Collective, blocking.
- * @param path file to read: the same file on every rank (SHARDRT_LOAD_COPIES=yes: or copies).
+ * Sets the parameters and buffers from a safetensors file of unsharded tensors, or from a folder of
+ * several, as srt_file_open() reads it. Each rank reads its own rows. A tied parameter may have any
+ * of its names in the file. Tensors that the engine does not have are logged. Collective, blocking.
+ * @param path file or folder, the same on every rank (SHARDRT_LOAD_COPIES=yes: or copies).
  * @return on all ranks: SRT_ERR_FORMAT for a malformed file, SRT_ERR_INVALID_ARGUMENT for a missing
  *         tensor or another shape or dtype (the sentence has the name and both shapes),
  *         SRT_ERR_NOT_FOUND without a file, SRT_ERR_MISMATCH if the ranks have opened different

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Safetensors files and sharded checkpoints without an engine: their tensors listed, read, hashed
- * and written. <shardrt/checkpoint.h> has the calls that save and load an engine,
- * <shardrt/checkpoint_file.h> what a sharded checkpoint has apart from tensors.
+ * Safetensors files, folders of them and sharded checkpoints without an engine: their tensors
+ * listed, read, hashed and written. <shardrt/checkpoint.h> has the calls that save and load an
+ * engine, <shardrt/checkpoint_file.h> what a sharded checkpoint has apart from tensors.
  */
 #ifndef SHARDRT_FILE_H
 #define SHARDRT_FILE_H
@@ -25,7 +25,7 @@ extern "C" {
 
 /* ---- reading -------------------------------------------------------------------------- */
 
-/** An open file or sharded checkpoint, checked. Opaque. Used by one thread at a time. */
+/** An open file, folder or sharded checkpoint, checked. Opaque. Used by one thread at a time. */
 typedef struct srt_file srt_file_t;
 
 /** A tensor of a file, filled by srt_file_at() and srt_file_find(). Strings are the file's: they
@@ -47,14 +47,17 @@ typedef struct srt_file_tensor {
 	}
 
 /**
- * Opens a file and checks its header completely; or the folder of a sharded checkpoint
- * (srt_checkpoint_save()) and checks its manifest. Of a checkpoint it has the unsharded parameters
- * and buffers, as a file of srt_engine_save(). Local.
+ * Opens a file and checks its header completely. Or a folder of Hugging Face: model.safetensors, or
+ * the files that model.safetensors.index.json names, read as one file that has the tensors of all;
+ * the path of such an index means its folder. Or the folder of a sharded checkpoint
+ * (srt_checkpoint_save()), whose manifest it checks: it has the unsharded parameters and buffers,
+ * as a file of srt_engine_save(). Local.
  * @param path the file or folder.
  * @param[out] file owned by the caller; set on success only.
- * @return SRT_ERR_NOT_FOUND without a file, SRT_ERR_FORMAT for a malformed one, SRT_ERR_UNSUPPORTED
- *         for more than SRT_FILE_MAX_DIMS dimensions, or for a checkpoint in a library without
- *         libxxhash; SRT_ERR_IO if it cannot be read.
+ * @return SRT_ERR_NOT_FOUND without a file, or for a folder without a model (the sentence has what
+ *         is there instead), SRT_ERR_FORMAT for a malformed one, or an index that its files
+ *         contradict, SRT_ERR_UNSUPPORTED for more than SRT_FILE_MAX_DIMS dimensions, or for a
+ *         checkpoint in a library without libxxhash; SRT_ERR_IO if it cannot be read.
  */
 SRT_API srt_status_t srt_file_open(const char *path, srt_file_t **file);
 

@@ -14,7 +14,7 @@
 #include "base/base.h"
 #include "collectives/comm.h"
 #include "runtime/checkpoint/doing.h"
-#include "runtime/checkpoint/formats/safetensors.h"
+#include "runtime/checkpoint/formats/model_file.h"
 #include "runtime/checkpoint/transposed.h"
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/values/values.h"
@@ -307,7 +307,7 @@ static srt_status_t open_file(loading_t *l)
 		if (l->names.find == NULL)
 			return srt_check_not_null(NULL, l->call, "names->find");
 	}
-	SRT_TRY(srt_safetensors_open(l->path, &l->file));
+	SRT_TRY(srt_model_file_open(l->path, &l->file));
 	return check_file(l);
 }
 

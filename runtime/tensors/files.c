@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/checkpoint/formats/safetensors.h"
+#include "runtime/checkpoint/formats/model_file.h"
 #include "runtime/tensors/tensors.h"
 
 static const char saving[] = "saving sharded tensors", loading[] = "loading sharded tensors";
@@ -162,7 +162,7 @@ static srt_status_t check_entry(const srt_sharded_tensor_t *t, const srt_safeten
 static srt_status_t open_file(srt_sharded_tensor_t *const *tensors, size_t ntensors,
 			      const char *path, srt_safetensors_t **file)
 {
-	SRT_TRY(srt_safetensors_open(path, file));
+	SRT_TRY(srt_model_file_open(path, file));
 	for (size_t i = 0; i < ntensors; i++)
 		SRT_TRY(check_entry(tensors[i], *file, path));
 	return SRT_OK;

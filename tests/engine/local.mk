@@ -42,6 +42,7 @@ check_PROGRAMS += \
 THREAD_TESTS_NEED += $(engine_thread_programs)
 PROGRAM_TESTS += \
 	tests/engine/test_context \
+	tests/engine/test_model_folder \
 	tests/engine/test_null_arguments \
 	tests/engine/test_safetensors \
 	tests/engine/test_safetensors_header \

@@ -8,6 +8,7 @@ EXTRA_DIST += tests/fuzz/corpus
 fuzz_targets = \
 	tests/fuzz/fuzz_config \
 	tests/fuzz/fuzz_frame \
+	tests/fuzz/fuzz_index \
 	tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_sizes \
 	tests/fuzz/fuzz_tokens
@@ -36,6 +37,9 @@ tests_fuzz_fuzz_flight_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_frame_SOURCES = tests/fuzz/fuzz_frame.c collectives/bootstrap/wire.c $(fuzz_main)
 tests_fuzz_fuzz_frame_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_frame_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_index_SOURCES = tests/fuzz/fuzz_index.c runtime/checkpoint/formats/index.c base/json.c $(fuzz_main)
+tests_fuzz_fuzz_index_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_index_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c runtime/checkpoint/formats/manifest_read.c base/json.c \
 	$(fuzz_main)
 tests_fuzz_fuzz_manifest_CFLAGS = $(fuzz_compile)

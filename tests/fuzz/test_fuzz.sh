@@ -25,7 +25,7 @@ run()
 	fi 2>&1
 }
 
-for target in config flight frame manifest safetensors sizes tokens; do
+for target in config flight frame index manifest safetensors sizes tokens; do
 	case $target in
 	flight | manifest) [ -x tests/fuzz/fuzz_$target ] || continue ;; # without jansson or libxxhash
 	esac

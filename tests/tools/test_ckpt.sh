@@ -158,15 +158,17 @@ other 'no safetensors file, but a page of HTML, which was downloaded' '<!DOCTYPE
 other 'no safetensors file, but a file of tokens of llm.c: .*--tokens' '\210\330\064\001\001\000\000\000'
 other 'no safetensors file, but the manifest of a checkpoint: name its folder' '{"shardrt_checkpoint":1,'
 other 'no safetensors file, but JSON text' '{"n_layer": 12, '
-other 'the index of a model of several files.*max_shard_size' '{\n  "metadata": {"total_size": 548}, "weight_map": {'
+other 'the index of a model of several files: call it model.safetensors.index.json' '{\n  "metadata": {"total_size": 548}, "weight_map": {'
 printf GGUF > $tmp/other
 expect 2 'but a GGUF file' ./shardrt-ckpt ls $tmp/other
 printf '' > $tmp/other
 expect 2 'it has 0 bytes, too few' ./shardrt-ckpt ls $tmp/other
 mkdir $tmp/folder && : > $tmp/folder/model.safetensors.index.json
-expect 2 'it has model.safetensors.index.json: this is a model of several files' ./shardrt-ckpt ls $tmp/folder
+expect 2 'the index .*/folder/model.safetensors.index.json: byte 0 of the index' ./shardrt-ckpt ls $tmp/folder
 : > $tmp/folder/model.safetensors
-expect 2 'it has model.safetensors: name the file in it' ./shardrt-ckpt ls $tmp/folder
+expect 2 'safetensors file .*/folder/model.safetensors: it has 0 bytes' ./shardrt-ckpt ls $tmp/folder
+mv $tmp/folder/model.safetensors $tmp/folder/pytorch_model.bin && rm $tmp/folder/*.json
+expect 2 'it has pytorch_model.bin: save its tensors' ./shardrt-ckpt ls $tmp/folder
 
 # Dtypes and dimensions that no parameter has.
 { safetensors '{"x":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}' && printf ab; } > $tmp/packed

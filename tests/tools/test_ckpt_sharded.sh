@@ -63,7 +63,7 @@ has '^84 tensors, 63360 elements, 253440 bytes$'
 expect 0 '^        \[[0-9]*,24\] at \[[1-9][0-9]*,0\] in rank-0000[12]-of-00003' ./shardrt-ckpt ls --boxes $last
 expect 0 'step-0000000002: [0-9]* files, 84 tensors in [0-9]* boxes, 253440 bytes: 0 defects$' ./shardrt-ckpt verify $tmp/run $tmp/plain
 has 'step-0000000004: .*: 0 defects$'
-has '/plain: 28 tensors, 84480 bytes: 0 defects; a single file has no hashes$'
+has '/plain: 28 tensors, 84480 bytes: 0 defects; only a checkpoint has hashes$'
 
 expect 0 'wrote .*: 28 tensors' ./shardrt-ckpt convert --to hf $last $tmp/hf1
 expect 0 'wrote .*: 28 tensors' ./shardrt-ckpt convert --to hf $tmp/plain $tmp/hf2

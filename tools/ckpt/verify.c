@@ -79,7 +79,7 @@ static int verify_file(const char *path)
 	free(piece);
 	if (status != SRT_OK)
 		return fail(status);
-	printf("%s: %zu tensors, %zu bytes: %zu defects; a single file has no hashes\n", path,
+	printf("%s: %zu tensors, %zu bytes: %zu defects; only a checkpoint has hashes\n", path,
 	       srt_file_count(file), nbytes, ndefects);
 	srt_file_close(file);
 	return ndefects > 0 ? CKPT_DIFFERS : 0;
@@ -130,7 +130,8 @@ int ckpt_verify(const ckpt_request_t *r)
 	for (int i = 0; i < r->npaths; i++) {
 		struct stat st;
 
-		if (stat(r->path[i], &st) != 0 || !S_ISDIR(st.st_mode))
+		if (stat(r->path[i], &st) != 0 || !S_ISDIR(st.st_mode) ||
+		    (tool_has_model(r->path[i]) && !tool_has_manifest(r->path[i])))
 			code = worst(code, verify_file(r->path[i]));
 		else if (tool_has_manifest(r->path[i]))
 			code = worst(code, verify_checkpoint(r->path[i]));

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "runtime/checkpoint/formats/safetensors.h"
+#include "runtime/checkpoint/formats/model_file.h"
 #include "runtime/checkpoint/formats/sharded_file.h"
 
 _Static_assert(SRT_FILE_MAX_DIMS == SRT_SAFETENSORS_MAX_DIMS, "one number of dimensions");
@@ -44,7 +44,7 @@ static srt_status_t open_path(const char *path, bool all, srt_file_t **file)
 		return SRT_ERR_OUT_OF_MEMORY;
 	folder = srt_sharded_file_folder(path);
 	status = folder != NULL ? srt_sharded_file_open(folder, all, &f->sharded) :
-				  srt_safetensors_open(path, &f->plain);
+				  srt_model_file_open(path, &f->plain);
 	free(folder);
 	if (status == SRT_OK && f->plain != NULL)
 		status = check_dims(path, f->plain);

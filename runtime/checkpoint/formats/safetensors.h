@@ -43,6 +43,7 @@ typedef struct srt_safetensors_tensor {
 	size_t nelem;
 	size_t offset; /* bytes from the start of the data */
 	size_t nbytes;
+	size_t part; /* of joined files: the number of the one that has it */
 } srt_safetensors_tensor_t;
 
 /* How many dimensions of a tensor have their sizes in `shape`. */
@@ -82,6 +83,13 @@ typedef struct srt_safetensors srt_safetensors_t;
  * SRT_ERR_NOT_FOUND: no such file; SRT_ERR_IO: cannot be read; else as srt_safetensors_parse().
  */
 srt_status_t srt_safetensors_open(const char *path, srt_safetensors_t **file);
+/*
+ * Files that are read as one: the tensors of all. Metadata is that of the first file that has the
+ * key. On success the array and its files belong to `joined`. `path` is for messages.
+ * SRT_ERR_FORMAT: a tensor is in two files.
+ */
+srt_status_t srt_safetensors_join(const char *path, srt_safetensors_t **parts, size_t nparts,
+				  srt_safetensors_t **joined);
 /* NULL is allowed. */
 void srt_safetensors_close(srt_safetensors_t *file);
 
@@ -100,7 +108,8 @@ srt_printable_t srt_printable(const char *text);
 /* Value of a metadata entry; NULL if there is none. */
 const char *srt_safetensors_metadata(const srt_safetensors_t *file, const char *key);
 
-/* Which file is open: to compare it between ranks, and with the file later. */
+/* Which file is open: to compare it between ranks, and with the file later. Of joined files: sums,
+ * the latest time, and a hash of the hashes. */
 typedef struct srt_safetensors_identity {
 	uint64_t device, inode, nbytes;
 	int64_t mtime_s, mtime_ns; /* of the last write */

@@ -22,6 +22,8 @@ struct srt_safetensors {
 	char *text;        /* of the header, which refers to it */
 	srt_safetensors_header_t header;
 	srt_safetensors_identity_t identity;
+	size_t nparts; /* files that are joined; 0: it is one file */
+	srt_safetensors_t **parts;
 };
 
 static srt_status_t read_at(const srt_safetensors_t *file, size_t offset, size_t nbytes, void *dst)
@@ -105,9 +107,9 @@ static bool recognise(const char *first, size_t nbytes)
 		return false;
 	if (strstr(first, "\"weight_map\"") != NULL || strstr(first, "\"total_size\"") != NULL)
 		srt_fail(SRT_ERR_FORMAT,
-			 "it is the index of a model of several files, which cannot be read: load "
-			 "the model in Python, and save it as one file (save_pretrained() with a "
-			 "max_shard_size that is larger than the model)");
+			 "it is the index of a model of several files: call it "
+			 "model.safetensors.index.json, in the folder of these files, and name "
+			 "the folder");
 	else
 		srt_fail(SRT_ERR_FORMAT, "it is no safetensors file, but JSON text: name the file "
 					 "with the tensors instead");
@@ -208,10 +210,94 @@ close:
 	return status;
 }
 
+/* ---- joined files ------------------------------------------------------------------------ */
+
+static int compare_name(const void *a, const void *b)
+{
+	return strcmp(((const srt_safetensors_tensor_t *)a)->name,
+		      ((const srt_safetensors_tensor_t *)b)->name);
+}
+
+/* Sets the table of tensors, which refers to the texts of the parts. */
+static srt_status_t join_tensors(srt_safetensors_t *file)
+{
+	srt_safetensors_header_t *h = &file->header;
+	size_t n = 0;
+
+	for (size_t i = 0; i < file->nparts; i++)
+		n += file->parts[i]->header.ntensors;
+	h->tensors = srt_calloc(n + 1, sizeof(*h->tensors), "the tensors of several files");
+	if (h->tensors == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t i = 0; i < file->nparts; i++)
+		for (size_t k = 0; k < file->parts[i]->header.ntensors; k++) {
+			h->tensors[h->ntensors] = file->parts[i]->header.tensors[k];
+			h->tensors[h->ntensors++].part = i;
+		}
+	if (n > 0)
+		qsort(h->tensors, n, sizeof(*h->tensors), compare_name);
+	for (size_t i = 1; i < n; i++)
+		if (compare_name(&h->tensors[i - 1], &h->tensors[i]) == 0)
+			return srt_fail(SRT_ERR_FORMAT,
+					"tensor '%s' is in %s and in %s: remove the file that is "
+					"not of this model",
+					srt_printable(h->tensors[i].name).text,
+					file->parts[h->tensors[i - 1].part]->path,
+					file->parts[h->tensors[i].part]->path);
+	return SRT_OK;
+}
+
+static void join_identities(srt_safetensors_t *file)
+{
+	srt_safetensors_identity_t *all = &file->identity;
+
+	for (size_t i = 0; i < file->nparts; i++) {
+		const srt_safetensors_identity_t *one = &file->parts[i]->identity;
+
+		all->device += one->device;
+		all->inode += one->inode;
+		all->nbytes += one->nbytes;
+		all->header_hash = srt_mix64(all->header_hash, one->header_hash);
+		if (one->mtime_s > all->mtime_s ||
+		    (one->mtime_s == all->mtime_s && one->mtime_ns > all->mtime_ns)) {
+			all->mtime_s = one->mtime_s;
+			all->mtime_ns = one->mtime_ns;
+		}
+	}
+}
+
+srt_status_t srt_safetensors_join(const char *path, srt_safetensors_t **parts, size_t nparts,
+				  srt_safetensors_t **joined)
+{
+	srt_safetensors_t *file = srt_calloc(1, sizeof(*file), "a model of several files");
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	if (file == NULL)
+		return status;
+	file->fd = -1;
+	file->path = srt_strdup(path);
+	file->parts = parts;
+	file->nparts = nparts;
+	if (file->path != NULL)
+		status = join_tensors(file);
+	if (status != SRT_OK) {
+		file->parts = NULL; /* the caller's */
+		file->nparts = 0;
+		srt_safetensors_close(file);
+		return status;
+	}
+	join_identities(file);
+	*joined = file;
+	return SRT_OK;
+}
+
 void srt_safetensors_close(srt_safetensors_t *file)
 {
 	if (file == NULL)
 		return;
+	for (size_t i = 0; i < file->nparts; i++)
+		srt_safetensors_close(file->parts[i]);
+	free(file->parts);
 	srt_safetensors_header_free(&file->header);
 	free(file->text);
 	if (file->fd >= 0)
@@ -238,7 +324,11 @@ const srt_safetensors_tensor_t *srt_safetensors_find(const srt_safetensors_t *fi
 
 const char *srt_safetensors_metadata(const srt_safetensors_t *file, const char *key)
 {
-	return srt_safetensors_header_metadata(&file->header, key);
+	const char *value = srt_safetensors_header_metadata(&file->header, key);
+
+	for (size_t i = 0; i < file->nparts && value == NULL; i++)
+		value = srt_safetensors_header_metadata(&file->parts[i]->header, key);
+	return value;
 }
 
 const srt_safetensors_identity_t *srt_safetensors_identity(const srt_safetensors_t *file)
@@ -251,6 +341,10 @@ srt_status_t srt_safetensors_check_unchanged(const srt_safetensors_t *file)
 	srt_safetensors_identity_t now;
 	mode_t mode;
 
+	for (size_t i = 0; i < file->nparts; i++)
+		SRT_TRY(srt_safetensors_check_unchanged(file->parts[i]));
+	if (file->nparts > 0)
+		return SRT_OK;
 	if (!get_identity(file->fd, &now, &mode))
 		return srt_fail(SRT_ERR_IO, "cannot read %s: %s", file->path, strerror(errno));
 	/* Not the time of the inode's change, which a rename over the open file sets. */
@@ -266,6 +360,8 @@ srt_status_t srt_safetensors_check_unchanged(const srt_safetensors_t *file)
 srt_status_t srt_safetensors_read(const srt_safetensors_t *file, const srt_safetensors_tensor_t *t,
 				  size_t offset, size_t nbytes, void *dst)
 {
+	if (file->nparts > 0)
+		file = file->parts[t->part];
 	if (offset > t->nbytes || nbytes > t->nbytes - offset)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: bytes %zu..%zu are not within tensor '%s' of %zu bytes",

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <shardrt/checkpoint_file.h>
 
@@ -13,6 +14,7 @@
 #include "kernels/step_info.h"
 #include "runtime/checkpoint/formats/box_reader.h"
 #include "runtime/checkpoint/formats/folder.h"
+#include "runtime/checkpoint/formats/model_file.h"
 
 /* A tensor under its name in files. */
 typedef struct keyed {
@@ -57,12 +59,22 @@ static srt_status_t list_tensors(srt_sharded_file_t *f, bool all)
 	return SRT_OK;
 }
 
+/* Whether a manifest is there, of a checkpoint unless a model is there too. */
+static bool has_manifest(const char *folder)
+{
+	char *manifest = srt_asprintf("%s/%s", folder, SRT_MANIFEST_NAME);
+	const bool has = manifest != NULL && access(manifest, F_OK) == 0;
+
+	free(manifest);
+	return has && (srt_folder_is_checkpoint(folder) || !srt_model_file_is_in(folder));
+}
+
 char *srt_sharded_file_folder(const char *path)
 {
 	char *found = srt_folder_find(path);
 	struct stat st;
 
-	if (found != NULL && stat(found, &st) == 0 && S_ISDIR(st.st_mode))
+	if (found != NULL && stat(found, &st) == 0 && S_ISDIR(st.st_mode) && has_manifest(found))
 		return found;
 	free(found);
 	return NULL;

@@ -20,8 +20,8 @@ struct srt_file {
 	srt_sharded_file_t *sharded;
 };
 
-/* The folder that a path names, also if a save was killed while it replaced it (folder.h); to be
- * freed. NULL: it is no folder, or there is no memory. */
+/* The folder of a checkpoint that a path names, also if a save was killed while it replaced it
+ * (folder.h); to be freed. NULL: it is no folder with a manifest, or there is no memory. */
 char *srt_sharded_file_folder(const char *path);
 /* all: with states of the optimizer. As srt_file_open() of a folder. */
 srt_status_t srt_sharded_file_open(const char *folder, bool all, srt_sharded_file_t **file);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Folders of Hugging Face without an engine: models of one file and of several with an index, what
+ * an index may not have, and what is said of other folders. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <shardrt/shardrt.h>
+
+#include "base/base.h"
+#include "runtime/checkpoint/formats/index.h"
+#include "runtime/checkpoint/formats/model_file.h"
+#include "tests/harness/check.h"
+
+#define FOLDER "tests/engine/test_model_folder.tmp"
+#define ONE FOLDER "/model-00001-of-00002.safetensors"
+#define TWO FOLDER "/model-00002-of-00002.safetensors"
+#define INDEX FOLDER "/" SRT_MODEL_INDEX_NAME
+
+/* What an index says of the files that write_folder() makes. */
+#define A "\"a\":\"model-00001-of-00002.safetensors\""
+#define B "\"b\":\"model-00002-of-00002.safetensors\""
+#define C "\"c\":\"model-00001-of-00002.safetensors\""
+
+static void write_text(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	CHECK_OR_DIE(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0);
+}
+
+/* A file of tensors with one element each; the name is the first letter, the value the second. */
+static void write_tensors(const char *path, const char *const *tensors, size_t n)
+{
+	const srt_file_metadata_t metadata = { "file", path };
+	srt_file_entry_t entries[4] = { 0 };
+	char names[4][2] = { "" };
+	srt_file_writer_t *writer;
+
+	for (size_t i = 0; i < n; i++) {
+		names[i][0] = tensors[i][0];
+		entries[i] = (srt_file_entry_t){ names[i], SRT_F32, 1, { 1 } };
+	}
+	CHECK_OK_OR_DIE(srt_file_writer_create(path, entries, n, &metadata, 1, &writer));
+	for (size_t i = 0; i < n; i++) {
+		const float value = (float)(tensors[i][1] - '0');
+
+		CHECK_OK(srt_file_writer_put(writer, i, 0, &value, sizeof(value)));
+	}
+	CHECK_OK_OR_DIE(srt_file_writer_commit(writer));
+	srt_file_writer_destroy(writer);
+}
+
+/* a and c in one file, b in the other. */
+static void write_folder(const char *index)
+{
+	static const char *const one[] = { "c3", "a1" }, *const two[] = { "b2" };
+
+	write_tensors(ONE, one, 2);
+	write_tensors(TWO, two, 1);
+	write_text(INDEX, index);
+}
+
+static void check_model(const char *path)
+{
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
+	const char *text;
+	srt_file_t *file;
+
+	CHECK_OK_OR_DIE(srt_file_open(path, &file));
+	CHECK_INT(srt_file_count(file), 3);
+	for (size_t i = 0; i < 3; i++) {
+		const char name[] = { (char)('a' + i), '\0' };
+		float value = 0.0f;
+
+		CHECK_OK(srt_file_at(file, i, &t));
+		CHECK_STR(t.name, name);
+		CHECK_OK(srt_file_find(file, name, NULL));
+		CHECK_OK(srt_file_read(file, name, 0, sizeof(value), &value));
+		CHECK(value == (float)(i + 1));
+		CHECK_STATUS(srt_file_read(file, name, 0, 5, &value), SRT_ERR_INVALID_ARGUMENT);
+	}
+	CHECK_STATUS(srt_file_find(file, "d", NULL), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_file_at(file, 3, &t), SRT_ERR_NOT_FOUND);
+	CHECK_OK(srt_file_find_metadata(file, "file", &text));
+	CHECK_STATUS(srt_file_find_metadata(file, "none", &text), SRT_ERR_NOT_FOUND);
+	srt_file_close(file);
+}
+
+/* The hash of several files is that of one file with their tensors. */
+static void check_hash(void)
+{
+	static const char *const all[] = { "a1", "b2", "c3" };
+	unsigned char several[16], one[16];
+	srt_feature_info_t feature = SRT_FEATURE_INFO_INIT;
+	srt_file_t *file;
+
+	CHECK_OK_OR_DIE(srt_feature_get_info(SRT_FEATURE_HASH, &feature));
+	if (feature.state != SRT_FEATURE_BUILT)
+		return;
+	CHECK_OK_OR_DIE(srt_file_open(FOLDER, &file));
+	CHECK_OK(srt_file_hash(file, several));
+	write_tensors(FOLDER "/all", all, 3);
+	srt_file_close(file);
+	CHECK_OK_OR_DIE(srt_file_open(FOLDER "/all", &file));
+	CHECK_OK(srt_file_hash(file, one));
+	srt_file_close(file);
+	CHECK(memcmp(several, one, sizeof(one)) == 0);
+	unlink(FOLDER "/all");
+}
+
+/* A file that is written to while the model is open is found. */
+static void check_changed(void)
+{
+	const struct timespec old[2] = { { 1000000, 0 }, { 1000000, 0 } };
+	srt_safetensors_t *file;
+
+	CHECK_OK_OR_DIE(srt_model_file_open(FOLDER, &file));
+	CHECK_OK(srt_safetensors_check_unchanged(file));
+	CHECK_OR_DIE(utimensat(AT_FDCWD, TWO, old, 0) == 0);
+	CHECK_STATUS(srt_safetensors_check_unchanged(file), SRT_ERR_IO);
+	CHECK_ERROR_HAS("model-00002-of-00002.safetensors was written to");
+	srt_safetensors_close(file);
+}
+
+static void test_several(void)
+{
+	static const char *const single[] = { "x7" };
+	srt_file_t *file;
+
+	write_folder("{\"metadata\":{\"total_size\":1.2e1,\"more\":[null]},\"weight_map\":{" C "," A
+		     "," B "}}\n");
+	check_model(FOLDER);
+	check_model(FOLDER "/");
+	check_model(INDEX);
+	check_hash();
+	check_changed();
+	/* A tensor that the index does not name is there, as for transformers. */
+	write_folder("{\"weight_map\":{" B "," C "}}");
+	check_model(FOLDER);
+	/* One file comes before an index. */
+	write_tensors(FOLDER "/" SRT_MODEL_NAME, single, 1);
+	CHECK_OK_OR_DIE(srt_file_open(FOLDER, &file));
+	CHECK_INT(srt_file_count(file), 1);
+	srt_file_close(file);
+	/* The manifest of another program is not of a checkpoint. */
+	write_text(FOLDER "/manifest.json", "{\"name\":\"app\"}");
+	CHECK_OK_OR_DIE(srt_file_open(FOLDER, &file));
+	srt_file_close(file);
+	unlink(FOLDER "/manifest.json");
+	unlink(FOLDER "/" SRT_MODEL_NAME);
+}
+
+/* An index is refused, with the file, the tensor and what to do. */
+static void test_refused(void)
+{
+	static const struct {
+		const char *index, *why;
+		srt_status_t status;
+	} cases[] = {
+		{ "", "byte 0 of the index: expected an object", SRT_ERR_FORMAT },
+		{ "[]", "expected an object", SRT_ERR_FORMAT },
+		{ "{}", "it has no 'weight_map'", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{}}", "its weight_map has no tensor", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":[]}", "expected an object", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{\"a\":1}}", "expected a string", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{" A "}} x", "expected the end", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{" A "},\"weight_map\":{" B "}}", "'weight_map' twice",
+		  SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{" A "," A "}}", "it has tensor 'a' twice", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{\"a\":\"../x.safetensors\"}}",
+		  "tensor 'a' in '../x.safetensors', which is not the name of a file in its folder",
+		  SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{\"a\":\"/etc/passwd\"}}", "not the name", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{\"a\":\"..\"}}", "not the name", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{\"a\":\".\"}}", "not the name", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{\"a\":\"\"}}", "not the name", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{\"a\":\"x\\u0000\"}}", "not of a zero byte", SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{" A ",\"b\":\"model-00001-of-00002.safetensors\"}}",
+		  "it has tensor 'b' in model-00001-of-00002.safetensors, but that file has no "
+		  "such tensor",
+		  SRT_ERR_FORMAT },
+		{ "{\"weight_map\":{" A ",\"b\":\"gone.safetensors\"}}",
+		  "it has tensors in gone.safetensors, which is not in its folder: download all 2 "
+		  "files",
+		  SRT_ERR_NOT_FOUND },
+		{ "{\"weight_map\":{" A ",\"b\":\"" SRT_MODEL_INDEX_NAME "\"}}",
+		  "safetensors file " INDEX ": it is the index", SRT_ERR_FORMAT },
+	};
+	static const char *const twice[] = { "a1", "b2" };
+	srt_file_t *file;
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++) {
+		write_folder(cases[i].index);
+		CHECK_STATUS(srt_file_open(FOLDER, &file), cases[i].status);
+		CHECK_ERROR_HAS("the index " INDEX ": ");
+		CHECK_ERROR_HAS(cases[i].why);
+	}
+	write_folder("{\"weight_map\":{" A "," B "}}");
+	write_tensors(TWO, twice, 2);
+	CHECK_STATUS(srt_file_open(FOLDER, &file), SRT_ERR_FORMAT);
+	CHECK_ERROR_HAS("tensor 'a' is in " ONE " and in " TWO ": remove the file");
+	CHECK_OR_DIE(truncate(TWO, 40) == 0);
+	CHECK_STATUS(srt_file_open(FOLDER, &file), SRT_ERR_FORMAT);
+	CHECK_ERROR_HAS("safetensors file " TWO ": ");
+	CHECK_OR_DIE(truncate(INDEX, (off_t)SRT_INDEX_MAX_NBYTES + 1) == 0);
+	CHECK_STATUS(srt_file_open(FOLDER, &file), SRT_ERR_IO);
+	CHECK_ERROR_HAS("not a regular file of at most 100000000 bytes");
+}
+
+/* Folders without a model: the sentence has what is there instead. */
+static void test_other_folders(void)
+{
+	static const struct {
+		const char *name, *why;
+	} cases[] = {
+		{ "pytorch_model.bin", "but pytorch_model.bin, a pickle of Python" },
+		{ "pytorch_model.bin.index.json", "a pickle of Python" },
+		{ "model-00001-of-00002.safetensors", "has files of a model, but no "
+						      "model.safetensors.index.json" },
+		{ "other", "has no model.safetensors, no model.safetensors.index.json and no "
+			   "manifest.json" },
+	};
+	char path[128];
+	srt_file_t *file;
+
+	for (size_t i = 0; i < SRT_ARRAY_LEN(cases); i++) {
+		snprintf(path, sizeof(path), FOLDER "/%s", cases[i].name);
+		write_text(path, "");
+		CHECK_STATUS(srt_file_open(FOLDER, &file), SRT_ERR_NOT_FOUND);
+		CHECK_ERROR_HAS(cases[i].why);
+		unlink(path);
+	}
+	CHECK_STATUS(srt_file_open(INDEX, &file), SRT_ERR_NOT_FOUND);
+}
+
+static void remove_files(void)
+{
+	unlink(ONE);
+	unlink(TWO);
+	unlink(INDEX);
+}
+
+int main(void)
+{
+	CHECK_OR_DIE(mkdir(FOLDER, 0777) == 0 || errno == EEXIST);
+	test_several();
+	test_refused();
+	remove_files();
+	test_other_folders();
+	rmdir(FOLDER);
+	return check_done();
+}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 libshardrt_core_la_SOURCES += \
+	runtime/checkpoint/cast.c \
+	runtime/checkpoint/cast.h \
 	runtime/checkpoint/checkpoint.c \
 	runtime/checkpoint/doing.h \
 	runtime/checkpoint/entries.c \
@@ -32,6 +34,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/formats/sharded_file.c \
 	runtime/checkpoint/formats/sharded_file.h \
 	runtime/checkpoint/formats/verify.c \
+	runtime/checkpoint/interleaved.h \
 	runtime/checkpoint/load.c \
 	runtime/checkpoint/long_work.c \
 	runtime/checkpoint/long_work.h \

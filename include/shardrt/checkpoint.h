@@ -73,6 +73,10 @@ typedef struct srt_file_source {
 	 * srt_engine_load_named() returns. */
 	const char *name;
 	int transposed; /* 1: a matrix, whose two dimensions are in the other order in the file */
+	/* Not 0: the number of heads of a projection to queries, keys and values, or of its bias,
+	 * that has the rows of all queries, of all keys and of all values (3, heads, d), while the
+	 * file has those of each head together (heads, 3, d), as GPT-NeoX. Not with transposed. */
+	int64_t interleaved_heads;
 } srt_file_source_t;
 
 /** The names of a file. */
@@ -85,6 +89,8 @@ typedef struct srt_file_names {
 	 * logged. NULL: none is known. */
 	int (*ignores)(const char *file_name, void *arg);
 	void *arg;
+	/* 1: a load rounds parameters of another float dtype to the engine's, once. */
+	int cast;
 } srt_file_names_t;
 
 /** Sets srt_file_names_t.size. */
@@ -95,11 +101,11 @@ typedef struct srt_file_names {
 
 /**
  * As srt_engine_load(), from a file with other names. Each rank reads the rows that it owns; of a
- * transposed matrix it reads these rows' part of each row of the file, in blocks of 4 MiB.
- * Collective, blocking.
+ * transposed matrix it reads these rows' part of each row of the file, in blocks of 4 MiB. Host
+ * memory: the rank's largest shard, and a block. Collective, blocking.
  * @param names borrowed for the call; its functions are called on all ranks and must agree there.
  * @return as srt_engine_load(); SRT_ERR_INVALID_ARGUMENT too for a transposed tensor that is not a
- *         matrix.
+ *         matrix, or interleaved heads that the rows are not a multiple of.
  */
 SRT_API srt_status_t srt_engine_load_named(srt_engine_t *engine, const char *path,
 					   const srt_file_names_t *names, srt_stream_t *stream);

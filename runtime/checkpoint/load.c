@@ -13,8 +13,10 @@
 
 #include "base/base.h"
 #include "collectives/comm.h"
+#include "runtime/checkpoint/cast.h"
 #include "runtime/checkpoint/doing.h"
 #include "runtime/checkpoint/formats/model_file.h"
+#include "runtime/checkpoint/interleaved.h"
 #include "runtime/checkpoint/transposed.h"
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/values/values.h"
@@ -83,6 +85,30 @@ typedef struct needed {
 	bool is_buffer;
 } needed_t;
 
+/* Whether a tensor has the needed dtype, or may be rounded to it. */
+static bool fits_dtype(const loading_t *l, const needed_t *needed,
+		       const srt_safetensors_tensor_t *t)
+{
+	return t->dtype == needed->dtype ||
+	       (l->names.cast && !needed->is_buffer && srt_dtype_is_float(t->dtype) &&
+		srt_dtype_is_float(needed->dtype));
+}
+
+static srt_status_t check_heads(const needed_t *needed, const srt_file_source_t *in_file)
+{
+	const int64_t heads = in_file->interleaved_heads;
+
+	if (heads == 0)
+		return SRT_OK;
+	if (heads > 0 && !in_file->transposed && !needed->is_buffer && needed->ndim > 0 &&
+	    needed->shape[0] % 3 == 0 && needed->shape[0] / 3 % heads == 0)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"'%s' cannot have the rows of %lld heads interleaved in a file: it is not "
+			"a parameter with 3 rows for each head, or is transposed too",
+			needed->name, (long long)heads);
+}
+
 static srt_status_t check_source(const loading_t *l, const needed_t *needed, const source_t *s)
 {
 	const srt_safetensors_tensor_t *t = s->tensor;
@@ -105,17 +131,20 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 		shape[0] = needed->shape[1];
 		shape[1] = needed->shape[0];
 	}
-	if (t->dtype == needed->dtype && t->ndim == needed->ndim &&
+	SRT_TRY(check_heads(needed, &s->in_file));
+	if (fits_dtype(l, needed, t) && t->ndim == needed->ndim &&
 	    !memcmp(t->shape, shape, (size_t)t->ndim * sizeof(*t->shape)))
 		return SRT_OK;
 	format_shape(t->shape, srt_safetensors_nsizes(t), have, sizeof(have));
 	format_shape(shape, needed->ndim, need, sizeof(need));
-	if (strcmp(have, need) == 0 && t->dtype != SRT_DTYPE_NONE && srt_dtype_is_float(t->dtype))
-		advice = ": convert the file to the model's dtype, in Python with tensor.to(), or "
-			 "give the model that of the file";
 	if (l->names.find != NULL)
 		snprintf(as, sizeof(as), ", which has it as %s'%.64s'",
 			 transposed ? "the transpose of " : "", needed->name);
+	if (strcmp(have, need) == 0 && srt_dtype_is_float(t->dtype))
+		advice = l->names.find != NULL ?
+				 ": set srt_file_names_t.cast to round it" :
+				 ": convert the file to the model's dtype, in Python with "
+				 "tensor.to(), or give the model that of the file";
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 			"tensor '%s' is %s %s in %s, but %s %s in the model%s%s", t->name,
 			t->dtype_name, have, l->path, srt_dtype_name(needed->dtype), need, as,
@@ -159,6 +188,11 @@ static void report_extra(const loading_t *l)
 			nextra - MAX_EXTRA);
 }
 
+static size_t most(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
 /* Everything that can be wrong with the file, before anything is changed. Then allocates. */
 static srt_status_t check_file(loading_t *l)
 {
@@ -172,8 +206,8 @@ static srt_status_t check_file(loading_t *l)
 		s = find_source(l, p);
 		SRT_TRY(check_source(l, &(needed_t){ p->name, p->dtype, p->ndim, p->shape, false },
 				     &s));
-		if (p->shard.nbytes > largest)
-			largest = p->shard.nbytes;
+		largest = most(largest, p->shard.nbytes);
+		largest = most(largest, (size_t)p->shard.nelem * srt_dtype_size(s.tensor->dtype));
 	}
 	for (size_t i = 0; i < engine->unit_buffers.n; i++) {
 		const srt_unit_buffer_t *b = engine->unit_buffers.all[i];
@@ -181,8 +215,7 @@ static srt_status_t check_file(loading_t *l)
 		s = find_name(l, b->name);
 		SRT_TRY(check_source(l, &(needed_t){ b->name, b->dtype, b->ndim, b->shape, true },
 				     &s));
-		if (b->nbytes > largest)
-			largest = b->nbytes;
+		largest = most(largest, b->nbytes);
 	}
 	l->used = srt_calloc(srt_safetensors_count(l->file) + 1, sizeof(*l->used),
 			     "the tensors of a file");
@@ -194,17 +227,18 @@ static srt_status_t check_file(loading_t *l)
 		       SRT_OK;
 }
 
-static srt_status_t read_shard(const loading_t *l, const srt_param_t *p,
-			       const srt_safetensors_tensor_t *tensor)
+static srt_status_t read_shard(const loading_t *l, const srt_param_t *p, const source_t *s)
 {
 	const int cell = srt_cell_index(l->engine, l->engine->rank);
-	const size_t elem = srt_dtype_size(p->dtype);
+	const size_t elem = srt_dtype_size(s->tensor->dtype);
 	const int64_t begin = p->shard.first, end = begin + p->shard.nelem;
 
-	for (int64_t at = begin, n, first; at < end; at += n) {
-		n = srt_cell_run(p, cell, at, &first);
-		n = n < end - at ? n : end - at;
-		SRT_TRY(srt_safetensors_read(l->file, tensor, (size_t)first * elem,
+	for (int64_t at = begin, n, first, run; at < end; at += n) {
+		n = srt_min64(srt_cell_run(p, cell, at, &first), end - at);
+		first = srt_interleaved_find(first, (int64_t)s->tensor->nelem,
+					     s->in_file.interleaved_heads, &run);
+		n = srt_min64(n, run);
+		SRT_TRY(srt_safetensors_read(l->file, s->tensor, (size_t)first * elem,
 					     (size_t)n * elem,
 					     (char *)l->elements + (size_t)(at - begin) * elem));
 	}
@@ -218,7 +252,10 @@ static srt_status_t load_shard(const loading_t *l, srt_param_t *p, srt_stream_t 
 	if (s.in_file.transposed)
 		SRT_TRY(srt_transposed_read(p, l->file, s.tensor, l->block, l->elements));
 	else
-		SRT_TRY(read_shard(l, p, s.tensor));
+		SRT_TRY(read_shard(l, p, &s));
+	if (s.tensor->dtype != p->dtype && p->shard.nelem > 0)
+		SRT_TRY(srt_cast_shard(l->engine, s.tensor->dtype, p->dtype, (size_t)p->shard.nelem,
+				       l->elements, stream));
 	return srt_param_set_shard(p, l->call, l->elements, stream);
 }
 

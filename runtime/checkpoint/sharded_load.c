@@ -12,6 +12,7 @@
 
 #include "collectives/comm.h"
 #include "runtime/checkpoint/entries.h"
+#include "runtime/checkpoint/cast.h"
 #include "runtime/checkpoint/formats/box_reader.h"
 #include "runtime/checkpoint/formats/folder.h"
 #include "runtime/checkpoint/long_work.h"
@@ -189,33 +190,6 @@ static srt_status_t read_tensor(loader_t *l, const srt_saved_tensor_t *saved, vo
 	return status;
 }
 
-/* Rounds elements from one float dtype to another, on the device that has the owned values. */
-static srt_status_t cast_shard(loader_t *l, srt_dtype_t from, srt_dtype_t to, int64_t nelem,
-			       void *shard, srt_stream_t *stream)
-{
-	const size_t from_nbytes = (size_t)nelem * srt_dtype_size(from);
-	const size_t to_nbytes = (size_t)nelem * srt_dtype_size(to);
-	srt_buffer_t *x = NULL, *y = NULL;
-	srt_stream_t *home;
-	srt_status_t status = srt_home_enter(l->engine, stream, &home);
-
-	if (status == SRT_OK)
-		status = srt_buffer_create(l->engine->home.device, SRT_MEM_DEVICE, from_nbytes,
-					   "a shard to be rounded", &x);
-	if (status == SRT_OK)
-		status = srt_buffer_create(l->engine->home.device, SRT_MEM_DEVICE, to_nbytes,
-					   "a rounded shard", &y);
-	if (status == SRT_OK)
-		status = srt_buffer_copy_from_host(x, 0, shard, from_nbytes, home);
-	if (status == SRT_OK)
-		status = srt_op_cast(srt_view(y, 0, to), srt_view(x, 0, from), nelem, home);
-	if (status == SRT_OK)
-		status = srt_buffer_copy_to_host(shard, y, 0, to_nbytes, home);
-	srt_buffer_destroy(x);
-	srt_buffer_destroy(y);
-	return status;
-}
-
 static srt_status_t load_tensor(loader_t *l, const srt_saved_tensor_t *saved, void *shard,
 				srt_stream_t *stream)
 {
@@ -226,7 +200,8 @@ static srt_status_t load_tensor(loader_t *l, const srt_saved_tensor_t *saved, vo
 	if (p == NULL)
 		return srt_unit_buffer_set(saved->buffer, shard, stream);
 	if (t->dtype != p->dtype && p->shard.nelem > 0)
-		SRT_TRY(cast_shard(l, t->dtype, p->dtype, p->shard.nelem, shard, stream));
+		SRT_TRY(srt_cast_shard(l->engine, t->dtype, p->dtype, (size_t)p->shard.nelem, shard,
+				       stream));
 	return srt_param_set_local(p,
 				   saved->kind == SRT_MANIFEST_VALUE ?
 					   SRT_PARAM_VALUE :

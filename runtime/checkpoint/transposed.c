@@ -159,7 +159,7 @@ srt_status_t srt_transposed_read(const srt_param_t *p, const srt_safetensors_t *
 		.end = p->shard.first + p->shard.nelem,
 		.rows = p->shape[0],
 		.columns = p->shape[1],
-		.item = srt_dtype_size(p->dtype),
+		.item = srt_dtype_size(tensor->dtype),
 		.file = file,
 		.tensor = tensor,
 		.block = block,

@@ -14,7 +14,7 @@
 
 /*
  * @param block host memory of SRT_TRANSPOSED_NBYTES.
- * @param[out] elements param->shard_nelem of them.
+ * @param[out] elements of the shard, in the dtype of the file.
  */
 srt_status_t srt_transposed_read(const srt_param_t *param, const srt_safetensors_t *file,
 				 const srt_safetensors_tensor_t *tensor, void *block,

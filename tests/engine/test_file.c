@@ -21,15 +21,18 @@ static const struct {
 	int ndim;
 	int64_t shape[2];
 	int transposed;
+	int64_t heads; /* interleaved in the file */
 } declared[] = {
-	{ "a.weight", "theirs/A", 2, { 7, 5 }, 1 },
-	{ "a.bias", "theirs/b", 1, { 5 }, 0 },
-	{ "few", "theirs/few", 2, { 2, 9 }, 1 },
-	{ "one", "theirs/one", 2, { 1, 6 }, 1 },
-	{ "none", "theirs/none", 2, { 0, 3 }, 1 },
-	{ "plain", "plain", 2, { 5, 3 }, 0 },
-	{ "large", "theirs/large", 2, { 1500, 1103 }, 1 },
-	{ "long", "theirs/long", 2, { 1100000, 2 }, 1 },
+	{ "a.weight", "theirs/A", 2, { 7, 5 }, 1, 0 },
+	{ "a.bias", "theirs/b", 1, { 5 }, 0, 0 },
+	{ "few", "theirs/few", 2, { 2, 9 }, 1, 0 },
+	{ "one", "theirs/one", 2, { 1, 6 }, 1, 0 },
+	{ "none", "theirs/none", 2, { 0, 3 }, 1, 0 },
+	{ "plain", "plain", 2, { 5, 3 }, 0, 0 },
+	{ "large", "theirs/large", 2, { 1500, 1103 }, 1, 0 },
+	{ "long", "theirs/long", 2, { 1100000, 2 }, 1, 0 },
+	{ "qkv.weight", "theirs/qkv", 2, { 36, 5 }, 0, 4 },
+	{ "qkv.bias", "theirs/qkv.bias", 1, { 36 }, 0, 4 },
 };
 
 enum { NTENSORS = SRT_ARRAY_LEN(declared) };
@@ -53,15 +56,31 @@ static void meet(void)
 	CHECK_OK_OR_DIE(srt_comm_status_consensus(srt_context_world(context), "meeting", SRT_OK));
 }
 
+/* Where element i of tensor k is in the file. */
+static int64_t place_of(int k, int64_t i)
+{
+	const int64_t rows = declared[k].shape[0], heads = declared[k].heads;
+	const int64_t n = declared[k].ndim == 2 ? declared[k].shape[1] : 1;
+
+	if (declared[k].transposed)
+		return i % n * rows + i / n;
+	if (heads > 0) { /* row (p, h, e) of (3, heads, d) is row (h, p, e) of (heads, 3, d) */
+		const int64_t d = rows / (3 * heads), row = i / n;
+		const int64_t p = row / (heads * d), h = row / d % heads, e = row % d;
+
+		return ((h * 3 + p) * d + e) * n + i % n;
+	}
+	return i;
+}
+
 /* The values of tensor k as the file has them. */
 static float *make_values(int k)
 {
-	const int64_t rows = declared[k].shape[0], n = declared[k].shape[1];
 	float *values = calloc((size_t)count(k) + 1, sizeof(*values));
 
 	CHECK_OR_DIE(values != NULL);
 	for (int64_t i = 0; i < count(k); i++)
-		values[declared[k].transposed ? i % n * rows + i / n : i] = value(k, i);
+		values[place_of(k, i)] = value(k, i);
 	return values;
 }
 
@@ -69,7 +88,7 @@ static float *make_values(int k)
 static void write_file(int missing, int wrong)
 {
 	const srt_file_metadata_t metadata = { "format", "pt" };
-	srt_file_entry_t entries[NTENSORS + 2];
+	srt_file_entry_t entries[NTENSORS + 2] = { 0 };
 	int which[NTENSORS + 2];
 	size_t n = 0;
 	srt_file_writer_t *writer;
@@ -124,6 +143,7 @@ static int find(const char *name, srt_file_source_t *source, void *arg)
 			continue;
 		source->name = declared[k].in_file;
 		source->transposed = declared[k].transposed;
+		source->interleaved_heads = declared[k].heads;
 		return 1;
 	}
 	return 0;
@@ -211,6 +231,15 @@ static int find_vector(const char *name, srt_file_source_t *source, void *arg)
 	return found;
 }
 
+static int find_heads(const char *name, srt_file_source_t *source, void *arg)
+{
+	const int found = find(name, source, arg);
+
+	if (strcmp(name, "plain") == 0)
+		source->interleaved_heads = 2;
+	return found;
+}
+
 static int find_none(const char *name, srt_file_source_t *source, void *arg)
 {
 	(void)name;
@@ -225,6 +254,10 @@ static void test_refused(void)
 	srt_engine_t *engine = make_engine(SRT_STRATEGY_ZERO3, SRT_FLAT_NO);
 
 	CHECK_OK(srt_engine_load_named(engine, path, &names, stream));
+	names.find = find_heads;
+	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("'plain' cannot have the rows of 2 heads interleaved in a file");
+	names.find = find;
 	write_for_all(3, -1);
 	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("has no tensor 'theirs/one'");
@@ -234,6 +267,7 @@ static void test_refused(void)
 	CHECK_ERROR_HAS("but f32 [5,7] in the model, which has it as the transpose of 'a.weight'");
 	names.find = find_vector;
 	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("'a.bias' is not a parameter of two dimensions");
 	names.find = find_none;
 	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("has no tensor 'a.weight'");

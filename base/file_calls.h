@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls that set the mode of files, make them durable, allocate their space and read them. Some
- * file systems, for example NFS, FUSE and FAT, refuse some of these calls. A refused call succeeds here,
- * because such a file system cannot make the file safer. An error of the disk is a failure.
+ * file systems, for example NFS, FUSE and FAT, refuse some of these calls. A refused call succeeds
+ * here, because such a file system cannot make the file safer. An error of the disk is a failure.
  *
  * Used by replacement.c and folder.c for every file that the library writes.
  */

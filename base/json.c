@@ -2,6 +2,7 @@
 /* See json.h. */
 #include "base/json.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -259,4 +260,46 @@ srt_status_t srt_json_skip(srt_json_t *j)
 {
 	skip_blanks(j);
 	return skip_value(j, 0);
+}
+
+/* ---- writing ---------------------------------------------------------------------------- */
+
+void srt_json_append(srt_json_text_t *t, const char *bytes, size_t nbytes)
+{
+	char *grown;
+
+	if (t->failed || nbytes == 0)
+		return;
+	grown = srt_grow(t->bytes, t->nbytes + nbytes, &t->room, 1, "a text of JSON");
+	if (grown == NULL) {
+		t->failed = true;
+		return;
+	}
+	t->bytes = grown;
+	memcpy(t->bytes + t->nbytes, bytes, nbytes);
+	t->nbytes += nbytes;
+}
+
+void srt_json_append_format(srt_json_text_t *t, const char *format, ...)
+{
+	char buf[64];
+	va_list args;
+
+	va_start(args, format);
+	srt_json_append(t, buf, (size_t)vsnprintf(buf, sizeof(buf), format, args));
+	va_end(args);
+}
+
+void srt_json_append_string(srt_json_text_t *t, const char *s)
+{
+	srt_json_append(t, "\"", 1);
+	for (; *s; s++) {
+		if (*s == '"' || *s == '\\')
+			srt_json_append_format(t, "\\%c", *s);
+		else if ((unsigned char)*s < 0x20)
+			srt_json_append_format(t, "\\u%04x", (unsigned)*s);
+		else
+			srt_json_append(t, s, 1);
+	}
+	srt_json_append(t, "\"", 1);
 }

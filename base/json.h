@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A scanner of JSON text in memory, for the headers of safetensors files and for manifests. It has
- * a function for each form of value that they may have. A parser calls the one that must come next,
- * and stops at the first other byte, so it keeps nothing of a text that it does not know: its time
- * and memory are in proportion to what is well-formed. Strings are decoded where they lie: a
+ * JSON text in memory, for the headers of safetensors files, manifests and indexes: a scanner, and
+ * functions that append to a text. The scanner has a function for each form of value that they may
+ * have. A parser calls the one that must come next, and stops at the first other byte, so it keeps
+ * nothing of a text that it does not know: its time and memory are in proportion to what is
+ * well-formed. Strings are decoded where they lie: a
  * decoded string and its terminating zero are never longer than the quoted one.
  *
  * Stricter than JSON: strings have no zero bytes, integers no fraction and no exponent.
  *
- * Used by safetensors_parse.c and manifest_read.c.
+ * Used by safetensors_parse.c, manifest_read.c and index.c; writing by safetensors_write.c and
+ * model_write.c.
  */
 #ifndef SRT_BASE_JSON_H
 #define SRT_BASE_JSON_H
@@ -47,5 +49,22 @@ srt_status_t srt_json_key(srt_json_t *json, char **key);
 bool srt_json_word(srt_json_t *json, const char *word);
 /* Any value, which is checked and forgotten. */
 srt_status_t srt_json_skip(srt_json_t *json);
+
+/* ---- writing ---------------------------------------------------------------------------- */
+
+/* A text that grows. It is zero at the start, and its bytes are freed by the caller. `failed` is
+ * set once memory ran out, and checked at the end only. */
+typedef struct srt_json_text {
+	char *bytes;
+	size_t nbytes, room;
+	bool failed;
+} srt_json_text_t;
+
+void srt_json_append(srt_json_text_t *text, const char *bytes, size_t nbytes);
+/* Appends at most 63 bytes: numbers and fixed words. */
+__attribute__((format(printf, 2, 3))) void srt_json_append_format(srt_json_text_t *text,
+								  const char *format, ...);
+/* Appends a string in quotes, with the escapes that it needs. */
+void srt_json_append_string(srt_json_text_t *text, const char *string);
 
 #endif

@@ -171,6 +171,13 @@ static srt_status_t sync_parent(const srt_replacement_t *r)
 			r->path, strerror(errno));
 }
 
+srt_status_t srt_replacement_sync(const srt_replacement_t *r)
+{
+	if (!srt_sync_file(r->fd))
+		return srt_fail(SRT_ERR_IO, "cannot save %s: %s", r->path, strerror(errno));
+	return SRT_OK;
+}
+
 srt_status_t srt_replacement_commit(srt_replacement_t *r)
 {
 	int error = 0;

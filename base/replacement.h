@@ -34,6 +34,8 @@ srt_status_t srt_replacement_open(srt_replacement_t *r, const char *path, bool f
 srt_status_t srt_replacement_allocate(const srt_replacement_t *r, size_t nbytes);
 /* Writes all bytes at the end of what was written by this call before. SRT_ERR_IO. */
 srt_status_t srt_replacement_write(const srt_replacement_t *r, const void *bytes, size_t nbytes);
+/* Makes the temporary file durable, so that a commit takes no time. SRT_ERR_IO. */
+srt_status_t srt_replacement_sync(const srt_replacement_t *r);
 /* Syncs and renames. SRT_ERR_IO; the sentence tells if the new file is in place nevertheless. */
 srt_status_t srt_replacement_commit(srt_replacement_t *r);
 /* Removes the temporary file if there was no commit; in a child by fork() it is left alone. */

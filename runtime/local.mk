@@ -2,7 +2,7 @@
 libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/cast.c \
 	runtime/checkpoint/cast.h \
-	runtime/checkpoint/checkpoint.c \
+	runtime/checkpoint/save.c \
 	runtime/checkpoint/doing.h \
 	runtime/checkpoint/entries.c \
 	runtime/checkpoint/entries.h \
@@ -12,6 +12,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/formats/boxes.h \
 	runtime/checkpoint/formats/file.c \
 	runtime/checkpoint/formats/file_hash.c \
+	runtime/checkpoint/formats/file_write.c \
 	runtime/checkpoint/formats/folder.c \
 	runtime/checkpoint/formats/folder.h \
 	runtime/checkpoint/formats/index.c \
@@ -24,6 +25,8 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/formats/manifest_write.c \
 	runtime/checkpoint/formats/model_file.c \
 	runtime/checkpoint/formats/model_file.h \
+	runtime/checkpoint/formats/model_write.c \
+	runtime/checkpoint/formats/model_write.h \
 	runtime/checkpoint/formats/rank_file.c \
 	runtime/checkpoint/formats/rank_file.h \
 	runtime/checkpoint/formats/reshard.c \
@@ -34,16 +37,19 @@ libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/formats/sharded_file.c \
 	runtime/checkpoint/formats/sharded_file.h \
 	runtime/checkpoint/formats/verify.c \
-	runtime/checkpoint/interleaved.h \
 	runtime/checkpoint/load.c \
 	runtime/checkpoint/long_work.c \
 	runtime/checkpoint/long_work.h \
+	runtime/checkpoint/output.c \
+	runtime/checkpoint/output.h \
 	runtime/checkpoint/sharded.c \
 	runtime/checkpoint/sharded.h \
 	runtime/checkpoint/sharded_files.c \
 	runtime/checkpoint/sharded_files.h \
 	runtime/checkpoint/sharded_load.c \
 	runtime/checkpoint/sharded_save.c \
+	runtime/checkpoint/source.c \
+	runtime/checkpoint/source.h \
 	runtime/checkpoint/transposed.c \
 	runtime/checkpoint/transposed.h \
 	runtime/context.c \

@@ -110,6 +110,42 @@ typedef struct srt_file_names {
 SRT_API srt_status_t srt_engine_load_named(srt_engine_t *engine, const char *path,
 					   const srt_file_names_t *names, srt_stream_t *stream);
 
+/** Options of srt_engine_save_folder(), used on rank 0 and borrowed for the call. */
+typedef struct srt_folder_options {
+	size_t size; /* set by SRT_FOLDER_OPTIONS_INIT */
+	/* Names and layouts in the files; NULL: the engine's. A tied parameter is asked for by its
+	 * declared name. `ignores` and `cast` are not used. */
+	const srt_file_names_t *names;
+	/* SRT_F32, SRT_F16 or SRT_BF16: tensors of another of these dtypes are rounded to it, once;
+	 * SRT_DTYPE_NONE: each has the engine's. */
+	srt_dtype_t dtype;
+	size_t max_nbytes;                   /* of tensors in a file; 0: 5e9, as transformers */
+	const srt_file_metadata_t *metadata; /* of each file; "format" = "pt" is there without it */
+	size_t nmetadata;
+} srt_folder_options_t;
+
+/** Sets srt_folder_options_t.size; the other defaults are zero. */
+#define SRT_FOLDER_OPTIONS_INIT                                                                    \
+	{                                                                                          \
+		.size = sizeof(srt_folder_options_t)                                               \
+	}
+
+/**
+ * As srt_engine_save(), to a folder that transformers reads and srt_engine_load_named() too:
+ * model.safetensors, or several files with model.safetensors.index.json, with other names, layouts
+ * and dtypes (srt_file_writer_create_folder()). Other files in the folder stay; srt_file_copy()
+ * brings those of a tokenizer. Collective, blocking; rank 0 takes a few MiB of host memory, or as
+ * much as the longest row of a transposed matrix.
+ * @param folder is made unless it is there; used on rank 0, NULL is allowed on the others.
+ * @param options NULL for the defaults.
+ * @return as srt_engine_save(); SRT_ERR_INVALID_ARGUMENT too if `folder` is no folder or a sharded
+ *         checkpoint, for a tensor that the names do not have, and for a layout that it cannot
+ *         have.
+ */
+SRT_API srt_status_t srt_engine_save_folder(srt_engine_t *engine, const char *folder,
+					    const srt_folder_options_t *options,
+					    srt_stream_t *stream);
+
 /* ---- a folder of sharded tensors -------------------------------------------------------- */
 
 /*

@@ -141,7 +141,7 @@ SRT_API srt_status_t srt_file_hash_params(const srt_file_t *file, unsigned char 
 
 /* ---- writing -------------------------------------------------------------------------- */
 
-/** A file that is being written. Opaque. Used by one thread at a time. */
+/** A file, or a folder of files, that is being written. Opaque. Used by one thread at a time. */
 typedef struct srt_file_writer srt_file_writer_t;
 
 /** A tensor to be written; does not grow. The name is borrowed for the length of the call. */
@@ -165,6 +165,28 @@ SRT_API srt_status_t srt_file_writer_create(const char *path, const srt_file_ent
 					    size_t nmetadata, srt_file_writer_t **writer);
 
 /**
+ * Creates the files of a model in a folder as transformers reads it: model.safetensors, or
+ * model-00001-of-0000N.safetensors and so on with model.safetensors.index.json if the tensors have
+ * more than max_nbytes. Entries fill the files in their order. Each file has the metadata entry
+ * "format" = "pt" too. They replace those of an earlier model by srt_file_writer_commit(), all of
+ * which are written and synced before one is renamed; other files in the folder stay. If the commit
+ * is interrupted, the folder has the earlier model, the new one, or files without an index, of
+ * which srt_file_open() says that they are not complete. Local, blocking.
+ * @param folder is made unless it is there; its parent exists.
+ * @param metadata nmetadata entries for each file, without "format"; NULL if nmetadata is 0.
+ * @param max_nbytes bytes of tensors in a file, which has more only if it has one tensor; 0: 5e9,
+ *        as transformers.
+ * @param[out] writer owned by the caller; set on success only.
+ * @return as srt_file_writer_create(); SRT_ERR_INVALID_ARGUMENT too if `folder` is no folder or a
+ *         sharded checkpoint.
+ */
+SRT_API srt_status_t srt_file_writer_create_folder(const char *folder,
+						   const srt_file_entry_t *entries, size_t nentries,
+						   const srt_file_metadata_t *metadata,
+						   size_t nmetadata, size_t max_nbytes,
+						   srt_file_writer_t **writer);
+
+/**
  * Writes bytes of entry i. Entries come in any order, the pieces of one in their order. Local,
  * blocking.
  * @return SRT_ERR_INVALID_ARGUMENT for bytes that it does not have, SRT_ERR_IO.
@@ -172,12 +194,20 @@ SRT_API srt_status_t srt_file_writer_create(const char *path, const srt_file_ent
 SRT_API srt_status_t srt_file_writer_put(srt_file_writer_t *writer, size_t i, size_t offset,
 					 const void *data, size_t nbytes);
 
-/** Syncs the file and renames it to its path. Local, blocking. @return SRT_ERR_STATE unless each
- * entry was written to its end, SRT_ERR_IO. */
+/** Syncs the files and renames them to their paths. Local, blocking. @return SRT_ERR_STATE unless
+ * each entry was written to its end, SRT_ERR_IO. */
 SRT_API srt_status_t srt_file_writer_commit(srt_file_writer_t *writer);
 
-/** Frees it; without a commit the temporary file is removed. NULL is allowed. */
+/** Frees it; without a commit the temporary files are removed. NULL is allowed. */
 SRT_API void srt_file_writer_destroy(srt_file_writer_t *writer);
+
+/**
+ * Copies a file of any kind, such as the tokenizer of a model; `to` is replaced as a whole.
+ * Local, blocking.
+ * @return SRT_ERR_NOT_FOUND without `from`; SRT_ERR_INVALID_ARGUMENT if `to` is not a regular file,
+ *         SRT_ERR_IO if one of them cannot be read or written.
+ */
+SRT_API srt_status_t srt_file_copy(const char *from, const char *to);
 
 #ifdef __cplusplus
 }

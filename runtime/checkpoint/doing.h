@@ -13,7 +13,7 @@ typedef struct srt_doing {
 	char text[160];
 } srt_doing_t;
 
-/* ---- checkpoint.c */
+/* ---- save.c */
 /* path and param may be NULL. */
 srt_doing_t srt_describe_doing(const char *verb, const char *path, const srt_param_t *param);
 /* The first failure of any rank, on all ranks; collective. */

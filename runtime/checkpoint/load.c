@@ -16,7 +16,7 @@
 #include "runtime/checkpoint/cast.h"
 #include "runtime/checkpoint/doing.h"
 #include "runtime/checkpoint/formats/model_file.h"
-#include "runtime/checkpoint/interleaved.h"
+#include "runtime/checkpoint/source.h"
 #include "runtime/checkpoint/transposed.h"
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/values/values.h"
@@ -76,17 +76,8 @@ static void format_shape(const int64_t *shape, int ndim, char *out, size_t nout)
 		snprintf(out + used, nout - used, "]");
 }
 
-/* What the model needs of a tensor. */
-typedef struct needed {
-	const char *name;
-	srt_dtype_t dtype;
-	int ndim;
-	const int64_t *shape;
-	bool is_buffer;
-} needed_t;
-
 /* Whether a tensor has the needed dtype, or may be rounded to it. */
-static bool fits_dtype(const loading_t *l, const needed_t *needed,
+static bool fits_dtype(const loading_t *l, const srt_needed_t *needed,
 		       const srt_safetensors_tensor_t *t)
 {
 	return t->dtype == needed->dtype ||
@@ -94,22 +85,7 @@ static bool fits_dtype(const loading_t *l, const needed_t *needed,
 		srt_dtype_is_float(needed->dtype));
 }
 
-static srt_status_t check_heads(const needed_t *needed, const srt_file_source_t *in_file)
-{
-	const int64_t heads = in_file->interleaved_heads;
-
-	if (heads == 0)
-		return SRT_OK;
-	if (heads > 0 && !in_file->transposed && !needed->is_buffer && needed->ndim > 0 &&
-	    needed->shape[0] % 3 == 0 && needed->shape[0] / 3 % heads == 0)
-		return SRT_OK;
-	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-			"'%s' cannot have the rows of %lld heads interleaved in a file: it is not "
-			"a parameter with 3 rows for each head, or is transposed too",
-			needed->name, (long long)heads);
-}
-
-static srt_status_t check_source(const loading_t *l, const needed_t *needed, const source_t *s)
+static srt_status_t check_source(const loading_t *l, const srt_needed_t *needed, const source_t *s)
 {
 	const srt_safetensors_tensor_t *t = s->tensor;
 	const int transposed = s->in_file.transposed;
@@ -121,17 +97,12 @@ static srt_status_t check_source(const loading_t *l, const needed_t *needed, con
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s has no tensor '%s', which the model needs", l->path,
 				s->in_file.name != NULL ? s->in_file.name : needed->name);
-	if (transposed && (needed->ndim != 2 || needed->is_buffer))
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"'%s' is not a parameter of two dimensions and cannot be "
-				"transposed in a file",
-				needed->name);
+	SRT_TRY(srt_source_check(&s->in_file, needed));
 	memcpy(shape, needed->shape, (size_t)needed->ndim * sizeof(*shape));
 	if (transposed) {
 		shape[0] = needed->shape[1];
 		shape[1] = needed->shape[0];
 	}
-	SRT_TRY(check_heads(needed, &s->in_file));
 	if (fits_dtype(l, needed, t) && t->ndim == needed->ndim &&
 	    !memcmp(t->shape, shape, (size_t)t->ndim * sizeof(*t->shape)))
 		return SRT_OK;
@@ -204,7 +175,8 @@ static srt_status_t check_file(loading_t *l)
 		const srt_param_t *p = engine->params[i];
 
 		s = find_source(l, p);
-		SRT_TRY(check_source(l, &(needed_t){ p->name, p->dtype, p->ndim, p->shape, false },
+		SRT_TRY(check_source(l,
+				     &(srt_needed_t){ p->name, p->dtype, p->ndim, p->shape, false },
 				     &s));
 		largest = most(largest, p->shard.nbytes);
 		largest = most(largest, (size_t)p->shard.nelem * srt_dtype_size(s.tensor->dtype));
@@ -213,7 +185,8 @@ static srt_status_t check_file(loading_t *l)
 		const srt_unit_buffer_t *b = engine->unit_buffers.all[i];
 
 		s = find_name(l, b->name);
-		SRT_TRY(check_source(l, &(needed_t){ b->name, b->dtype, b->ndim, b->shape, true },
+		SRT_TRY(check_source(l,
+				     &(srt_needed_t){ b->name, b->dtype, b->ndim, b->shape, true },
 				     &s));
 		largest = most(largest, b->nbytes);
 	}
@@ -235,8 +208,8 @@ static srt_status_t read_shard(const loading_t *l, const srt_param_t *p, const s
 
 	for (int64_t at = begin, n, first, run; at < end; at += n) {
 		n = srt_min64(srt_cell_run(p, cell, at, &first), end - at);
-		first = srt_interleaved_find(first, (int64_t)s->tensor->nelem,
-					     s->in_file.interleaved_heads, &run);
+		first = srt_source_find(first, (int64_t)s->tensor->nelem,
+					s->in_file.interleaved_heads, &run);
 		n = srt_min64(n, run);
 		SRT_TRY(srt_safetensors_read(l->file, s->tensor, (size_t)first * elem,
 					     (size_t)n * elem,

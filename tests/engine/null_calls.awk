@@ -20,7 +20,7 @@ BEGIN {
 		"srt_sharded_optim_create.comm srt_shard_plan_apply.comm srt_sharded_layer_create_linear.grad " \
 		"srt_sharded_layer_create_embedding.grad srt_sharded_tensor_save.path srt_file_find.tensor " \
 		"srt_file_hash_params.all " \
-		"srt_checkpoint_save.options srt_checkpoint_load.options srt_checkpoint_get_entry.nbytes " \
+		"srt_engine_save_folder.options srt_checkpoint_save.options srt_checkpoint_load.options srt_checkpoint_get_entry.nbytes " \
 		"srt_checkpoint_save_begin.options srt_checkpoint_save_done.write " \
 		"srt_checkpoint_verify.report srt_checkpoint_verify.arg srt_checkpoint_verify.verified " \
 		"srt_file_get_entry.data srt_file_get_entry.nbytes srt_stream_enqueue.release", list, " ")

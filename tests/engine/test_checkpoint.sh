@@ -8,10 +8,11 @@
 run_ranks "1 2 3" tests/engine/test_checkpoint
 run_ranks "1 2 3" tests/engine/test_checkpoint_files
 run_ranks "1 2 3" tests/engine/test_file
+run_ranks "1 2 3" tests/engine/test_save_folder
 for where in begin tensor load build; do
 	run_ranks "2 3" tests/engine/test_checkpoint dies $where
 done
-rm -f tests/engine/test_checkpoint.w*.tmp tests/engine/test_file.w*.tmp
+rm -rf tests/engine/test_checkpoint.w*.tmp tests/engine/test_file.w*.tmp tests/engine/test_save_folder.w*.tmp*
 
 dir=tests/engine/test_checkpoint.dir
 rm -rf $dir

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Safetensors files without an engine, and engines that are loaded from other names and transposed
- * matrices. Run at several world sizes by test_checkpoint.sh.
- *
- * Element i of tensor k is 1000003 * k + i in the engine, for every strategy and flat form.
+ * Safetensors files without an engine, and engines that are loaded from other names, transposed
+ * matrices and interleaved heads. Run at several world sizes by test_checkpoint.sh.
  */
 #include <unistd.h>
 
@@ -11,142 +9,22 @@
 
 #include "base/base.h"
 #include "collectives/comm.h"
-#include "tests/harness/check.h"
-#include "tests/harness/options.h"
-
-/* Uneven rows, fewer rows than ranks, one row, none; one that takes several blocks, and one whose
- * rows in the file are longer than a block. */
-static const struct {
-	const char *name, *in_file;
-	int ndim;
-	int64_t shape[2];
-	int transposed;
-	int64_t heads; /* interleaved in the file */
-} declared[] = {
-	{ "a.weight", "theirs/A", 2, { 7, 5 }, 1, 0 },
-	{ "a.bias", "theirs/b", 1, { 5 }, 0, 0 },
-	{ "few", "theirs/few", 2, { 2, 9 }, 1, 0 },
-	{ "one", "theirs/one", 2, { 1, 6 }, 1, 0 },
-	{ "none", "theirs/none", 2, { 0, 3 }, 1, 0 },
-	{ "plain", "plain", 2, { 5, 3 }, 0, 0 },
-	{ "large", "theirs/large", 2, { 1500, 1103 }, 1, 0 },
-	{ "long", "theirs/long", 2, { 1100000, 2 }, 1, 0 },
-	{ "qkv.weight", "theirs/qkv", 2, { 36, 5 }, 0, 4 },
-	{ "qkv.bias", "theirs/qkv.bias", 1, { 36 }, 0, 4 },
-};
-
-enum { NTENSORS = SRT_ARRAY_LEN(declared) };
+#include "tests/engine/file_case.h"
 
 static srt_context_t *context;
 static srt_stream_t *stream;
 static char path[64];
 
-static int64_t count(int k)
-{
-	return declared[k].shape[0] * (declared[k].ndim == 2 ? declared[k].shape[1] : 1);
-}
-
-static float value(int k, int64_t i)
-{
-	return (float)((1000003 * (int64_t)k + i) % (1 << 24));
-}
-
 static void meet(void)
 {
 	CHECK_OK_OR_DIE(srt_comm_status_consensus(srt_context_world(context), "meeting", SRT_OK));
 }
-
-/* Where element i of tensor k is in the file. */
-static int64_t place_of(int k, int64_t i)
-{
-	const int64_t rows = declared[k].shape[0], heads = declared[k].heads;
-	const int64_t n = declared[k].ndim == 2 ? declared[k].shape[1] : 1;
-
-	if (declared[k].transposed)
-		return i % n * rows + i / n;
-	if (heads > 0) { /* row (p, h, e) of (3, heads, d) is row (h, p, e) of (heads, 3, d) */
-		const int64_t d = rows / (3 * heads), row = i / n;
-		const int64_t p = row / (heads * d), h = row / d % heads, e = row % d;
-
-		return ((h * 3 + p) * d + e) * n + i % n;
-	}
-	return i;
-}
-
-/* The values of tensor k as the file has them. */
-static float *make_values(int k)
-{
-	float *values = calloc((size_t)count(k) + 1, sizeof(*values));
-
-	CHECK_OR_DIE(values != NULL);
-	for (int64_t i = 0; i < count(k); i++)
-		values[place_of(k, i)] = value(k, i);
-	return values;
-}
-
-/* Tensor `missing` is left out, `wrong` has its sizes as the engine. -1: none. */
-static void write_file(int missing, int wrong)
-{
-	const srt_file_metadata_t metadata = { "format", "pt" };
-	srt_file_entry_t entries[NTENSORS + 2] = { 0 };
-	int which[NTENSORS + 2];
-	size_t n = 0;
-	srt_file_writer_t *writer;
-
-	for (int k = 0; k < NTENSORS; k++) {
-		srt_file_entry_t *e = &entries[n];
-
-		if (k == missing)
-			continue;
-		which[n++] = k;
-		*e = (srt_file_entry_t){ .name = declared[k].in_file,
-					 .dtype = SRT_F32,
-					 .ndim = declared[k].ndim };
-		memcpy(e->shape, declared[k].shape, sizeof(declared[k].shape));
-		if (declared[k].transposed && k != wrong) {
-			e->shape[0] = declared[k].shape[1];
-			e->shape[1] = declared[k].shape[0];
-		}
-	}
-	entries[n] = (srt_file_entry_t){ .name = "theirs/constant", .dtype = SRT_U8 };
-	CHECK_OK_OR_DIE(srt_file_writer_create(path, entries, n + 1, &metadata, 1, &writer));
-	for (size_t i = 0; i < n; i++) {
-		float *values = make_values(which[i]);
-		const size_t nbytes = (size_t)count(which[i]) * sizeof(float), half = nbytes / 2;
-
-		CHECK_OK(srt_file_writer_put(writer, i, 0, values, half));
-		CHECK_OK(
-			srt_file_writer_put(writer, i, half, (char *)values + half, nbytes - half));
-		free(values);
-	}
-	CHECK_STATUS(srt_file_writer_put(writer, 0, count(0) * 4, "x", 1),
-		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_file_writer_commit(writer), SRT_ERR_STATE); /* the constant */
-	CHECK_OK(srt_file_writer_put(writer, n, 0, "x", 1));
-	CHECK_OK(srt_file_writer_commit(writer));
-	srt_file_writer_destroy(writer);
-}
-
 static void write_for_all(int missing, int wrong)
 {
 	meet();
 	if (srt_context_rank(context) == 0)
-		write_file(missing, wrong);
+		file_write(path, missing, wrong);
 	meet();
-}
-
-static int find(const char *name, srt_file_source_t *source, void *arg)
-{
-	(void)arg;
-	for (int k = 0; k < NTENSORS; k++) {
-		if (strcmp(name, declared[k].name) != 0)
-			continue;
-		source->name = declared[k].in_file;
-		source->transposed = declared[k].transposed;
-		source->interleaved_heads = declared[k].heads;
-		return 1;
-	}
-	return 0;
 }
 
 static int warnings;
@@ -164,41 +42,6 @@ static int ignore(const char *name, void *arg)
 	return strcmp(name, "theirs/constant") == 0;
 }
 
-static srt_engine_t *make_engine(srt_strategy_t strategy, srt_flat_t flat)
-{
-	const srt_engine_options_t options = ENGINE_SGD(strategy, 0);
-	const srt_unit_options_t how = { .size = sizeof(how), .flat = flat };
-	srt_unit_t *root, *unit;
-	srt_engine_t *engine;
-	srt_param_t *p;
-
-	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
-	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &root));
-	CHECK_OK_OR_DIE(srt_unit_create(engine, root, "unit", &how, &unit));
-	for (int k = 0; k < NTENSORS; k++)
-		CHECK_OK_OR_DIE(srt_param_create(k == 0 ? root : unit, declared[k].name, SRT_F32,
-						 declared[k].ndim, declared[k].shape, NULL, &p));
-	CHECK_OK_OR_DIE(srt_engine_build(engine));
-	return engine;
-}
-
-static void check_values(srt_engine_t *engine)
-{
-	for (int k = 0; k < NTENSORS; k++) {
-		float *got = calloc((size_t)count(k) + 1, sizeof(*got));
-		int64_t wrong = 0;
-
-		CHECK_OR_DIE(got != NULL);
-		CHECK_OK(srt_param_get(srt_engine_param_find(engine, declared[k].name),
-				       SRT_PARAM_VALUE, got, stream));
-		for (int64_t i = 0; i < count(k); i++)
-			wrong += got[i] != value(k, i);
-		CHECK_MSG(wrong == 0, "%s: %lld elements are wrong", declared[k].name,
-			  (long long)wrong);
-		free(got);
-	}
-}
-
 static void test_named(void)
 {
 	static const struct {
@@ -207,17 +50,18 @@ static void test_named(void)
 	} forms[] = { { SRT_STRATEGY_DDP, SRT_FLAT_NO },
 		      { SRT_STRATEGY_ZERO3, SRT_FLAT_NO },
 		      { SRT_STRATEGY_ZERO3, SRT_FLAT_VIEWS } };
-	srt_file_names_t names = { .size = sizeof(srt_file_names_t), .find = find };
+	srt_file_names_t names = { .size = sizeof(srt_file_names_t), .find = file_find };
 
 	write_for_all(-1, -1);
 	for (size_t i = 0; i < SRT_ARRAY_LEN(forms); i++) {
-		srt_engine_t *engine = make_engine(forms[i].strategy, forms[i].flat);
+		srt_engine_t *engine =
+			file_create_engine(context, forms[i].strategy, forms[i].flat);
 
 		warnings = 0;
 		names.ignores = i == 0 ? NULL : ignore;
 		CHECK_OK(srt_engine_load_named(engine, path, &names, stream));
 		CHECK_INT(warnings, i == 0 && srt_context_rank(context) == 0);
-		check_values(engine);
+		file_check_values(engine, SRT_F32, stream);
 		meet();
 		srt_engine_destroy(engine);
 	}
@@ -225,39 +69,22 @@ static void test_named(void)
 
 static int find_vector(const char *name, srt_file_source_t *source, void *arg)
 {
-	const int found = find(name, source, arg);
+	const int found = file_find(name, source, arg);
 
 	source->transposed = strcmp(name, "a.bias") == 0;
 	return found;
 }
 
-static int find_heads(const char *name, srt_file_source_t *source, void *arg)
-{
-	const int found = find(name, source, arg);
-
-	if (strcmp(name, "plain") == 0)
-		source->interleaved_heads = 2;
-	return found;
-}
-
-static int find_none(const char *name, srt_file_source_t *source, void *arg)
-{
-	(void)name;
-	(void)source;
-	(void)arg;
-	return 0;
-}
-
 static void test_refused(void)
 {
-	srt_file_names_t names = { .size = sizeof(srt_file_names_t), .find = find };
-	srt_engine_t *engine = make_engine(SRT_STRATEGY_ZERO3, SRT_FLAT_NO);
+	srt_file_names_t names = { .size = sizeof(srt_file_names_t), .find = file_find };
+	srt_engine_t *engine = file_create_engine(context, SRT_STRATEGY_ZERO3, SRT_FLAT_NO);
 
 	CHECK_OK(srt_engine_load_named(engine, path, &names, stream));
-	names.find = find_heads;
+	names.find = file_find_heads;
 	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("'plain' cannot have the rows of 2 heads interleaved in a file");
-	names.find = find;
+	names.find = file_find;
 	write_for_all(3, -1);
 	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("has no tensor 'theirs/one'");
@@ -268,17 +95,18 @@ static void test_refused(void)
 	names.find = find_vector;
 	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("'a.bias' is not a parameter of two dimensions");
-	names.find = find_none;
+	names.find = file_find_none;
 	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("has no tensor 'a.weight'");
 	names.find = NULL;
 	CHECK_STATUS(srt_engine_load_named(engine, path, &names, stream), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("names->find is NULL");
-	check_values(engine);
+	file_check_values(engine, SRT_F32, stream);
 	meet();
 	srt_engine_destroy(engine);
 }
 
+/* ---- folders ---------------------------------------------------------------------------- */
 static bool has_hash(void)
 {
 	srt_feature_info_t feature = SRT_FEATURE_INFO_INIT;
@@ -296,9 +124,9 @@ static void test_reader(void)
 	srt_file_t *file;
 	float x[2];
 
-	write_file(6, -1); /* without the largest: it is hashed twice */
+	file_write(path, 6, -1); /* without the largest: it is hashed twice */
 	CHECK_OK_OR_DIE(srt_file_open(path, &file));
-	CHECK_INT(srt_file_count(file), NTENSORS);
+	CHECK_INT(srt_file_count(file), FILE_NTENSORS);
 	CHECK_OK_OR_DIE(srt_file_find_metadata(file, "format", &text));
 	CHECK(strcmp(text, "pt") == 0);
 	CHECK_STATUS(srt_file_find_metadata(file, "other", &text), SRT_ERR_NOT_FOUND);
@@ -306,9 +134,9 @@ static void test_reader(void)
 	CHECK(strcmp(t.name, "plain") == 0 && strcmp(t.dtype_name, "F32") == 0);
 	CHECK(t.dtype == SRT_F32 && t.ndim == 2 && t.shape[0] == 5 && t.shape[1] == 3);
 	CHECK(t.nelem == 15 && t.nbytes == 60);
-	CHECK_STATUS(srt_file_at(file, NTENSORS, &t), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_file_at(file, FILE_NTENSORS, &t), SRT_ERR_NOT_FOUND);
 	CHECK_OK(srt_file_read(file, "plain", 8, 8, x));
-	CHECK(x[0] == value(5, 2) && x[1] == value(5, 3));
+	CHECK(x[0] == file_value(5, 2) && x[1] == file_value(5, 3));
 	CHECK_STATUS(srt_file_read(file, "plain", 56, 8, x), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_STATUS(srt_file_read(file, "other", 0, 0, x), SRT_ERR_NOT_FOUND);
 	CHECK_STATUS(srt_file_find(file, "other", NULL), SRT_ERR_NOT_FOUND);
@@ -316,7 +144,7 @@ static void test_reader(void)
 	srt_file_close(file);
 
 	/* The sizes of a matrix are in the hash, though its bytes are the same. */
-	write_file(6, 4);
+	file_write(path, 6, 4);
 	CHECK_OK_OR_DIE(srt_file_open(path, &file));
 	CHECK_STATUS(srt_file_hash(file, again), has_hash() ? SRT_OK : SRT_ERR_UNSUPPORTED);
 	CHECK(!has_hash() || memcmp(hash, again, sizeof(hash)) != 0);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Folders of Hugging Face without an engine: models of one file and of several with an index, what
- * an index may not have, and what is said of other folders. */
+ * an index may not have, what is said of other folders, and how models are written. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <shardrt/shardrt.h>
@@ -33,7 +36,7 @@ static void write_text(const char *path, const char *text)
 /* A file of tensors with one element each; the name is the first letter, the value the second. */
 static void write_tensors(const char *path, const char *const *tensors, size_t n)
 {
-	const srt_file_metadata_t metadata = { "file", path };
+	const srt_file_metadata_t metadata = { "format", "pt" };
 	srt_file_entry_t entries[4] = { 0 };
 	char names[4][2] = { "" };
 	srt_file_writer_t *writer;
@@ -83,7 +86,8 @@ static void check_model(const char *path)
 	}
 	CHECK_STATUS(srt_file_find(file, "d", NULL), SRT_ERR_NOT_FOUND);
 	CHECK_STATUS(srt_file_at(file, 3, &t), SRT_ERR_NOT_FOUND);
-	CHECK_OK(srt_file_find_metadata(file, "file", &text));
+	CHECK_OK(srt_file_find_metadata(file, "format", &text));
+	CHECK_STR(text, "pt");
 	CHECK_STATUS(srt_file_find_metadata(file, "none", &text), SRT_ERR_NOT_FOUND);
 	srt_file_close(file);
 }
@@ -235,8 +239,204 @@ static void test_other_folders(void)
 	CHECK_STATUS(srt_file_open(INDEX, &file), SRT_ERR_NOT_FOUND);
 }
 
+/* ---- writing ---------------------------------------------------------------------------- */
+
+static const srt_file_entry_t written[] = { { "c", SRT_F32, 1, { 1 } },
+					    { "a", SRT_F32, 1, { 1 } },
+					    { "b", SRT_F32, 1, { 1 } } };
+static const float values[] = { 3.0f, 1.0f, 2.0f };
+
+static srt_file_writer_t *create(size_t max_nbytes)
+{
+	srt_file_writer_t *writer;
+
+	CHECK_OK_OR_DIE(
+		srt_file_writer_create_folder(FOLDER, written, 3, NULL, 0, max_nbytes, &writer));
+	return writer;
+}
+
+static void put(srt_file_writer_t *writer, float add)
+{
+	for (size_t i = 0; i < 3; i++) {
+		const float value = values[i] + add;
+
+		CHECK_OK(srt_file_writer_put(writer, i, 0, &value, sizeof(value)));
+	}
+}
+
+static void save(size_t max_nbytes)
+{
+	srt_file_writer_t *writer = create(max_nbytes);
+
+	put(writer, 0.0f);
+	CHECK_OK(srt_file_writer_commit(writer));
+	srt_file_writer_destroy(writer);
+}
+
+static bool has_file(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), FOLDER "/%s", name);
+	return access(path, F_OK) == 0;
+}
+
+/* The number of names in the folder. */
+static int count_names(void)
+{
+	DIR *dir = opendir(FOLDER);
+	const struct dirent *entry;
+	int n = 0;
+
+	CHECK_OR_DIE(dir != NULL);
+	while ((entry = readdir(dir)) != NULL)
+		n += entry->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+static void test_index_text(void)
+{
+	static const char want[] = "{\n  \"metadata\": {\n    \"total_size\": 12\n  },\n"
+				   "  \"weight_map\": {\n"
+				   "    \"a\": \"model-00001-of-00002.safetensors\",\n"
+				   "    \"b\": \"model-00002-of-00002.safetensors\",\n"
+				   "    \"c\": \"model-00001-of-00002.safetensors\"\n  }\n}\n";
+	char got[512] = "";
+	FILE *f = fopen(INDEX, "r");
+
+	CHECK_OR_DIE(f != NULL);
+	CHECK_INT(fread(got, 1, sizeof(got) - 1, f), sizeof(want) - 1);
+	fclose(f);
+	CHECK_STR(got, want);
+}
+
+/* Models of one and of several files replace each other, and other files stay. */
+static void test_writer(void)
+{
+	write_text(FOLDER "/config.json", "{}");
+	write_text(FOLDER "/model-00001-of-00002.txt", "");
+	save(8);
+	check_model(FOLDER);
+	test_index_text();
+	CHECK_INT(count_names(), 5);
+	save(4);
+	check_model(FOLDER);
+	CHECK(has_file("model-00003-of-00003.safetensors") && count_names() == 6);
+	save(0);
+	check_model(FOLDER);
+	CHECK(has_file(SRT_MODEL_NAME) && count_names() == 3);
+	save(11);
+	check_model(FOLDER);
+	CHECK(!has_file(SRT_MODEL_NAME) && count_names() == 5);
+	save(8);
+	check_model(FOLDER);
+	CHECK_INT(count_names(), 5);
+}
+
+/*
+ * A save that does not come to its end.
+ *
+ * Reliability: a save to a folder of several files that is killed before they are renamed | a
+ * mixture of two models | the old model is complete
+ */
+static void test_unfinished(void)
+{
+	srt_file_writer_t *writer = create(8);
+	const int before = count_names();
+	pid_t child;
+
+	CHECK_STATUS(srt_file_writer_commit(writer), SRT_ERR_STATE);
+	put(writer, 5.0f);
+	srt_file_writer_destroy(writer);
+	check_model(FOLDER);
+	child = fork();
+	if (child == 0) {
+		put(create(8), 5.0f);
+		kill(getpid(), SIGKILL);
+	}
+	CHECK_OR_DIE(waitpid(child, NULL, 0) == child);
+	check_model(FOLDER);
+	CHECK_INT(count_names(), before);
+	save(8); /* removes what the child left */
+	CHECK_INT(count_names(), before - 2);
+}
+
+/*
+ * The index cannot be replaced when the files are there already.
+ *
+ * Reliability: a save to a folder that fails while its files are renamed | a mixture of two models
+ * | no index, and a sentence
+ */
+static void test_failed_commit(void)
+{
+	srt_file_writer_t *writer = create(8);
+	srt_file_t *file;
+
+	put(writer, 0.0f);
+	CHECK_OR_DIE(unlink(INDEX) == 0 && mkdir(INDEX, 0777) == 0);
+	CHECK_STATUS(srt_file_writer_commit(writer), SRT_ERR_IO);
+	CHECK_ERROR_HAS(FOLDER " may have a part of the new model only, so save it again: cannot");
+	srt_file_writer_destroy(writer);
+	rmdir(INDEX);
+	CHECK_STATUS(srt_file_open(FOLDER, &file), SRT_ERR_NOT_FOUND);
+	CHECK_ERROR_HAS("a save was interrupted");
+	save(8);
+	check_model(FOLDER);
+}
+
+static void test_writer_refuses(void)
+{
+	static const srt_file_entry_t twice[] = { { "a", SRT_F32, 1, { 1 } },
+						  { "a", SRT_F32, 1, { 1 } } };
+	static const srt_file_entry_t large[] = { { "a", SRT_F32, 2, { INT64_MAX, 4 } } };
+	static const srt_file_metadata_t format = { "format", "np" };
+	srt_file_writer_t *writer;
+
+	CHECK_STATUS(srt_file_writer_create_folder(FOLDER, twice, 2, NULL, 0, 4, &writer),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("'a' occurs twice among the names to be saved");
+	CHECK_STATUS(srt_file_writer_create_folder(FOLDER, large, 1, NULL, 0, 4, &writer),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_file_writer_create_folder(FOLDER, written, 3, &format, 1, 4, &writer),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("'format' occurs twice");
+	CHECK_STATUS(srt_file_writer_create_folder(ONE, written, 3, NULL, 0, 4, &writer),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("exists and is not a folder");
+	write_text(FOLDER "/manifest.json", "{\"shardrt_checkpoint\":1,");
+	CHECK_STATUS(srt_file_writer_create_folder(FOLDER, written, 3, NULL, 0, 4, &writer),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("is a sharded checkpoint");
+	unlink(FOLDER "/manifest.json");
+	check_model(FOLDER);
+}
+
+static void test_copy(void)
+{
+	char long_text[20001], got[sizeof(long_text)] = "";
+	FILE *f;
+
+	memset(long_text, 'x', sizeof(long_text) - 1);
+	long_text[sizeof(long_text) - 1] = '\0';
+	write_text(FOLDER "/config.json", long_text);
+	write_text(FOLDER "/copy", "old");
+	CHECK_OK(srt_file_copy(FOLDER "/config.json", FOLDER "/copy"));
+	f = fopen(FOLDER "/copy", "r");
+	CHECK_OR_DIE(f != NULL);
+	CHECK_INT(fread(got, 1, sizeof(got), f), sizeof(long_text) - 1);
+	fclose(f);
+	CHECK_STR(got, long_text);
+	CHECK_STATUS(srt_file_copy(FOLDER "/none", FOLDER "/copy"), SRT_ERR_NOT_FOUND);
+	CHECK_STATUS(srt_file_copy(FOLDER, FOLDER "/copy"), SRT_ERR_IO);
+	CHECK_STATUS(srt_file_copy(FOLDER "/copy", FOLDER), SRT_ERR_INVALID_ARGUMENT);
+	unlink(FOLDER "/copy");
+}
+
 static void remove_files(void)
 {
+	unlink(FOLDER "/config.json");
+	unlink(FOLDER "/model-00001-of-00002.txt");
 	unlink(ONE);
 	unlink(TWO);
 	unlink(INDEX);
@@ -249,6 +449,12 @@ int main(void)
 	test_refused();
 	remove_files();
 	test_other_folders();
-	rmdir(FOLDER);
+	test_writer();
+	test_unfinished();
+	test_failed_commit();
+	test_writer_refuses();
+	test_copy();
+	remove_files();
+	CHECK(rmdir(FOLDER) == 0);
 	return check_done();
 }

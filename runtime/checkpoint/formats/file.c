@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files without an engine (<shardrt/file.h>): the reader and writer of safetensors.h and the reader
- * of sharded checkpoints (sharded_file.h) in the form of the public interface. Hashes:
- * file_hash.c. */
+/* Reading of files without an engine (<shardrt/file.h>): the readers of model_file.h and of sharded
+ * checkpoints (sharded_file.h) in the form of the public interface. Hashes: file_hash.c; writing:
+ * file_write.c. */
 #include <shardrt/file.h>
 
 #include <stdlib.h>
@@ -26,12 +26,6 @@ static srt_status_t check_dims(const char *path, const srt_safetensors_t *file)
 					path, srt_printable(t->name).text, t->ndim,
 					SRT_FILE_MAX_DIMS);
 	return SRT_OK;
-}
-
-/* The public writer is the internal one. */
-static srt_safetensors_writer_t *writer_of(srt_file_writer_t *writer)
-{
-	return (srt_safetensors_writer_t *)(void *)writer;
 }
 
 static srt_status_t open_path(const char *path, bool all, srt_file_t **file)
@@ -180,67 +174,4 @@ srt_status_t srt_file_read(const srt_file_t *file, const char *name, size_t offs
 		SRT_NOT_NULL(data);
 	SRT_TRY(find_tensor(file, name, &i));
 	return read_bytes(file, i, offset, nbytes, data);
-}
-
-/* ---- writing ---------------------------------------------------------------------------- */
-
-srt_status_t srt_file_writer_create(const char *path, const srt_file_entry_t *entries,
-				    size_t nentries, const srt_file_metadata_t *metadata,
-				    size_t nmetadata, srt_file_writer_t **writer)
-{
-	srt_safetensors_writer_t *made;
-	srt_safetensors_entry_t *list;
-	srt_status_t status = SRT_OK;
-
-	SRT_NOT_NULL(path);
-	SRT_NOT_NULL(writer);
-	if (nentries > 0)
-		SRT_NOT_NULL(entries);
-	if (nmetadata > 0)
-		SRT_NOT_NULL(metadata);
-	list = srt_calloc(nentries + 1, sizeof(*list), "the tensors of a file");
-	if (list == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	for (size_t i = 0; i < nentries && status == SRT_OK; i++) {
-		status = srt_check_not_null(entries[i].name, "srt_file_writer_create",
-					    "the name of an entry");
-		list[i] = (srt_safetensors_entry_t){ .name = entries[i].name,
-						     .dtype = entries[i].dtype,
-						     .ndim = entries[i].ndim };
-		memcpy(list[i].shape, entries[i].shape, sizeof(list[i].shape));
-	}
-	for (size_t i = 0; i < nmetadata && status == SRT_OK; i++) {
-		status = srt_check_not_null(metadata[i].key, "srt_file_writer_create",
-					    "a metadata key");
-		if (status == SRT_OK)
-			status = srt_check_not_null(metadata[i].value, "srt_file_writer_create",
-						    "a metadata value");
-	}
-	if (status == SRT_OK)
-		status = srt_safetensors_writer_create(path, list, nentries, metadata, nmetadata,
-						       &made);
-	free(list);
-	if (status == SRT_OK)
-		*writer = (srt_file_writer_t *)(void *)made;
-	return status;
-}
-
-srt_status_t srt_file_writer_put(srt_file_writer_t *writer, size_t i, size_t offset,
-				 const void *data, size_t nbytes)
-{
-	SRT_NOT_NULL(writer);
-	if (nbytes > 0)
-		SRT_NOT_NULL(data);
-	return srt_safetensors_writer_put_at(writer_of(writer), i, offset, data, nbytes);
-}
-
-srt_status_t srt_file_writer_commit(srt_file_writer_t *writer)
-{
-	SRT_NOT_NULL(writer);
-	return srt_safetensors_writer_commit(writer_of(writer));
-}
-
-void srt_file_writer_destroy(srt_file_writer_t *writer)
-{
-	srt_safetensors_writer_destroy(writer_of(writer));
 }

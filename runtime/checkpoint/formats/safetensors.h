@@ -10,7 +10,7 @@
  * Writer: writes only what the format's reference library writes, to a temporary file in the
  * target's folder, which replaces the target when it is complete and on disk.
  *
- * Used by runtime/checkpoint/checkpoint.c and by the tests. A handle belongs to one thread at a
+ * Used by runtime/checkpoint/, runtime/tensors/ and the tests. A handle belongs to one thread at a
  * time.
  */
 #ifndef SRT_RUNTIME_CHECKPOINT_FORMATS_SAFETENSORS_H
@@ -154,7 +154,9 @@ srt_status_t srt_safetensors_writer_put(srt_safetensors_writer_t *writer, size_t
 /* Writes nbytes from byte `offset` of entry i; the pieces of an entry come in order. */
 srt_status_t srt_safetensors_writer_put_at(srt_safetensors_writer_t *writer, size_t i,
 					   size_t offset, const void *data, size_t nbytes);
-/* Syncs and renames. SRT_ERR_STATE unless each entry was written. */
+/* Makes the temporary file durable. SRT_ERR_STATE unless each entry was written; SRT_ERR_IO. */
+srt_status_t srt_safetensors_writer_sync(const srt_safetensors_writer_t *writer);
+/* Syncs and renames; as srt_safetensors_writer_sync(). */
 srt_status_t srt_safetensors_writer_commit(srt_safetensors_writer_t *writer);
 /* Removes the temporary file if there was no commit. NULL is allowed. */
 void srt_safetensors_writer_destroy(srt_safetensors_writer_t *writer);

@@ -2,7 +2,7 @@
 /*
  * The reader of safetensors files (safetensors.h): path -> a checked table of tensors, and their
  * bytes on demand. After srt_safetensors_open() every tensor's place lies inside the file and they
- * cover its data without gap or overlap. Called by checkpoint.c and the tests.
+ * cover its data without gap or overlap. Called by model_file.c and others, and by the tests.
  */
 #include "runtime/checkpoint/formats/safetensors.h"
 

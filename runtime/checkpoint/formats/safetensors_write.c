@@ -2,19 +2,20 @@
 /*
  * The writer of safetensors files (safetensors.h): a list of tensors, then their bytes in any order
  * -> a complete file, which replaces the target at the commit.
- * Called by checkpoint.c and the tests. Needs no JSON library: the header has one fixed form.
+ * Called by file_write.c and others, and by the tests. Needs no JSON library: the header has one
+ * fixed form.
  */
 #include "runtime/checkpoint/formats/safetensors.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/json.h"
 #include "base/replacement.h"
 
 typedef struct place {
@@ -34,57 +35,6 @@ struct srt_safetensors_writer {
 	size_t nplaces;
 	place_t *places; /* in the caller's order once the header is made; names are gone then */
 };
-
-/* A string that grows; `failed` once memory ran out, checked at the end only. */
-typedef struct text {
-	char *bytes;
-	size_t nbytes, room;
-	bool failed;
-} text_t;
-
-static void append_bytes(text_t *t, const char *bytes, size_t nbytes)
-{
-	char *grown;
-
-	if (t->failed)
-		return;
-	grown = srt_grow(t->bytes, t->nbytes + nbytes, &t->room, 1,
-			 "the header of a safetensors file");
-	if (grown == NULL) {
-		t->failed = true;
-		return;
-	}
-	t->bytes = grown;
-	memcpy(t->bytes + t->nbytes, bytes, nbytes);
-	t->nbytes += nbytes;
-}
-
-static void append_format(text_t *t, const char *format, ...) SRT_PRINTF(2, 3);
-
-/* For numbers and fixed words only: short. */
-static void append_format(text_t *t, const char *format, ...)
-{
-	char buf[64];
-	va_list args;
-
-	va_start(args, format);
-	append_bytes(t, buf, (size_t)vsnprintf(buf, sizeof(buf), format, args));
-	va_end(args);
-}
-
-static void append_string(text_t *t, const char *s)
-{
-	append_bytes(t, "\"", 1);
-	for (; *s; s++) {
-		if (*s == '"' || *s == '\\')
-			append_format(t, "\\%c", *s);
-		else if ((unsigned char)*s < 0x20)
-			append_format(t, "\\u%04x", (unsigned)*s);
-		else
-			append_bytes(t, s, 1);
-	}
-	append_bytes(t, "\"", 1);
-}
 
 static srt_status_t check_string(const char *s, const char *what)
 {
@@ -209,32 +159,33 @@ static srt_status_t check_names(const place_t *places, size_t n,
 }
 
 /* The header, padded so that the data begins at a multiple of 8. Places are in file order. */
-static srt_status_t make_header(text_t *t, const place_t *places, size_t n,
+static srt_status_t make_header(srt_json_text_t *t, const place_t *places, size_t n,
 				const srt_file_metadata_t *metadata, size_t nmetadata)
 {
-	append_bytes(t, "{", 1);
+	srt_json_append(t, "{", 1);
 	if (nmetadata > 0) {
-		append_format(t, "\"__metadata__\":{");
+		srt_json_append_format(t, "\"__metadata__\":{");
 		for (size_t i = 0; i < nmetadata; i++) {
-			append_bytes(t, ",", i > 0);
-			append_string(t, metadata[i].key);
-			append_bytes(t, ":", 1);
-			append_string(t, metadata[i].value);
+			srt_json_append(t, ",", i > 0);
+			srt_json_append_string(t, metadata[i].key);
+			srt_json_append(t, ":", 1);
+			srt_json_append_string(t, metadata[i].value);
 		}
-		append_bytes(t, "}", 1);
+		srt_json_append(t, "}", 1);
 	}
 	for (size_t i = 0; i < n; i++) {
-		append_bytes(t, ",", i > 0 || nmetadata > 0);
-		append_string(t, places[i].name);
-		append_format(t, ":{\"dtype\":\"%s\",\"shape\":[", places[i].dtype_name);
+		srt_json_append(t, ",", i > 0 || nmetadata > 0);
+		srt_json_append_string(t, places[i].name);
+		srt_json_append_format(t, ":{\"dtype\":\"%s\",\"shape\":[", places[i].dtype_name);
 		for (int d = 0; d < places[i].ndim; d++)
-			append_format(t, "%s%" PRId64, d > 0 ? "," : "", places[i].shape[d]);
-		append_format(t, "],\"data_offsets\":[%zu,", places[i].offset);
-		append_format(t, "%zu]}", places[i].offset + places[i].nbytes);
+			srt_json_append_format(t, "%s%" PRId64, d > 0 ? "," : "",
+					       places[i].shape[d]);
+		srt_json_append_format(t, "],\"data_offsets\":[%zu,", places[i].offset);
+		srt_json_append_format(t, "%zu]}", places[i].offset + places[i].nbytes);
 	}
-	append_bytes(t, "}", 1);
+	srt_json_append(t, "}", 1);
 	while (t->nbytes % 8 && !t->failed)
-		append_bytes(t, " ", 1);
+		srt_json_append(t, " ", 1);
 	if (t->failed)
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (t->nbytes > SRT_SAFETENSORS_MAX_HEADER)
@@ -271,7 +222,7 @@ srt_status_t srt_safetensors_writer_create(const char *path, const srt_safetenso
 	srt_safetensors_writer_t *w = srt_calloc(1, sizeof(*w), "a safetensors file");
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	unsigned char prefix[8];
-	text_t header = { 0 };
+	srt_json_text_t header = { 0 };
 	size_t total = 0;
 
 	if (w == NULL)
@@ -331,12 +282,18 @@ srt_status_t srt_safetensors_writer_put(srt_safetensors_writer_t *w, size_t i, c
 					     i < w->nplaces ? w->places[i].nbytes : 0);
 }
 
-srt_status_t srt_safetensors_writer_commit(srt_safetensors_writer_t *w)
+srt_status_t srt_safetensors_writer_sync(const srt_safetensors_writer_t *w)
 {
 	for (size_t i = 0; i < w->nplaces; i++)
 		if (!w->places[i].written && w->places[i].nbytes > 0)
 			return srt_fail(SRT_ERR_STATE, "tensor number %zu of %s was never written",
 					i, w->file.path);
+	return srt_replacement_sync(&w->file);
+}
+
+srt_status_t srt_safetensors_writer_commit(srt_safetensors_writer_t *w)
+{
+	SRT_TRY(srt_safetensors_writer_sync(w));
 	return srt_replacement_commit(&w->file);
 }
 

@@ -39,6 +39,8 @@ libmodels_la_SOURCES = \
 	$(TAPE_SOURCES) \
 	models/data/text.c \
 	models/data/text.h \
+	models/data/text_file.c \
+	models/data/text_file.h \
 	models/data/tokens.c \
 	models/data/tokens.h \
 	models/generate.c \

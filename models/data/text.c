@@ -1,201 +1,124 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Loads a text or a file of tokens; copies batches and validation windows from it. */
+/* Loads a text or files of tokens; copies batches and validation windows from them. */
 #include "models/data/text.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdbool.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "models/data/text_file.h"
 #include "models/hash.h"
 #include "models/model.h"
-#include "models/data/tokens.h"
 #include "models/try.h"
 
-/* The blocks that are hashed of a file of tokens which is longer than they are together. */
-#define HASH_NBLOCKS 1024
-#define HASH_BLOCK_NBYTES 65536 /* a multiple of 8 */
-
-/* Bytes of tokens that are checked at a time. */
-#define PIECE_NBYTES 65536
-/* Bytes of a batch that are read at a time, on the stack. */
-#define SMALL_NBYTES 2048
-
+/* The tokens of all files, one after the other: those of training, then those of validation. */
 struct srt_text {
-	int fd; /* open, so that the file stays when its name is replaced */
-	size_t nbytes;
-	struct timespec written; /* the file's time of the last write */
-	size_t first;            /* byte of the first token */
+	srt_text_file_t *files;
+	size_t *begin; /* token that each file begins with, and the end */
+	size_t nfiles;
 	size_t ntokens, ntrain;
-	int item;      /* bytes of a token: 1 or 2 */
+	int are_tokens, evaluates;
 	int largest;   /* byte of a text */
 	int64_t vocab; /* that tokens are checked against */
 	uint64_t hash;
-	char *path;
 };
 
-static const char *kind_of(int item)
+/* ---- files ------------------------------------------------------------------------------ */
+
+static srt_status_t fail_memory(const char *path)
 {
-	return item == 1 ? "text" : "tokens";
+	return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the files of %s", path);
 }
 
-/* FNV-1a by words of eight bytes. */
-static uint64_t hash_bytes(uint64_t hash, const unsigned char *bytes, size_t nbytes)
+static srt_status_t add_file(srt_text_t *t, const char *path)
 {
-	for (size_t i = 0; i < nbytes; i += sizeof(uint64_t)) {
-		const size_t n = nbytes - i < sizeof(uint64_t) ? nbytes - i : sizeof(uint64_t);
-		uint64_t word = 0;
+	srt_text_file_t *files = realloc(t->files, (t->nfiles + 1) * sizeof(*files));
+	size_t *begin;
 
-		memcpy(&word, bytes + i, n);
-		hash = (hash ^ word) * UINT64_C(1099511628211);
-		hash ^= hash >> 32;
-	}
-	return hash;
-}
-
-static int find_largest_byte(const unsigned char *bytes, size_t nbytes)
-{
-	int largest = 0;
-
-	for (size_t i = 0; i < nbytes; i++)
-		largest = bytes[i] > largest ? bytes[i] : largest;
-	return largest;
-}
-
-/* Reads bytes of the file. They are not mapped: a process that reads a mapped file which another
- * one makes shorter is killed by SIGBUS. */
-static srt_status_t read_bytes(const srt_text_t *t, size_t at, void *bytes, size_t nbytes)
-{
-	for (size_t done = 0; done < nbytes;) {
-		const ssize_t n = pread(t->fd, (char *)bytes + done, nbytes - done, (off_t)at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return srt_model_fail(SRT_ERR_IO, "cannot read the %s %s: %s",
-					      kind_of(t->item), t->path, strerror(errno));
-		if (n == 0)
-			return srt_model_fail(SRT_ERR_IO,
-					      "the %s %s became shorter while it was used: it had "
-					      "%zu bytes, now %zu: restore it",
-					      kind_of(t->item), t->path, t->nbytes, at);
-		done += (size_t)n;
-		at += (size_t)n;
-	}
+	if (files == NULL)
+		return fail_memory(path);
+	t->files = files;
+	begin = realloc(t->begin, (t->nfiles + 2) * sizeof(*begin));
+	if (begin == NULL)
+		return fail_memory(path);
+	t->begin = begin;
+	t->begin[t->nfiles] = t->ntokens;
+	SRT_TRY(srt_text_file_open(path, t->are_tokens, &t->files[t->nfiles++]));
+	t->ntokens += t->files[t->nfiles - 1].ntokens;
+	t->begin[t->nfiles] = t->ntokens;
 	return SRT_OK;
 }
 
-/* Whether the hash is of blocks of the file. */
-static bool is_sampled(const srt_text_t *t)
+static int compare_paths(const void *a, const void *b)
 {
-	return t->item > 1 && t->nbytes > (size_t)HASH_NBLOCKS * HASH_BLOCK_NBYTES;
+	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Where block i of those that are hashed begins, and its size: all of the file, or blocks at equal
- * distances, the first and the last one too. */
-static size_t find_block(const srt_text_t *t, size_t i, size_t *nbytes)
+/* Adds the files that match a pattern, in the order of names. */
+static srt_status_t add_matching(srt_text_t *t, const char *pattern)
 {
-	const size_t end = t->nbytes - HASH_BLOCK_NBYTES;
-
-	*nbytes = HASH_BLOCK_NBYTES;
-	if (is_sampled(t))
-		return i < HASH_NBLOCKS ? end / (HASH_NBLOCKS - 1) * i : end;
-	i *= HASH_BLOCK_NBYTES;
-	*nbytes = t->nbytes - i < HASH_BLOCK_NBYTES ? t->nbytes - i : HASH_BLOCK_NBYTES;
-	return i;
-}
-
-/* The hash of the file, and the largest byte of a text. A text is read as a whole, a file of tokens
- * may be larger than the memory. */
-static srt_status_t scan(const srt_text_t *t, uint64_t *hash, int *largest)
-{
-	const size_t nblocks = is_sampled(t) ?
-				       HASH_NBLOCKS + 1 :
-				       (t->nbytes + HASH_BLOCK_NBYTES - 1) / HASH_BLOCK_NBYTES;
-	unsigned char *block = malloc(HASH_BLOCK_NBYTES);
+	glob_t found = { 0 };
+	const int error = glob(pattern, GLOB_NOSORT, NULL, &found);
 	srt_status_t status = SRT_OK;
 
-	if (block == NULL)
-		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the %s %s",
-				      kind_of(t->item), t->path);
-	*hash = UINT64_C(14695981039346656037);
-	*largest = 0;
-	for (size_t i = 0; i < nblocks && status == SRT_OK; i++) {
-		size_t n;
-		const size_t at = find_block(t, i, &n);
-
-		status = read_bytes(t, at, block, n);
-		if (status == SRT_OK)
-			*hash = hash_bytes(*hash, block, n);
-		if (status == SRT_OK && t->item == 1) {
-			const int byte = find_largest_byte(block, n);
-
-			*largest = byte > *largest ? byte : *largest;
-		}
-	}
-	free(block);
+	if (error == GLOB_NOMATCH)
+		return srt_model_fail(SRT_ERR_NOT_FOUND, "no file matches the pattern %s", pattern);
+	if (error != 0)
+		return srt_model_fail(error == GLOB_NOSPACE ? SRT_ERR_OUT_OF_MEMORY : SRT_ERR_IO,
+				      "cannot list the files of %s", pattern);
+	qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), compare_paths);
+	for (size_t i = 0; i < found.gl_pathc && status == SRT_OK; i++)
+		status = add_file(t, found.gl_pathv[i]);
+	globfree(&found);
 	return status;
 }
 
-/* Sets where the tokens are. */
-static srt_status_t find_tokens(srt_text_t *t)
+/* A text is one file, whatever its name is; a file of tokens that is there is one too. */
+static srt_status_t add_files(srt_text_t *t, const char *path)
 {
-	unsigned char header[SRT_TOKENS_HEADER_NBYTES] = { 0 };
-	char why[256];
-	uint64_t ntokens;
+	if (!t->are_tokens || strpbrk(path, "*?[") == NULL || access(path, F_OK) == 0)
+		return add_file(t, path);
+	return add_matching(t, path);
+}
 
-	t->ntokens = t->nbytes;
-	if (t->item == 1)
-		return SRT_OK;
-	SRT_TRY(read_bytes(t, 0, header, t->nbytes < sizeof(header) ? t->nbytes : sizeof(header)));
-	if (srt_tokens_parse_header(header, t->nbytes, &ntokens, why, sizeof(why)) != 0)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "the tokens %s: %s", t->path, why);
-	t->first = SRT_TOKENS_HEADER_NBYTES;
-	t->ntokens = (size_t)ntokens;
+/* That of the only file, or of the hashes and sizes of all. */
+static void hash_files(srt_text_t *t)
+{
+	t->hash = t->files[0].hash;
+	for (size_t i = 0; i < t->nfiles && t->nfiles > 1; i++) {
+		const uint64_t words[] = { t->files[i].hash, t->files[i].ntokens, t->ntrain };
+
+		t->hash = srt_text_hash_bytes(i > 0 ? t->hash : SRT_TEXT_HASH_INIT, words,
+					      sizeof(words));
+	}
+}
+
+static srt_status_t open_files(srt_text_t *t, const srt_text_source_t *source)
+{
+	SRT_TRY(add_files(t, source->path));
+	t->ntrain = source->evaluates          ? 0 :
+		    source->validation != NULL ? t->ntokens :
+						 t->ntokens / 10 * 9 + t->ntokens % 10 * 9 / 10;
+	if (source->validation != NULL)
+		SRT_TRY(add_files(t, source->validation));
+	for (size_t i = 0; i < t->nfiles; i++)
+		t->largest = t->files[i].largest > t->largest ? t->files[i].largest : t->largest;
+	hash_files(t);
 	return SRT_OK;
 }
 
-/* Opens the file and reads what is to be known of it. */
-static srt_status_t open_file(srt_text_t *t)
-{
-	const char *kind = kind_of(t->item);
-	struct stat st;
-
-	/* O_NONBLOCK: opening a FIFO must not block before fstat() */
-	t->fd = open(t->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (t->fd < 0)
-		return srt_model_fail(errno == ENOENT || errno == ENOTDIR ? SRT_ERR_NOT_FOUND :
-									    SRT_ERR_IO,
-				      "cannot open the %s %s: %s", kind, t->path, strerror(errno));
-	if (fstat(t->fd, &st) != 0 || !S_ISREG(st.st_mode))
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "the %s %s is not a regular file",
-				      kind, t->path);
-	if (st.st_size == 0)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "the %s %s is empty", kind,
-				      t->path);
-	t->nbytes = (size_t)st.st_size;
-	t->written = st.st_mtim;
-	SRT_TRY(find_tokens(t));
-	t->ntrain = t->ntokens / 10 * 9 + t->ntokens % 10 * 9 / 10;
-	return scan(t, &t->hash, &t->largest);
-}
-
-static srt_status_t load_file(const char *path, int item, srt_text_t **text)
+srt_status_t srt_text_open(const srt_text_source_t *source, srt_text_t **text)
 {
 	srt_text_t *t = calloc(1, sizeof(*t));
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status;
 
-	if (t != NULL) {
-		*t = (srt_text_t){ .fd = -1, .item = item, .vocab = INT32_MAX };
-		t->path = strdup(path);
-	}
-	if (t != NULL && t->path != NULL)
-		status = open_file(t);
-	else
-		srt_model_fail(status, "no host memory for the %s %s", kind_of(item), path);
+	if (t == NULL)
+		return fail_memory(source->path);
+	t->are_tokens = source->are_tokens;
+	t->evaluates = source->evaluates;
+	t->vocab = INT32_MAX;
+	status = open_files(t, source);
 	if (status == SRT_OK)
 		*text = t;
 	else
@@ -205,23 +128,26 @@ static srt_status_t load_file(const char *path, int item, srt_text_t **text)
 
 srt_status_t srt_text_load(const char *path, srt_text_t **text)
 {
-	return load_file(path, 1, text);
+	return srt_text_open(&(srt_text_source_t){ .path = path }, text);
 }
 
 srt_status_t srt_text_load_tokens(const char *path, srt_text_t **text)
 {
-	return load_file(path, 2, text);
+	return srt_text_open(&(srt_text_source_t){ .path = path, .are_tokens = 1 }, text);
 }
 
 void srt_text_destroy(srt_text_t *text)
 {
 	if (text == NULL)
 		return;
-	if (text->fd >= 0)
-		close(text->fd);
-	free(text->path);
+	for (size_t i = 0; i < text->nfiles; i++)
+		srt_text_file_close(&text->files[i]);
+	free(text->files);
+	free(text->begin);
 	free(text);
 }
+
+/* ---- sizes ------------------------------------------------------------------------------ */
 
 size_t srt_text_ntokens(const srt_text_t *text)
 {
@@ -233,16 +159,26 @@ uint64_t srt_text_hash(const srt_text_t *text)
 	return text->hash;
 }
 
+size_t srt_text_ntrain(const srt_text_t *text)
+{
+	return text->ntrain;
+}
+
+size_t srt_text_nvalidation(const srt_text_t *text)
+{
+	return text->ntokens - text->ntrain;
+}
+
 srt_status_t srt_text_check(srt_text_t *text, int64_t context, int64_t vocab)
 {
-	const char *unit = text->item == 1 ? "bytes" : "tokens";
+	const char *unit = text->are_tokens ? "tokens" : "bytes";
 	const size_t nvalidation = srt_text_nvalidation(text);
 
-	if (text->ntrain < 2 || context > (int64_t)text->ntrain - 1)
+	if (!text->evaluates && (text->ntrain < 2 || context > (int64_t)text->ntrain - 1))
 		return srt_model_fail(
 			SRT_ERR_INVALID_ARGUMENT,
 			"the context of %lld is longer than the training part of the text (the first "
-			"nine tenths), which has %zu %s",
+			"nine tenths, or all if there is another one to validate), which has %zu %s",
 			(long long)context, text->ntrain, unit);
 	if (nvalidation < 2)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -258,122 +194,63 @@ srt_status_t srt_text_check(srt_text_t *text, int64_t context, int64_t vocab)
 	return SRT_OK;
 }
 
-size_t srt_text_ntrain(const srt_text_t *text)
-{
-	return text->ntrain;
-}
-
-size_t srt_text_nvalidation(const srt_text_t *text)
-{
-	return text->ntokens - text->ntrain;
-}
-
 srt_status_t srt_text_check_unchanged(srt_text_t *text)
 {
-	const char *kind = kind_of(text->item);
-	struct stat st;
-	uint64_t hash = 0;
-	int largest;
-
-	if (fstat(text->fd, &st) != 0)
-		return srt_model_fail(SRT_ERR_IO, "cannot read the %s %s: %s", kind, text->path,
-				      strerror(errno));
-	if ((size_t)st.st_size != text->nbytes)
-		return srt_model_fail(SRT_ERR_IO,
-				      "the %s %s was changed while it was used: it had %zu bytes, "
-				      "now %lld: restore it",
-				      kind, text->path, text->nbytes, (long long)st.st_size);
-	if (st.st_mtim.tv_sec == text->written.tv_sec &&
-	    st.st_mtim.tv_nsec == text->written.tv_nsec)
-		return SRT_OK;
-	if (!is_sampled(text)) /* it may have been written with the same bytes */
-		SRT_TRY(scan(text, &hash, &largest));
-	if (is_sampled(text) || hash != text->hash)
-		return srt_model_fail(SRT_ERR_IO,
-				      "the %s %s was written to while it was used: restore it",
-				      kind, text->path);
-	text->written = st.st_mtim;
+	for (size_t i = 0; i < text->nfiles; i++)
+		SRT_TRY(srt_text_file_check_unchanged(&text->files[i]));
 	return SRT_OK;
 }
 
-static int32_t get_token(const srt_text_t *text, const unsigned char *p)
+/* ---- tokens ----------------------------------------------------------------------------- */
+
+/* The file that has a token. */
+static size_t find_file(const srt_text_t *text, size_t token)
 {
-	return text->item == 1 ? p[0] : p[0] | p[1] << 8;
+	size_t low = 0, high = text->nfiles - 1;
+
+	while (low < high) {
+		const size_t middle = (low + high + 1) / 2;
+
+		if (text->begin[middle] <= token)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return low;
 }
 
-static srt_status_t fail_token(const srt_text_t *text, size_t i, int32_t id)
+/* n tokens from `start`, of one file or several. ids: NULL: they are only checked. */
+static srt_status_t read_tokens(const srt_text_t *text, size_t start, size_t n, int32_t *ids)
 {
-	return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-			      "the tokens %s: token %zu (at byte %zu of the file) is %d, but the "
-			      "vocabulary has 0 .. %lld",
-			      text->path, i, text->first + i * (size_t)text->item, (int)id,
-			      (long long)text->vocab - 1);
-}
+	size_t file = find_file(text, start);
 
-/* Checks n tokens from token `start` that were read. */
-static srt_status_t check_ids(const srt_text_t *text, const unsigned char *bytes, size_t start,
-			      size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		const int32_t id = get_token(text, bytes + i * (size_t)text->item);
+	for (size_t at = start, end = start + n, count; at < end; at += count, file++) {
+		const size_t file_end = text->begin[file + 1];
 
-		if (id >= text->vocab)
-			return fail_token(text, start + i, id);
+		count = (end < file_end ? end : file_end) - at;
+		SRT_TRY(srt_text_file_read(&text->files[file], at - text->begin[file], count,
+					   text->vocab, ids != NULL ? ids + (at - start) : NULL));
 	}
 	return SRT_OK;
 }
 
 srt_status_t srt_text_check_tokens(const srt_text_t *text, int part, int nparts)
 {
-	const size_t item = (size_t)text->item, each = text->ntokens / (size_t)nparts;
-	const size_t start = (size_t)part * each;
+	const size_t each = text->ntokens / (size_t)nparts, start = (size_t)part * each;
 	const size_t end = part + 1 < nparts ? start + each : text->ntokens;
-	unsigned char *bytes;
-	srt_status_t status = SRT_OK;
 
-	if (text->item == 1 || text->vocab > UINT16_MAX) /* checked, or none is outside */
+	if (!text->are_tokens) /* the largest byte was compared */
 		return SRT_OK;
-	bytes = malloc(PIECE_NBYTES);
-	if (bytes == NULL)
-		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the tokens %s",
-				      text->path);
-	for (size_t at = start; at < end && status == SRT_OK;) {
-		const size_t most = PIECE_NBYTES / item, n = end - at < most ? end - at : most;
-
-		status = read_bytes(text, text->first + at * item, bytes, n * item);
-		if (status == SRT_OK)
-			status = check_ids(text, bytes, at, n);
-		at += n;
-	}
-	free(bytes);
-	return status;
+	return read_tokens(text, start, end - start, NULL);
 }
 
 /* Inputs and targets of n predictions, from token `start`. */
 static srt_status_t copy_tokens(const srt_text_t *text, size_t start, int64_t n, int32_t *ids,
 				int32_t *targets)
 {
-	const size_t item = (size_t)text->item;
-	unsigned char bytes[SMALL_NBYTES];
-	int64_t count;
-
-	for (int64_t at = 0; at <= n; at += count) {
-		const int64_t most = (int64_t)(sizeof(bytes) / item), left = n + 1 - at;
-
-		count = left < most ? left : most;
-		SRT_TRY(read_bytes(text, text->first + (start + (size_t)at) * item, bytes,
-				   (size_t)count * item));
-		SRT_TRY(check_ids(text, bytes, start + (size_t)at, (size_t)count));
-		for (int64_t i = at; i < at + count; i++) {
-			const int32_t id = get_token(text, bytes + (size_t)(i - at) * item);
-
-			if (i < n)
-				ids[i] = id;
-			if (i > 0)
-				targets[i - 1] = id;
-		}
-	}
-	return SRT_OK;
+	SRT_TRY(read_tokens(text, start, (size_t)n, ids));
+	memcpy(targets, ids + 1, (size_t)(n - 1) * sizeof(*ids));
+	return read_tokens(text, start + (size_t)n, 1, targets + n - 1);
 }
 
 size_t srt_text_start(const srt_text_t *text, uint64_t seed, int64_t step, int64_t index,

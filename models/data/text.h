@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A text as training data: a file of one token a byte, or one of tokens of 16 bits (tokens.h). The
- * first nine tenths are for training and the tail is for validation.
+ * A text as training data: a file of one token a byte, or files of tokens (tokens.h), read as one
+ * sequence. The first nine tenths are for training and the tail is for validation, unless there are
+ * other files for it.
  *
  * The global batch of a step is a function of (seed, step) alone: the start of sequence `index` is
  * a counter-based hash of (seed, step, index). Rank r takes the contiguous slice r of the indices
@@ -15,8 +16,24 @@
 
 #include <shardrt/status.h>
 
-/** A text: an open file, of which batches are read. Opaque; not thread-safe. */
+/** A text: open files, of which batches are read. Opaque; not thread-safe. */
 typedef struct srt_text srt_text_t;
+
+/** The files of a text. */
+typedef struct srt_text_source {
+	/* A file. Of tokens also a pattern of the shell, such as data/train_*.bin, whose files
+	 * follow each other in the order of names (compared as bytes). */
+	const char *path;
+	const char *validation; /* the same, of the validation part; NULL: the last tenth */
+	int are_tokens;         /* 1: files of tokens; 0: of bytes */
+	int evaluates;          /* 1: all of it is the validation part */
+} srt_text_source_t;
+
+/**
+ * Opens the files of a text, as srt_text_load() or srt_text_load_tokens() opens one.
+ * @return SRT_ERR_NOT_FOUND too for a pattern that no file matches.
+ */
+srt_status_t srt_text_open(const srt_text_source_t *source, srt_text_t **text);
 
 /**
  * Opens a file and reads it once. If another process writes to it while the text is used, calls
@@ -30,7 +47,7 @@ srt_status_t srt_text_load(const char *path, srt_text_t **text);
 /**
  * Opens a file of tokens. Reads at most its header and 64 MiB: srt_text_check_tokens() reads all.
  * As srt_text_load() otherwise.
- * @return SRT_ERR_INVALID_ARGUMENT too for a header that is not that of srt_tokens_parse_header().
+ * @return SRT_ERR_INVALID_ARGUMENT too for a file that srt_tokens_find() refuses.
  */
 srt_status_t srt_text_load_tokens(const char *path, srt_text_t **text);
 
@@ -62,7 +79,7 @@ srt_status_t srt_text_check_unchanged(srt_text_t *text);
 /** Tokens of the text. */
 size_t srt_text_ntokens(const srt_text_t *text);
 /** A hash of all bytes, to compare the texts of ranks; of a file of tokens of more than 64 MiB, of
- * 1024 blocks of it. Not cryptographic. */
+ * 1024 blocks of it; of several files, of their hashes and sizes. Not cryptographic. */
 uint64_t srt_text_hash(const srt_text_t *text);
 /** Tokens of the training part. */
 size_t srt_text_ntrain(const srt_text_t *text);

@@ -9,14 +9,16 @@
 static void parse(const uint8_t *header, uint64_t file_nbytes)
 {
 	char why[256] = "";
-	uint64_t ntokens = UINT64_MAX;
+	srt_tokens_t tokens = { .item = -1 };
 
-	if (srt_tokens_parse_header(header, file_nbytes, &ntokens, why, sizeof(why)) == 0) {
-		FUZZ_CHECK(file_nbytes == SRT_TOKENS_HEADER_NBYTES + 2 * ntokens);
+	if (srt_tokens_find(header, file_nbytes, &tokens, why, sizeof(why)) == 0) {
+		FUZZ_CHECK(tokens.item == 2 || tokens.item == 4);
+		FUZZ_CHECK(tokens.first == 0 || tokens.first == SRT_TOKENS_HEADER_NBYTES);
+		FUZZ_CHECK(file_nbytes == tokens.first + (uint64_t)tokens.item * tokens.ntokens);
 		FUZZ_CHECK(why[0] == '\0');
 		return;
 	}
-	FUZZ_CHECK(ntokens == UINT64_MAX);
+	FUZZ_CHECK(tokens.item == -1);
 	FUZZ_CHECK(why[0] != '\0' && strlen(why) < sizeof(why) - 1);
 }
 
@@ -33,6 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 	memcpy(header, bytes, nbytes < sizeof(header) ? nbytes : sizeof(header));
 	memcpy(&count, header + 8, sizeof(count));
 	parse(header, sizeof(header) + 2 * (uint64_t)count);
+	parse(header, sizeof(header) + 4 * (uint64_t)count);
 	parse(header, sizeof(header) + 2 * (uint64_t)count + 1);
 	free(bytes);
 	return 0;

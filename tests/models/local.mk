@@ -14,7 +14,10 @@ RANK_TESTS += tests/models/test_gpt tests/models/test_scaler_parity tests/models
 	tests/models/test_tape_vocab
 # Run by tests/tools/test_hash_matrix.sh.
 check_PROGRAMS += tests/models/test_gpt_infinity
-PROGRAM_TESTS += tests/models/test_rotary tests/models/test_text
+PROGRAM_TESTS += \
+	tests/models/test_rotary \
+	tests/models/test_text \
+	tests/models/test_text_files
 libfixtures_la_SOURCES += \
 	tests/models/tape_case.c tests/models/tape_case.h \
 	tests/models/tape_check.c

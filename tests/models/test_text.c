@@ -334,10 +334,12 @@ static void test_tokens_mistakes(void)
 		const char *why;
 	} cases[] = {
 		{ { 20240520, 1, 10 }, 10, 1023, "it has 1023 bytes, but the header" },
-		{ { 20240520, 1, 10 }, 10, 3, "it has 3 bytes, but the header" },
-		{ { 20240801, 7, 10 }, 10, 0, "begins with 20240801, not with 20240520" },
-		{ { 0x02010403, 1, 10 }, 10, 0, "without a header are not accepted" },
-		{ { 20240520, 2, 10 }, 10, 0, "of version 2, but only 1" },
+		{ { 20240520, 1, 10 }, 10, 3, "it is text, not a file of tokens" },
+		{ { 20240801, 7, 10 }, 10, 0, "has 10 tokens of 4 bytes, but 20 bytes follow" },
+		{ { 20240801, 1, 10 }, 10, 0, "of version 1, but only 7 is accepted" },
+		{ { 20240520, 2, 10 }, 10, 0, "has 10 tokens of 4 bytes, but 20 bytes follow" },
+		{ { 20240520, 7, 10 }, 10, 0, "of version 7, but only 1 and 2 are accepted" },
+		{ { 0x02010403, 1, 10 }, 10, 1043, "it would have an even number" },
 		{ { 20240520, 1, 11 }, 10, 0, "has 11 tokens of 2 bytes, but 20 bytes follow" },
 		{ { 20240520, 1, 9 }, 10, 0, "has 9 tokens of 2 bytes, but 20 bytes follow" },
 		{ { 20240520, 1, 10 }, 10, 1043, "but 19 bytes follow" },

@@ -142,7 +142,7 @@ refused "has a head that is not tied (tie_word_embeddings), but the file has no 
 # Tokens that do not fit. The checks of a header are those of tests/models/test_text.c.
 refused "both given" $model $run --tokens $tmp/tokens --text $tmp/text
 refused "tokens of --tokens are not bytes" $model $run --tokens $tmp/tokens --sample 3
-refused "without a header are not accepted" $model $run --tokens $tmp/text
+refused "it is text, not a file of tokens" $model $run --tokens $tmp/text
 header 20240520 1 3600000 > $tmp/short
 refused "$tmp/short: its header has" $model $run --tokens $tmp/short
 refused "cannot open the tokens $tmp/missing" $model $run --tokens $tmp/missing

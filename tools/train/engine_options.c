@@ -36,6 +36,9 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 	optim->min_lr = (float)o->min_lr;
 	optim->warmup = (int32_t)o->warmup;
 	optim->lr_steps = (int32_t)o->steps;
+	optim->schedule = (srt_schedule_t)o->schedule;
+	if (optim->schedule == SRT_SCHEDULE_STABLE)
+		optim->decay_steps = (int32_t)o->decay_steps;
 	tool_offload(o->offload, &e->offload, NULL, 0); /* checked with the options */
 	e->norm_p = norms[o->clip_p];
 	e->max_norm = (float)o->clip;

@@ -144,12 +144,20 @@ int train_options_parse(int argc, char **argv, train_options_t *o, char *why, si
 		if (set_option(o, opt, value, why, nwhy) != 0)
 			return -1;
 	}
+	if (o->eval) {
+		o->steps = 0;
+		o->eval_every = 1;
+		o->eval_batches = 0;
+	}
 	if (o->min_lr < 0)
 		o->min_lr = o->lr / 10;
 	if (o->eval_batches < 0)
 		o->eval_batches = o->eval_every < o->steps ? o->eval_every : o->steps;
 	if (o->warmup < 0)
 		o->warmup = o->steps / 10 < 100 ? o->steps / 10 : 100;
+	if (o->decay_steps < 0 && o->schedule == SRT_SCHEDULE_STABLE)
+		o->decay_steps =
+			o->steps / 10 < o->steps - o->warmup ? o->steps / 10 : o->steps - o->warmup;
 	return train_options_check(o, why, nwhy);
 }
 
@@ -177,6 +185,7 @@ void train_options_help(FILE *out)
 	fprintf(out,
 		"usage: shardrt-train --text FILE [options]\n"
 		"       shardrt-train --tokens FILE [options]\n"
+		"       shardrt-train --init FILE --text FILE --eval [options]\n"
 		"       shardrt-train --init FILE --generate N [options]\n"
 		"       shardrun -n RANKS shardrt-train ...\n"
 		"\n"

@@ -18,18 +18,21 @@ typedef enum train_scaler {
 	TRAIN_SCALER_SHARDED
 } train_scaler_t;
 
+/** Values of the option decay. */
+typedef enum train_decay { TRAIN_DECAY_MATRICES, TRAIN_DECAY_ALL } train_decay_t;
+
 /** Values of the options. Strings are borrowed from argv; 0 or NULL: the default of --help. */
 typedef struct train_options {
-	const char *text, *tokens, *preset, *mesh, *offload, *reshard;
+	const char *text, *tokens, *val, *preset, *mesh, *offload, *reshard;
 	const char *save, *checkpoint, *init, *log, *prompt;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
-	int64_t batch, steps, accumulate, micro_batches, warmup, threads, seed;
+	int64_t batch, steps, accumulate, micro_batches, warmup, decay_steps, threads, seed;
 	int64_t eval_every, eval_batches, sample, generate, save_every, keep;
 	double lr, min_lr, beta1, beta2, momentum, weight_decay, clip, temperature;
 	double init_scale;
 	int64_t strategy, flat, optimizer, accumulate_mode, clip_p, numerics; /* indices of words */
-	int64_t dtype, reduce_dtype, scaler;                                  /* of words too */
-	int64_t pure, resume, hash, help, version;                            /* flags */
+	int64_t dtype, reduce_dtype, scaler, schedule, decay;                 /* of words too */
+	int64_t pure, recompute, eval, resume, hash, help, version;           /* flags */
 } train_options_t;
 
 /**

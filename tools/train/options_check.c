@@ -88,6 +88,30 @@ static int check_reshard(const train_options_t *o, char *why, size_t nwhy)
 	return tool_reshard(o->reshard, &reshard, why, nwhy);
 }
 
+static int check_schedule(const train_options_t *o, char *why, size_t nwhy)
+{
+	if (o->min_lr > o->lr) {
+		snprintf(why, nwhy, "--min-lr %g is above --lr %g", o->min_lr, o->lr);
+		return -1;
+	}
+	if (o->warmup > o->steps && o->steps > 0) {
+		snprintf(why, nwhy, "--warmup %lld is more than --steps %lld", (long long)o->warmup,
+			 (long long)o->steps);
+		return -1;
+	}
+	if (o->decay_steps > 0 && o->schedule != SRT_SCHEDULE_STABLE) {
+		snprintf(why, nwhy, "--decay-steps is for --schedule stable");
+		return -1;
+	}
+	if (o->decay_steps > o->steps - o->warmup && o->steps > 0) {
+		snprintf(why, nwhy,
+			 "--decay-steps %lld and --warmup %lld are more than --steps %lld",
+			 (long long)o->decay_steps, (long long)o->warmup, (long long)o->steps);
+		return -1;
+	}
+	return 0;
+}
+
 int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 {
 	srt_offload_t offload;
@@ -106,6 +130,17 @@ int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 	    (o->tokens == NULL || !*o->tokens)) {
 		snprintf(why, nwhy,
 			 "there is no text to train on: --text FILE or --tokens FILE is missing");
+		return -1;
+	}
+	if (o->eval && (o->val != NULL || o->save != NULL || o->checkpoint != NULL ||
+			o->log != NULL || o->generate > 0)) {
+		snprintf(why, nwhy,
+			 "--eval does not train, and evaluates all of --text or --tokens: --val, "
+			 "--save, --checkpoint, --log and --generate are not for it");
+		return -1;
+	}
+	if (o->val != NULL && !*o->val) {
+		snprintf(why, nwhy, "--val needs the name of a file");
 		return -1;
 	}
 	if (o->tokens != NULL && o->sample > 0) {
@@ -129,17 +164,9 @@ int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 		snprintf(why, nwhy, "--checkpoint needs the name of a folder, and no --generate");
 		return -1;
 	}
-	if (o->min_lr > o->lr) {
-		snprintf(why, nwhy, "--min-lr %g is above --lr %g", o->min_lr, o->lr);
-		return -1;
-	}
-	if (o->warmup > o->steps && o->steps > 0) {
-		snprintf(why, nwhy, "--warmup %lld is more than --steps %lld", (long long)o->warmup,
-			 (long long)o->steps);
-		return -1;
-	}
-	if (check_precision(o, why, nwhy) != 0 || check_mesh(o, why, nwhy) != 0 ||
-	    tool_offload(o->offload, &offload, why, nwhy) != 0 || check_reshard(o, why, nwhy) != 0)
+	if (check_schedule(o, why, nwhy) != 0 || check_precision(o, why, nwhy) != 0 ||
+	    check_mesh(o, why, nwhy) != 0 || tool_offload(o->offload, &offload, why, nwhy) != 0 ||
+	    check_reshard(o, why, nwhy) != 0)
 		return -1;
 	return check_tree(o, why, nwhy);
 }

@@ -38,9 +38,14 @@ const option_t train_option_table[] = {
 	STRING("text", text, "FILE", NULL,
 	       "text to train on, one token per byte; the first nine tenths train,\n"
 	       "the rest validates"),
-	STRING("tokens", tokens, "FILE", NULL,
-	       "instead of --text: tokens of 16 bits in a file as llm.c writes it\n"
-	       "(e.g. for GPT-2), split in the same way; with --vocab"),
+	STRING("tokens", tokens, "FILES", NULL,
+	       "instead of --text: tokens of 16 or 32 bits in a file as llm.c\n"
+	       "writes it, or of 16 bits as nanoGPT, split in the same way; with\n"
+	       "--vocab. A quoted pattern, such as 'data/train_*.bin': several\n"
+	       "files, which follow each other in the order of names"),
+	STRING("val", val, "FILES", NULL,
+	       "validate on these files, as --text or --tokens; all of --text or\n"
+	       "--tokens trains"),
 	STRING("preset", preset, "NAME", NULL,
 	       "model size: nano (4 layers, 4 heads, width 128, context 64),\n"
 	       "char (6, 6, 384, 256) or gpt2-124m (12, 12, 768, 1024); the\n"
@@ -68,17 +73,29 @@ const option_t train_option_table[] = {
 	    "all ranks, a power of two"),
 	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw", "optimizer"),
 	REAL("lr", lr, "1e-3", 0, 1e6, "learning rate after warm-up"),
+	WORD("schedule", schedule, "cosine", "cosine|linear|stable|constant",
+	     "learning rate after warm-up: cosine, linear: down to --min-lr at the\n"
+	     "last step; stable (warmup-stable-decay): --lr, and a line down to\n"
+	     "min-lr in the last --decay-steps; constant: --lr"),
 	REAL("min-lr", min_lr, "-1", 0, 1e6,
-	     "learning rate at the end of the cosine; default: lr / 10"),
+	     "learning rate at the end of the schedule; default: lr / 10"),
+	INT("decay-steps", decay_steps, "-1", 1, OPTION_BIG,
+	    "with --schedule stable: the steps in which the learning rate goes\n"
+	    "down; default: a tenth of the steps"),
 	INT("warmup", warmup, "-1", 0, OPTION_BIG,
 	    "steps of linear warm-up; default: a tenth of the steps, at most 100"),
 	REAL("beta1", beta1, "0.9", 0, 0.9999999, "decay of the first moment (adam, adamw)"),
 	REAL("beta2", beta2, "0.99", 0, 0.9999999, "decay of the second moment (adam, adamw)"),
 	REAL("momentum", momentum, "0", 0, 0.9999999, "momentum (sgd)"),
-	REAL("weight-decay", weight_decay, "0.1", 0, 1e6,
-	     "weight decay of matrices; biases and norms have none"),
+	REAL("weight-decay", weight_decay, "0.1", 0, 1e6, "weight decay"),
+	WORD("decay", decay, "matrices", "matrices|all",
+	     "parameters that --weight-decay is for: matrices: those of two\n"
+	     "dimensions, not biases and norms; all"),
 	REAL("clip", clip, "1", 0, 1e30, "maximum gradient norm; 0: do not clip"),
 	WORD("clip-p", clip_p, "2", "1|2|3|inf", "norm used for clipping"),
+	FLAG("recompute", recompute,
+	     "keep only the inputs of blocks and run them forward again in the\n"
+	     "backward pass: less memory, more time, the same bits"),
 	HEADING("Precision"),
 	WORD("dtype", dtype, "fp32", TOOL_DTYPES,
 	     "dtype to compute in. With bf16 and fp16 the parameters stay fp32\n"
@@ -133,6 +150,9 @@ const option_t train_option_table[] = {
 	    "validate on the first N batches of the validation text; 0: all;\n"
 	    "default: at most the number of training steps from one validation\n"
 	    "to the next"),
+	FLAG("eval", eval,
+	     "no training: print loss and perplexity of all of --text or --tokens,\n"
+	     "in windows of --context"),
 	INT("sample", sample, "0", 0, 1e6, "bytes of text to generate and print after training"),
 	STRING("save", save, "FILE", NULL,
 	       "write the parameters (safetensors) at the end, also after Ctrl-C.\n"

@@ -151,8 +151,11 @@ static int prepare_ranks(trainer_t *t)
 static int prepare_text(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
-	srt_status_t status = o->tokens != NULL ? srt_text_load_tokens(o->tokens, &t->text) :
-						  srt_text_load(o->text, &t->text);
+	const srt_text_source_t source = { .path = o->tokens != NULL ? o->tokens : o->text,
+					   .validation = o->val,
+					   .are_tokens = o->tokens != NULL,
+					   .evaluates = (int)o->eval };
+	srt_status_t status = srt_text_open(&source, &t->text);
 
 	if (status == SRT_OK)
 		status = srt_text_check(t->text, t->config.context, t->config.vocab);
@@ -248,18 +251,21 @@ static srt_status_t create_mesh(trainer_t *t)
 static srt_status_t declare_engine(trainer_t *t)
 {
 	const tool_precision_t precision = train_options_precision(&t->opt);
-	srt_model_options_t model = { .matrix_decay = (float)t->opt.weight_decay,
+	srt_model_options_t model = { .recompute = (int)t->opt.recompute,
+				      .matrix_decay = (float)t->opt.weight_decay,
 				      .dtype = precision.stored,
 				      .flat = (srt_flat_t)t->opt.flat };
 	srt_engine_options_t options;
 	srt_optim_options_t optim;
 
+	if (t->opt.decay == TRAIN_DECAY_ALL)
+		model.vector_decay = model.matrix_decay;
 	tool_reshard(t->opt.reshard, &model.reshard, NULL, 0); /* checked with the options */
 	train_options_engine(&t->opt, &precision.policy, &optim, &options);
 	SRT_TRY(create_mesh(t));
 	options.mesh = t->mesh;
 	model.mesh = t->mesh;
-	if (t->opt.generate > 0)
+	if (t->opt.generate > 0 || t->opt.eval)
 		optim.kind = SRT_OPTIM_NONE; /* has no state */
 	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
 	return srt_gpt_declare(t->engine, &t->config, &model, &t->gpt);
@@ -281,22 +287,24 @@ static void raise_maximum(size_t *most, size_t nbytes)
 	*most = nbytes > *most ? nbytes : *most;
 }
 
+static srt_status_t build_tape(trainer_t *t, srt_tape_mode_t mode, srt_tape_t **tape,
+			       srt_gpt_io_t *io, size_t *nbytes)
+{
+	SRT_TRY(srt_tape_create(t->device, mode, tape));
+	SRT_TRY(srt_gpt_record_loss(t->gpt, *tape, t->micro, t->config.context, io));
+	raise_maximum(nbytes, srt_tape_nbytes(*tape));
+	raise_maximum(&t->scratch_nbytes, srt_tape_scratch_nbytes(*tape));
+	return SRT_OK;
+}
+
 static srt_status_t build_tapes(trainer_t *t, size_t *nbytes)
 {
 	int64_t nmax = (int64_t)strlen(t->opt.prompt) + t->opt.generate + t->opt.sample;
 
-	if (t->opt.generate == 0) {
-		SRT_TRY(srt_tape_create(t->device, SRT_TAPE_TRAINING, &t->train_tape));
-		SRT_TRY(srt_gpt_record_loss(t->gpt, t->train_tape, t->micro, t->config.context,
-					    &t->train_io));
-		SRT_TRY(srt_tape_create(t->device, SRT_TAPE_FORWARD, &t->eval_tape));
-		SRT_TRY(srt_gpt_record_loss(t->gpt, t->eval_tape, t->micro, t->config.context,
-					    &t->eval_io));
-		raise_maximum(nbytes, srt_tape_nbytes(t->train_tape));
-		raise_maximum(nbytes, srt_tape_nbytes(t->eval_tape));
-		raise_maximum(&t->scratch_nbytes, srt_tape_scratch_nbytes(t->train_tape));
-		raise_maximum(&t->scratch_nbytes, srt_tape_scratch_nbytes(t->eval_tape));
-	}
+	if (t->opt.generate == 0 && !t->opt.eval)
+		SRT_TRY(build_tape(t, SRT_TAPE_TRAINING, &t->train_tape, &t->train_io, nbytes));
+	if (t->opt.generate == 0)
+		SRT_TRY(build_tape(t, SRT_TAPE_FORWARD, &t->eval_tape, &t->eval_io, nbytes));
 	if (t->opt.generate > 0 || t->opt.sample > 0) {
 		SRT_TRY(srt_generator_create(t->gpt, t->device, nmax, &t->generator));
 		raise_maximum(nbytes, srt_generator_nbytes(t->generator));
@@ -365,7 +373,7 @@ srt_status_t trainer_build(trainer_t *t)
 	SRT_TRY(declare_engine(t));
 	/* Before the engine is built, so that it can check that there is memory for everything. */
 	SRT_TRY(build_tapes(t, &nbytes));
-	if (t->train_tape != NULL)
+	if (t->eval_tape != NULL)
 		losses = compute_loss_nbytes(t);
 	SRT_TRY(srt_engine_plan_extra(t->engine,
 				      nbytes + losses.step + losses.eval + losses.results +
@@ -378,8 +386,9 @@ srt_status_t trainer_build(trainer_t *t)
 	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
 	SRT_TRY(srt_buffer_create(t->device, srt_gpt_mem_kind(t->gpt), nbytes, "activations",
 				  &t->arena));
-	if (t->train_tape != NULL) {
+	if (t->train_tape != NULL)
 		SRT_TRY(srt_tape_bind(t->train_tape, t->arena));
+	if (t->eval_tape != NULL) {
 		SRT_TRY(srt_tape_bind(t->eval_tape, t->arena));
 		SRT_TRY(build_buffers(t));
 		if (t->opt.scaler != TRAIN_SCALER_NONE)

@@ -164,17 +164,23 @@ static int load_windows(trainer_t *t, int64_t first, int64_t end, int64_t *n)
 	return check_data(t, srt_text_check_unchanged(t->text));
 }
 
-srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss)
+int64_t trainer_eval_tokens(const trainer_t *t)
 {
 	const int64_t context = t->config.context, windows = trainer_eval_windows(t);
-	int64_t predictions = (int64_t)srt_text_nvalidation(t->text) - 1;
+
+	return windows < srt_text_nwindows(t->text, context) ?
+		       windows * context :
+		       (int64_t)srt_text_nvalidation(t->text) - 1;
+}
+
+srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss)
+{
+	const int64_t windows = trainer_eval_windows(t), predictions = trainer_eval_tokens(t);
 	int64_t first, end, passes, kept = 0;
 	int stopped_by;
 	float total;
 
 	*loss = (double)NAN;
-	if (windows < srt_text_nwindows(t->text, context))
-		predictions = windows * context;
 	/* Contiguous parts; every rank runs as many passes as the rank with the most windows. */
 	first = windows * t->data_rank / t->ndata;
 	end = windows * (t->data_rank + 1) / t->ndata;

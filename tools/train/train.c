@@ -241,6 +241,16 @@ static srt_status_t run_step(trainer_t *t, train_report_t *report, int64_t step)
 	return !t->overlaps || evaluates || saves || last ? report_step(t, report) : SRT_OK;
 }
 
+/* The result of --eval. */
+static void print_evaluation(const trainer_t *t, train_report_t *report, double loss)
+{
+	if (t->rank != 0)
+		return;
+	train_report_end_line(report);
+	printf("loss %.6f  perplexity %.6f  %lld tokens\n", loss, exp(loss),
+	       (long long)trainer_eval_tokens(t));
+}
+
 /* Without steps there is only the validation at the end. */
 static srt_status_t run_validation(trainer_t *t, train_report_t *report, int *stopped_by)
 {
@@ -258,6 +268,8 @@ static srt_status_t run_validation(trainer_t *t, train_report_t *report, int *st
 	SRT_TRY(agree_to_stop(t, "after the validation", stopped_by));
 	if (*stopped_by)
 		report_stop(t, report, *stopped_by, 0);
+	else if (t->opt.eval)
+		print_evaluation(t, report, result.val_loss);
 	else if (t->rank == 0 && train_report_write(report, &result) != 0)
 		tool_error("warning: the log is incomplete: it cannot be written");
 	return SRT_OK;

@@ -269,6 +269,8 @@ srt_status_t trainer_read(trainer_t *t, train_result_t *result);
  */
 typedef srt_status_t trainer_batch_fn(trainer_t *t, void *arg, int64_t batch, int64_t nbatches,
 				      int *signal);
+/** Predictions of a validation. Local. */
+int64_t trainer_eval_tokens(const trainer_t *t);
 /**
  * Loss per token on the validation text. Collective and blocking.
  * @param arg argument of `before`. @param[out] loss NaN if `before` returned a signal.

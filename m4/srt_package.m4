@@ -16,6 +16,20 @@ AS_IF([test $srt_have_$1 = yes],[
 SRT_HAVE_PACKAGE([$1])
 ])
 
+# SRT_MODELS_PACKAGE(the same arguments)
+# --------------------------------------
+# The same for a package that libshardrt-models alone is linked to, by SRT_MODELS_LIBS. SRT_USE_IN_MODELS(NAME), directly
+# after SRT_PACKAGE(NAME, ...), adds that package to them.
+AC_DEFUN([SRT_MODELS_PACKAGE],[
+SRT_FIND_PACKAGE($@)
+AS_IF([test $srt_have_$1 = yes],[SRT_PKG_CFLAGS="$SRT_PKG_CFLAGS $srt_cflags"])
+SRT_USE_IN_MODELS([$1])
+SRT_HAVE_PACKAGE([$1])
+])
+AC_DEFUN([SRT_USE_IN_MODELS],[
+AS_IF([test $srt_have_$1 = yes],[SRT_MODELS_LIBS="$SRT_MODELS_LIBS $srt_libs"])
+])
+
 # SRT_MODULE_PACKAGE(the same arguments)
 # --------------------------------------
 # The same for a package that only the module of a backend is linked to: its flags go to SRT_NAME_CFLAGS
@@ -72,6 +86,7 @@ AS_IF([test "x$with_$1" != xno],[
 	CPPFLAGS="$CPPFLAGS $srt_cflags" LIBS="$srt_libs $LIBS"
 	AC_MSG_CHECKING([for $1$srt_from])
 	AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <stdio.h>
+		#define PCRE2_CODE_UNIT_WIDTH 8 /* pcre2.h needs it */
 		#include <$3>]],[[return (void *)$4 == (void *)stdin;]])],[srt_have_$1=yes])
 	AC_MSG_RESULT([$srt_have_$1])
 	CPPFLAGS=$srt_save_CPPFLAGS LIBS=$srt_save_LIBS
@@ -92,4 +107,5 @@ AC_ARG_WITH([pkgconfigdir],[AS_HELP_STRING([--with-pkgconfigdir=DIR],
 AC_SUBST([pkgconfigdir],[$with_pkgconfigdir])
 AC_SUBST([SRT_PKG_CFLAGS])
 AC_SUBST([SRT_PKG_LIBS])
+AC_SUBST([SRT_MODELS_LIBS])
 ])

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Includes nothing but <shardrt/...> and models/. libshardrt-models is installed: the tape and the layers, with the public
-# symbols alone. libmodels.la has them too, and the models of tools and tests, which are not installed.
-TAPE_SOURCES = \
+# Includes nothing but <shardrt/...> and models/. libshardrt-models is installed: the tape, the layers and the
+# tokenizer, with the public symbols alone. libmodels.la has them too, and the models of tools and tests, which are not installed.
+INSTALLED_MODEL_SOURCES = \
+	models/bpe.c \
+	models/bpe.h \
+	models/bpe_encode.c \
+	models/bpe_impl.h \
 	models/hash.c \
 	models/hash.h \
 	models/layer_activation.c \
@@ -26,17 +30,31 @@ TAPE_SOURCES = \
 	models/over_sqrt.c \
 	models/over_sqrt.h \
 	models/rotary.c \
+	models/string.c \
+	models/string.h \
 	models/tape.c \
 	models/tape_impl.h \
 	models/tape_plan.c \
 	models/tape_run.c \
 	models/tape_sums.c \
 	models/tape_units.c \
+	models/tokenizer.c \
+	models/tokenizer_added.c \
+	models/tokenizer_decode.c \
+	models/tokenizer_encode.c \
+	models/tokenizer_impl.h \
+	models/tokenizer_json.c \
+	models/tokenizer_json.h \
+	models/tokenizer_normalize.c \
+	models/tokenizer_pattern.c \
+	models/tokenizer_pattern.h \
+	models/tokenizer_read.c \
+	models/tokenizer_regex.c \
 	models/try.h
 
 noinst_LTLIBRARIES += libmodels.la
 libmodels_la_SOURCES = \
-	$(TAPE_SOURCES) \
+	$(INSTALLED_MODEL_SOURCES) \
 	models/data/text.c \
 	models/data/text.h \
 	models/data/text_file.c \
@@ -55,18 +73,20 @@ libmodels_la_SOURCES = \
 	models/model.h \
 	models/transformer.c \
 	models/transformer.h
+libmodels_la_LIBADD = $(SRT_MODELS_LIBS)
 
 shardrtmodelsincludedir = $(includedir)/shardrt/models
 shardrtmodelsinclude_HEADERS = \
 	include/shardrt/models/layers.h \
 	include/shardrt/models/rotary.h \
-	include/shardrt/models/tape.h
+	include/shardrt/models/tape.h \
+	include/shardrt/models/tokenizer.h
 
 # libshardrt is named by its file: libtool links a library that needs another libtool library again when it is installed,
 # and refuses that under `make install prefix=DIR`. An installed tree may be moved, so it is found next to this library.
 lib_LTLIBRARIES += libshardrt-models.la
-libshardrt_models_la_SOURCES = $(TAPE_SOURCES)
-libshardrt_models_la_LIBADD = -lm
+libshardrt_models_la_SOURCES = $(INSTALLED_MODEL_SOURCES)
+libshardrt_models_la_LIBADD = $(SRT_MODELS_LIBS) -lm
 libshardrt_models_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -no-undefined \
 	-Wl,.libs/libshardrt.so -Wl,-rpath,'$$ORIGIN'
 libshardrt_models_la_DEPENDENCIES = libshardrt.la

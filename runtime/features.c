@@ -33,6 +33,11 @@
 #else
 #define CHECKPOINTS false
 #endif
+#if defined(HAVE_JANSSON) && defined(HAVE_PCRE2) && defined(HAVE_UTF8PROC)
+#define TOKENIZERS true
+#else
+#define TOKENIZERS false
+#endif
 #ifdef HAVE_SODIUM
 #define LINKS true
 #else
@@ -74,6 +79,9 @@ static const struct {
 				      "shardrt-train --checkpoint DIR", CHECKPOINTS, NULL },
 	[SRT_FEATURE_LINKS] = { "jobs of several nodes", "libsodium-dev",
 				"shardrun --hosts HOST,HOST", LINKS, NULL },
+	[SRT_FEATURE_TOKENIZERS] = { "tokenizers of Hugging Face",
+				     "libjansson-dev libpcre2-dev libutf8proc-dev",
+				     "shardrt-tokens encode --tokenizer FOLDER", TOKENIZERS, NULL },
 	[SRT_FEATURE_UCX] = { "collectives between nodes", "libucx-dev",
 			      "shardrun --hosts HOST,HOST", false, srt_ucx_probe },
 	[SRT_FEATURE_PMIX] = { "ranks of mpirun and srun", "libpmix-dev",

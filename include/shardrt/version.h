@@ -47,6 +47,7 @@ typedef enum srt_feature {
 	SRT_FEATURE_HASH,        /* xxHash */
 	SRT_FEATURE_CHECKPOINTS, /* jansson and xxHash */
 	SRT_FEATURE_LINKS,       /* libsodium */
+	SRT_FEATURE_TOKENIZERS,  /* jansson, PCRE2 and utf8proc, in libshardrt-models */
 	SRT_FEATURE_UCX,         /* loaded at run time, as the next ones */
 	SRT_FEATURE_PMIX,
 	SRT_FEATURE_ONEDNN,

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 DEVICE_SCRIPT_TESTS += tests/golden/test_golden.sh
+SCRIPT_TESTS += tests/golden/test_hf.sh
 
-# Run by test_golden.sh.
+# Run by test_golden.sh and test_hf.sh.
 if HAVE_JANSSON
-check_PROGRAMS += tests/golden/replay_golden
+check_PROGRAMS += tests/golden/replay_golden tests/golden/replay_hf
 endif
+tests_golden_replay_hf_SOURCES = \
+	tests/golden/replay_hf.c \
+	tests/golden/replay_hf.h \
+	tests/golden/replay_hf_case.c \
+	tests/golden/replay_hf_tokenizer.c
 tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay.h \
 	tests/golden/replay_buffers.c \
@@ -43,7 +49,7 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_train.c \
 	tests/golden/replay_transformer.c
 if !HAVE_JANSSON
-$(tests_golden_replay_golden_OBJECTS): needs-jansson
+$(tests_golden_replay_golden_OBJECTS) $(tests_golden_replay_hf_OBJECTS): needs-jansson
 needs-jansson:
-	@echo 'tests/golden/replay_golden needs jansson (--with-jansson)' >&2; exit 1
+	@echo 'the replays of tests/golden need jansson (--with-jansson)' >&2; exit 1
 endif

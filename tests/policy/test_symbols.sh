@@ -50,9 +50,10 @@ exports()
 : > $tmp.below
 exports libshardrt ops.h shardrt.h
 cp $tmp.prototypes $tmp.below
-exports libshardrt-models models/layers.h models/rotary.h models/tape.h
+exports libshardrt-models models/layers.h models/rotary.h models/tape.h models/tokenizer.h
 
-# libshardrt-models needs public functions of libshardrt alone, has no writable data, and is linked to libshardrt, apart from the system's libraries.
+# libshardrt-models needs public functions of libshardrt alone, has no writable data, and is linked to libshardrt and the
+# packages of tokenizers, apart from the system's libraries.
 models=.libs/libshardrt-models.so
 $nm -D --undefined-only $models | awk '{ sub(/@.*/, "", $NF); print $NF }' | grep '^srt_' | sort | comm -23 - $tmp.below > $tmp.needs
 [ ! -s $tmp.needs ] || { echo "$models needs functions that libshardrt does not export:"; cat $tmp.needs; failed=1; }
@@ -102,8 +103,19 @@ if ! diff $tmp.found $tmp.needed > $tmp.diff; then
 	failed=1
 fi
 
-needed=$($objdump -p $models | awk '$1 == "NEEDED" && $2 !~ /^(lib(c|m|gcc_s|pthread|[atu][a-z]*san)\.|ld-)/ { print $2 }')
-[ "$needed" = libshardrt.so.0 ] || { echo "$models is linked to: $needed"; failed=1; }
+$objdump -p $models | awk '$1 == "NEEDED" && $2 !~ /^(lib(c|m|gcc_s|pthread|[atu][a-z]*san)\.|ld-)/ {
+	sub(/^lib/, "", $2); sub(/(-[0-9]+)?\.so.*/, "", $2); print $2 }' | sort > $tmp.needed
+{
+	echo shardrt
+	for package in jansson pcre2 utf8proc; do
+		! grep -qi "^#define HAVE_$package 1" config.h || echo $package
+	done
+} | sort > $tmp.found
+if ! diff $tmp.found $tmp.needed > $tmp.diff; then
+	echo "the packages that configure found (<) and those that $models is linked to (>) differ:"
+	grep '^[<>]' $tmp.diff
+	failed=1
+fi
 
 for module in .libs/shardrt_backend_*.so tests/fakes/backend_toy/.libs/shardrt_backend_*.so \
 	tests/fakes/backend_linked/.libs/shardrt_backend_*.so \

@@ -17,6 +17,6 @@ trap 'rm -rf "$dir"' EXIT
 mkdir -p "$dir" && cd "$dir" || exit 1
 SHARDRT_TEST_BACKENDS=cpu
 export SHARDRT_TEST_BACKENDS
-"$configure" --host=$host PKG_CONFIG=/nonexistent --without-hwloc --without-jansson --without-xxhash \
+"$configure" --host=$host PKG_CONFIG=/nonexistent --without-hwloc --without-jansson --without-xxhash --without-pcre2 --without-utf8proc \
 	--without-onednn --without-opencl --without-cuda --disable-shared &&
 	make -j "$(nproc)" && make -k -j "$(nproc)" check-emulated EMULATOR="qemu-aarch64 -L /usr/$host"

@@ -72,6 +72,11 @@ feature_of()
 feature_of HWLOC built "ranks bound to cores"
 feature_of XXHASH built "hashes of parameters"
 feature_of SODIUM built "jobs of several nodes"
+if grep -q "^#define HAVE_JANSSON 1" config.h && grep -q "^#define HAVE_PCRE2 1" config.h; then
+	feature_of UTF8PROC built "tokenizers of Hugging Face"
+else
+	feature missing "tokenizers of Hugging Face"
+fi
 feature_of UCX found "collectives between nodes"
 feature_of PMIX found "ranks of mpirun and srun"
 if $info | grep -q '^ *opencl: [1-9]'; then feature found "OpenCL devices"; else feature missing "OpenCL devices"; fi

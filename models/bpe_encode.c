@@ -123,16 +123,12 @@ static void add_symbol(srt_bpe_encoder_t *e, int32_t id)
 	e->symbols[at] = (symbol_t){ id, at - 1, at + 1 };
 }
 
-/* The bytes of an unknown character. @return false if one of them has no token. */
-static bool add_bytes(srt_bpe_encoder_t *e, const char *c, size_t n)
+/* Whether each byte of an unknown character has a token. */
+static bool has_bytes(const srt_bpe_t *bpe, const char *c, size_t n)
 {
-	const int32_t *ids = e->bpe->byte_ids;
-
 	for (size_t i = 0; i < n; i++)
-		if (ids[(unsigned char)c[i]] < 0)
+		if (bpe->byte_ids[(unsigned char)c[i]] < 0)
 			return false;
-	for (size_t i = 0; i < n; i++)
-		add_symbol(e, ids[(unsigned char)c[i]]);
 	return true;
 }
 
@@ -158,8 +154,13 @@ static void add_symbols(srt_bpe_encoder_t *e, const char *text, size_t nbytes)
 
 		n = char_nbytes(text + i);
 		id = srt_bpe_find(bpe, text + i, n);
-		if (id < 0 && (add_bytes(e, text + i, n) || bpe->unk < 0))
+		if (id < 0 && has_bytes(bpe, text + i, n)) {
+			for (size_t k = 0; k < n; k++)
+				add_symbol(e, bpe->byte_ids[(unsigned char)text[i + k]]);
 			continue;
+		}
+		if (id < 0 && bpe->unk < 0)
+			continue; /* the character vanishes: its neighbours may be merged */
 		if (waits && (id >= 0 || !bpe->fuse_unk))
 			add_symbol(e, bpe->unk);
 		waits = id < 0;
@@ -307,6 +308,8 @@ srt_status_t srt_bpe_encode(srt_bpe_encoder_t *encoder, const char *text, size_t
 
 		n = char_nbytes(text + i);
 		right = srt_bpe_find(bpe, text + i, n);
+		if (right < 0 && bpe->unk < 0 && !has_bytes(bpe, text + i, n))
+			continue;
 		if (i > start && may_cut(bpe, left, right)) {
 			SRT_TRY(encode_segment(encoder, text + start, i - start));
 			start = i;

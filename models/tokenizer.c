@@ -21,8 +21,10 @@ static void clear_steps(srt_tokenizer_steps_t *steps)
 
 static void clear_set(srt_added_set_t *set)
 {
-	for (size_t i = 0; i < set->n; i++)
+	for (size_t i = 0; i < set->n; i++) {
+		free(set->tokens[i].content.data);
 		free(set->tokens[i].text.data);
+	}
 	free(set->tokens);
 }
 
@@ -130,18 +132,26 @@ int64_t srt_tokenizer_vocab_size(const srt_tokenizer_t *tokenizer)
 	return tokenizer != NULL ? (int64_t)tokenizer->nids : 0;
 }
 
+static int32_t find_added(const srt_added_set_t *set, const char *token, size_t nbytes)
+{
+	for (size_t i = 0; i < set->n; i++) {
+		const srt_string_t *content = &set->tokens[i].content;
+
+		if (content->nbytes == nbytes && memcmp(content->data, token, nbytes) == 0)
+			return set->tokens[i].id;
+	}
+	return -1;
+}
+
 int32_t srt_tokenizer_find(const srt_tokenizer_t *tokenizer, const char *token)
 {
 	const size_t nbytes = token != NULL ? strlen(token) : 0;
+	int32_t id;
 
 	if (tokenizer == NULL || token == NULL)
 		return -1;
-	for (size_t i = 0; i < tokenizer->nids; i++) {
-		const srt_string_t *added = &tokenizer->added[i];
-
-		if (added->data != NULL && added->nbytes == nbytes &&
-		    memcmp(added->data, token, nbytes) == 0)
-			return (int32_t)i;
-	}
-	return srt_bpe_find(&tokenizer->bpe, token, nbytes);
+	id = find_added(&tokenizer->raw, token, nbytes);
+	if (id < 0)
+		id = find_added(&tokenizer->normalized, token, nbytes);
+	return id >= 0 ? id : srt_bpe_find(&tokenizer->bpe, token, nbytes);
 }

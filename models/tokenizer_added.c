@@ -132,12 +132,14 @@ srt_status_t srt_added_find(const srt_added_set_t *set, const srt_pattern_t *wor
 	match->id = -1;
 	for (size_t at = set->n > 0 ? from : nbytes; at < nbytes; at++) {
 		const srt_added_t *token = match_here(set, text + at, nbytes - at);
-		bool inside = false;
+		bool inside = false; /* a longer word, or the blanks of the last match */
 
 		if (token == NULL)
 			continue;
 		*next = at + token->text.nbytes;
-		if (token->single_word)
+		if (at < covered)
+			inside = true;
+		else if (token->single_word)
 			SRT_TRY(is_inside(word, matcher, text, nbytes, at, *next, &inside));
 		if (inside) {
 			at = *next - 1;

@@ -83,7 +83,8 @@ typedef struct srt_tokenizer_steps {
 
 /** An added token. */
 typedef struct srt_added {
-	srt_string_t text; /* what is searched for; owned */
+	srt_string_t content; /* as in the file; owned */
+	srt_string_t text;    /* what is searched for: its normal form if `normalized`; owned */
 	int32_t id;
 	size_t order; /* of equal texts the first one is found */
 	bool special, normalized, single_word, lstrip, rstrip;
@@ -104,8 +105,8 @@ typedef struct srt_added_match {
 
 struct srt_tokenizer {
 	srt_bpe_t bpe;
-	srt_string_t *added; /* (nids) the text of an added token, data NULL for others */
-	bool *special;       /* (nids) */
+	srt_string_t *added; /* (nids) what an added token is decoded to, data NULL for others */
+	bool *special;       /* (nids) left out if special tokens are skipped */
 	size_t nids;
 	srt_added_set_t raw, normalized; /* searched for before and after normalization */
 	srt_pattern_t *word;             /* a character of a word, for single_word; or NULL */

@@ -178,31 +178,49 @@ static srt_status_t read_model(const json_t *root, srt_tokenizer_t *t)
 
 /* ---- added tokens ---------------------------------------------------------------------------- */
 
-/* Puts a token into the tables by id. */
-static srt_status_t add_token(srt_tokenizer_t *t, const char *text, size_t nbytes,
-			      const srt_added_t *token)
+/* Checks text and id of an added token: it may be one of the vocabulary, too. */
+static srt_status_t check_added(const srt_tokenizer_t *t, const char *text, int32_t id)
 {
+	const size_t nbytes = strlen(text);
 	const int32_t known = srt_bpe_find(&t->bpe, text, nbytes);
 
 	if (nbytes == 0 || nbytes > SRT_TOKENIZER_ADDED_NBYTES)
 		return srt_string_fail(SRT_ERR_UNSUPPORTED,
-				       "added_tokens: token %d has %zu bytes, not 1 to %d",
-				       token->id, nbytes, SRT_TOKENIZER_ADDED_NBYTES);
-	if (t->added[token->id].data != NULL || (known >= 0 && known != token->id) ||
-	    (known < 0 && t->bpe.tokens[token->id].nbytes > 0))
+				       "added_tokens: token %d has %zu bytes, not 1 to %d", id,
+				       nbytes, SRT_TOKENIZER_ADDED_NBYTES);
+	if (t->added[id].data != NULL || (known >= 0 && known != id) ||
+	    (known < 0 && t->bpe.tokens[id].nbytes > 0))
 		return srt_string_fail(SRT_ERR_FORMAT,
 				       "added_tokens: %s and another token have the same id %d, or "
 				       "the same text",
-				       srt_string_show(text).text, token->id);
-	t->special[token->id] = token->special;
-	return srt_string_append(&t->added[token->id], text, nbytes);
+				       srt_string_show(text).text, id);
+	return SRT_OK;
+}
+
+/* Makes a token's texts. It is decoded to its normal form, and one whose normal form is another
+ * text is not skipped as a special token: both as the Python package does. */
+static srt_status_t add_texts(srt_tokenizer_t *t, srt_added_t *token, const char *content,
+			      srt_matcher_t *matcher)
+{
+	const size_t nbytes = strlen(content);
+	srt_string_t *text = &token->text;
+
+	SRT_TRY(srt_string_append(&token->content, content, nbytes));
+	SRT_TRY(srt_string_append(text, content, nbytes));
+	if (token->normalized)
+		SRT_TRY(srt_tokenizer_normalize(&t->normalizer, matcher, text));
+	if (text->nbytes == 0)
+		return srt_string_fail(SRT_ERR_UNSUPPORTED,
+				       "added_tokens: token %d has no normal form", token->id);
+	t->special[token->id] = token->special && text->nbytes == nbytes &&
+				memcmp(text->data, content, nbytes) == 0;
+	return srt_string_append(&t->added[token->id], text->data, text->nbytes);
 }
 
 static srt_status_t read_added(const json_t *json, size_t order, srt_matcher_t *matcher,
 			       srt_tokenizer_t *t)
 {
 	const json_t *content = json_object_get(json, "content");
-	const char *text = srt_json_text(content);
 	srt_added_t token = { .order = order };
 	srt_added_set_t *set;
 
@@ -216,35 +234,39 @@ static srt_status_t read_added(const json_t *json, size_t order, srt_matcher_t *
 	SRT_TRY(srt_json_get_bool("added_tokens", json, "rstrip", false, &token.rstrip));
 	SRT_TRY(srt_json_get_bool("added_tokens", json, "normalized", false, &token.normalized));
 	SRT_TRY(srt_json_get_bool("added_tokens", json, "special", false, &token.special));
-	SRT_TRY(add_token(t, text, strlen(text), &token));
+	SRT_TRY(check_added(t, json_string_value(content), token.id));
 	if (token.single_word && t->word == NULL)
-		SRT_TRY(srt_pattern_create("\\w", &t->word));
+		SRT_TRY(srt_pattern_create("[\\w\\x{200c}\\x{200d}]", &t->word));
 	if (token.special)
 		token.order = 0; /* special tokens are searched for first */
 	set = token.normalized ? &t->normalized : &t->raw;
-	set->tokens[set->n++] = token;
-	SRT_TRY(srt_string_append(&set->tokens[set->n - 1].text, text, strlen(text)));
-	if (token.normalized)
-		SRT_TRY(srt_tokenizer_normalize(&t->normalizer, matcher,
-						&set->tokens[set->n - 1].text));
-	if (set->tokens[set->n - 1].text.nbytes == 0)
-		return srt_string_fail(SRT_ERR_UNSUPPORTED,
-				       "added_tokens: token %d has no normal form", token.id);
-	return SRT_OK;
+	set->tokens[set->n] = token;
+	return add_texts(t, &set->tokens[set->n++], json_string_value(content), matcher);
 }
 
-/* The texts of two added tokens differ; their normal forms may be equal. */
-static srt_status_t check_texts(const srt_tokenizer_t *t)
+/* No two added tokens have the same text. */
+static srt_status_t check_texts(const json_t *list)
 {
-	for (size_t i = 1; i < t->raw.n; i++) {
-		const srt_string_t *a = &t->raw.tokens[i - 1].text, *b = &t->raw.tokens[i].text;
+	json_t *seen = json_object(), *token;
+	srt_status_t status = SRT_OK;
+	size_t i;
 
-		if (a->nbytes == b->nbytes && memcmp(a->data, b->data, a->nbytes) == 0)
-			return srt_string_fail(SRT_ERR_FORMAT,
-					       "added_tokens: tokens %d and %d have the same text",
-					       t->raw.tokens[i - 1].id, t->raw.tokens[i].id);
+	json_array_foreach(list, i, token)
+	{
+		const char *text = srt_json_text(json_object_get(token, "content"));
+
+		if (json_object_get(seen, text) != NULL)
+			status = srt_string_fail(SRT_ERR_FORMAT,
+						 "added_tokens: two tokens have the text %s",
+						 srt_string_show(text).text);
+		else if (json_object_set_new(seen, text, json_null()) != 0)
+			status = srt_string_fail(SRT_ERR_OUT_OF_MEMORY,
+						 "no host memory for the added tokens");
+		if (status != SRT_OK)
+			break;
 	}
-	return SRT_OK;
+	json_decref(seen);
+	return status;
 }
 
 static srt_status_t read_all_added(const json_t *root, srt_tokenizer_t *t)
@@ -256,6 +278,7 @@ static srt_status_t read_all_added(const json_t *root, srt_tokenizer_t *t)
 
 	if (list != NULL && !json_is_array(list))
 		return srt_string_fail(SRT_ERR_FORMAT, "added_tokens is not a list");
+	SRT_TRY(check_texts(list));
 	t->added = calloc(t->nids + 1, sizeof(*t->added));
 	t->special = calloc(t->nids + 1, sizeof(*t->special));
 	t->raw.tokens = calloc(n + 1, sizeof(*t->raw.tokens));
@@ -271,7 +294,7 @@ static srt_status_t read_all_added(const json_t *root, srt_tokenizer_t *t)
 	SRT_TRY(status);
 	srt_added_sort(&t->raw);
 	srt_added_sort(&t->normalized);
-	return check_texts(t);
+	return SRT_OK;
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */

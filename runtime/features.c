@@ -79,7 +79,7 @@ static const struct {
 				      "shardrt-train --checkpoint DIR", CHECKPOINTS, NULL },
 	[SRT_FEATURE_LINKS] = { "jobs of several nodes", "libsodium-dev",
 				"shardrun --hosts HOST,HOST", LINKS, NULL },
-	[SRT_FEATURE_TOKENIZERS] = { "tokenizers of Hugging Face",
+	[SRT_FEATURE_TOKENIZERS] = { "Hugging Face tokenizers",
 				     "libjansson-dev libpcre2-dev libutf8proc-dev",
 				     "shardrt-tokens encode --tokenizer FOLDER", TOKENIZERS, NULL },
 	[SRT_FEATURE_UCX] = { "collectives between nodes", "libucx-dev",

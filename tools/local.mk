@@ -88,6 +88,11 @@ shardrt_ckpt_SOURCES = \
 shardrt_ckpt_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_ckpt_LDADD = libmodels.la libtools.la $(SRT_LIB) -lm
 
+bin_PROGRAMS += shardrt-tokens
+shardrt_tokens_SOURCES = tools/tokens/tokens.c
+shardrt_tokens_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
+shardrt_tokens_LDADD = libmodels.la libtools.la $(SRT_LIB) -lm
+
 bin_PROGRAMS += shardrt-train
 shardrt_train_SOURCES = \
 	tools/train/train.c \
@@ -155,4 +160,5 @@ launches_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 launches_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-version -rpath $(pkglibdir)
 launches_la_LIBADD = -ldl
 
-dist_man_MANS = tools/ckpt/shardrt-ckpt.1 tools/info/shardrt-info.1 tools/shardrun/shardrun.1 tools/train/shardrt-train.1
+dist_man_MANS = tools/ckpt/shardrt-ckpt.1 tools/info/shardrt-info.1 tools/shardrun/shardrun.1 \
+	tools/tokens/shardrt-tokens.1 tools/train/shardrt-train.1

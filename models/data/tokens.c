@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MAGIC_GPT2 20240520
 #define MAGIC_LLAMA3 20240801
@@ -91,4 +92,18 @@ int srt_tokens_find(const unsigned char *head, uint64_t file_nbytes, srt_tokens_
 	*tokens =
 		(srt_tokens_t){ .ntokens = count, .first = SRT_TOKENS_HEADER_NBYTES, .item = item };
 	return 0;
+}
+
+static void write_u32(uint32_t v, unsigned char *p)
+{
+	for (int i = 0; i < 4; i++)
+		p[i] = (unsigned char)(v >> 8 * i);
+}
+
+void srt_tokens_make_header(uint64_t ntokens, int item, unsigned char *head)
+{
+	memset(head, 0, SRT_TOKENS_HEADER_NBYTES);
+	write_u32(item == 2 ? MAGIC_GPT2 : MAGIC_LLAMA3, head);
+	write_u32(item == 2 ? 1 : 7, head + 4);
+	write_u32((uint32_t)ntokens, head + 8);
 }

@@ -37,4 +37,8 @@ typedef struct srt_tokens {
 int srt_tokens_find(const unsigned char *head, uint64_t file_nbytes, srt_tokens_t *tokens,
 		    char *why, size_t nwhy);
 
+/** Makes the header of llm.c for ntokens (below 2^32) tokens of 16 or 32 bits (Llama 3).
+ * @param item bytes of a token: 2 or 4. @param[out] head SRT_TOKENS_HEADER_NBYTES. */
+void srt_tokens_make_header(uint64_t ntokens, int item, unsigned char *head);
+
 #endif

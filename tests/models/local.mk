@@ -12,6 +12,8 @@ DEVICE_PROGRAM_TESTS += \
 	tests/models/test_transformer
 RANK_TESTS += tests/models/test_gpt tests/models/test_scaler_parity tests/models/test_tape_sums \
 	tests/models/test_tape_vocab
+# Used by tests/tools, too.
+EXTRA_DIST += tests/models/tokenizer.json
 # Run by tests/tools/test_hash_matrix.sh.
 check_PROGRAMS += tests/models/test_gpt_infinity
 PROGRAM_TESTS += \

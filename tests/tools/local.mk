@@ -32,6 +32,7 @@ SCRIPT_TESTS += \
 	tests/tools/test_shardrun.sh \
 	tests/tools/test_shardrun_hosts.sh \
 	tests/tools/test_shardrun_restarts.sh \
+	tests/tools/test_tokens.sh \
 	tests/tools/test_train_damage.sh \
 	tests/tools/test_train_faults.sh \
 	tests/tools/test_train_hosts.sh

@@ -15,6 +15,7 @@ s/^(installing|generating|configuring|building|text:|measuring|GPT of|2 ranks|st
 s/FILE/text.txt/
 /--restarts/s/DIR/restarted/
 s/(--checkpoint|--init|verify|hash|merge) DIR/\1 checkpoints/
+/--tokenizer/s/FOLDER/tokenizer.json/
 s/FOLDER/huggingface/g
 s/(PKG_CONFIG_PATH=|rpath,)DIR/\1installed/
 s/--steps [0-9]+/--steps 2/

@@ -73,9 +73,9 @@ feature_of HWLOC built "ranks bound to cores"
 feature_of XXHASH built "hashes of parameters"
 feature_of SODIUM built "jobs of several nodes"
 if grep -q "^#define HAVE_JANSSON 1" config.h && grep -q "^#define HAVE_PCRE2 1" config.h; then
-	feature_of UTF8PROC built "tokenizers of Hugging Face"
+	feature_of UTF8PROC built "Hugging Face tokenizers"
 else
-	feature missing "tokenizers of Hugging Face"
+	feature missing "Hugging Face tokenizers"
 fi
 feature_of UCX found "collectives between nodes"
 feature_of PMIX found "ranks of mpirun and srun"

@@ -59,6 +59,7 @@ check_page()
 check_page shardrt-ckpt ckpt "no defaults"
 check_page shardrun shardrun
 check_page shardrt-info info
+check_page shardrt-tokens tokens "no defaults"
 check_page shardrt-train train
 command -v mandoc > /dev/null || echo "skipped: mandoc -T lint (there is no mandoc)"
 exit $failed

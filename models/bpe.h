@@ -10,7 +10,7 @@
 #include "models/string.h"
 
 /** Ids are below this. */
-#define SRT_BPE_IDS (1 << 22)
+#define SRT_BPE_IDS (1 << 20)
 /** The longest piece in bytes. */
 #define SRT_BPE_NBYTES INT32_MAX
 

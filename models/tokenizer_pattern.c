@@ -17,7 +17,7 @@
 #include "models/try.h"
 
 /* Limits of one match: steps of the search, and KiB of memory. */
-#define MATCH_STEPS 100000000
+#define MATCH_STEPS 10000000
 #define MATCH_KIB 65536
 
 struct srt_pattern {

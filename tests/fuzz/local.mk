@@ -13,7 +13,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_sizes \
 	tests/fuzz/fuzz_tokens
 if HAVE_JANSSON
-fuzz_targets += tests/fuzz/fuzz_flight
+fuzz_targets += tests/fuzz/fuzz_flight tests/fuzz/fuzz_tokenizer
 endif
 if HAVE_CHECKPOINTS
 fuzz_targets += tests/fuzz/fuzz_manifest
@@ -54,3 +54,8 @@ tests_fuzz_fuzz_sizes_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_tokens_SOURCES = tests/fuzz/fuzz_tokens.c models/data/tokens.c $(fuzz_main)
 tests_fuzz_fuzz_tokens_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_tokens_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_tokenizer_SOURCES = tests/fuzz/fuzz_tokenizer.c models/bpe.c models/bpe_encode.c models/string.c \
+	models/tokenizer.c models/tokenizer_added.c models/tokenizer_decode.c models/tokenizer_encode.c models/tokenizer_json.c \
+	models/tokenizer_normalize.c models/tokenizer_pattern.c models/tokenizer_read.c models/tokenizer_regex.c $(fuzz_main)
+tests_fuzz_fuzz_tokenizer_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_tokenizer_LDFLAGS = $(fuzz_link)

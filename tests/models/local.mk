@@ -19,7 +19,9 @@ check_PROGRAMS += tests/models/test_gpt_infinity
 PROGRAM_TESTS += \
 	tests/models/test_rotary \
 	tests/models/test_text \
-	tests/models/test_text_files
+	tests/models/test_text_files \
+	tests/models/test_tokenizer \
+	tests/models/test_tokenizer_regex
 libfixtures_la_SOURCES += \
 	tests/models/tape_case.c tests/models/tape_case.h \
 	tests/models/tape_check.c

@@ -21,7 +21,9 @@ PROGRAM_TESTS += \
 	tests/models/test_text \
 	tests/models/test_text_files \
 	tests/models/test_tokenizer \
+	tests/models/test_tokenizer_refused \
 	tests/models/test_tokenizer_regex
 libfixtures_la_SOURCES += \
 	tests/models/tape_case.c tests/models/tape_case.h \
-	tests/models/tape_check.c
+	tests/models/tape_check.c \
+	tests/models/tokenizer_case.c tests/models/tokenizer_case.h

@@ -1,70 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tokenizers: merging, unknown characters, added tokens, splits and decoders on small files that
- * are made here; hostile and unsupported files are refused with what they have.
- * tests/golden/test_hf.sh compares whole tokenizers with the Python package.
+ * are made here. tests/golden/test_hf.sh compares whole tokenizers with the Python package.
  */
 #include "config.h"
 
-#include <stdbool.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <shardrt/models/tokenizer.h>
-
-#include "tests/harness/check.h"
+#include "tests/models/tokenizer_case.h"
 
 #ifdef HAVE_JANSSON
-
-static char path[64];
-
-/* The parts of a file; NULL: none. */
-typedef struct {
-	const char *vocab, *merges, *model; /* model: more keys, each with a comma after it */
-	const char *added, *normalizer, *pre, *post, *decoder;
-} parts_t;
-
-#define VOCAB                                                                                      \
-	"\"<unk>\": 0, \"a\": 1, \"b\": 2, \"ab\": 3, \"c\": 4, \"abc\": 5, \"_\": 6, \"d\": 7, "  \
-	"\"cd\": 8, \"<0xC3>\": 9, \"<0xA9>\": 10"
-#define MERGES "[\"a\", \"b\"], [\"ab\", \"c\"], [\"c\", \"d\"]"
-#define TOKEN(id, text, more)                                                                      \
-	"{\"id\": " #id ", \"content\": \"" text "\", \"special\": true" more "}"
-
-static void write_file(const char *text)
-{
-	FILE *f = fopen(path, "wb");
-
-	CHECK_OR_DIE(f != NULL && fputs(text, f) >= 0 && fclose(f) == 0);
-}
-
-static const char *part(const char *text)
-{
-	return text != NULL ? text : "null";
-}
-
-static void write_parts(const parts_t *p)
-{
-	static char text[1 << 16];
-
-	snprintf(text, sizeof(text),
-		 "{\"version\": \"1.0\", \"added_tokens\": [%s], \"normalizer\": %s, "
-		 "\"pre_tokenizer\": %s, \"post_processor\": %s, \"decoder\": %s, \"model\": "
-		 "{\"type\": \"BPE\", %s \"vocab\": {%s}, \"merges\": [%s]}}",
-		 p->added != NULL ? p->added : "", part(p->normalizer), part(p->pre), part(p->post),
-		 part(p->decoder), p->model != NULL ? p->model : "",
-		 p->vocab != NULL ? p->vocab : VOCAB, p->merges != NULL ? p->merges : MERGES);
-	write_file(text);
-}
-
-static srt_tokenizer_t *open_parts(const parts_t *p)
-{
-	srt_tokenizer_t *t = NULL;
-
-	write_parts(p);
-	CHECK_OK_OR_DIE(srt_tokenizer_open(path, &t));
-	return t;
-}
 
 /* The ids as text: "3 4". */
 static const char *encode(const srt_tokenizer_t *t, const char *text, unsigned flags)
@@ -85,7 +30,7 @@ static const char *encode(const srt_tokenizer_t *t, const char *text, unsigned f
 /* Encodes with a tokenizer of these parts. */
 static void check_ids(const parts_t *p, const char *text, unsigned flags, const char *ids)
 {
-	srt_tokenizer_t *t = open_parts(p);
+	srt_tokenizer_t *t = open_tokenizer(p);
 
 	CHECK_STR(encode(t, text, flags), ids);
 	srt_tokenizer_close(t);
@@ -93,7 +38,7 @@ static void check_ids(const parts_t *p, const char *text, unsigned flags, const 
 
 static void check_text(const parts_t *p, const int32_t *ids, size_t n, int skip, const char *text)
 {
-	srt_tokenizer_t *t = open_parts(p);
+	srt_tokenizer_t *t = open_tokenizer(p);
 	char *got;
 	size_t nbytes;
 
@@ -143,7 +88,7 @@ static void test_long_pieces(void)
 	enum { N = 20000 };
 	const parts_t joined = { .vocab = "\"a\": 0, \"aa\": 1, \"aaaa\": 2, \"-\": 3",
 				 .merges = "[\"a\", \"a\"], [\"aa\", \"aa\"]" };
-	srt_tokenizer_t *t = open_parts(&joined);
+	srt_tokenizer_t *t = open_tokenizer(&joined);
 	char *text = malloc(2 * N);
 	int32_t *ids;
 	size_t n;
@@ -183,7 +128,7 @@ static void test_added(void)
 		.vocab = VOCAB ", \" \": 14",
 		.decoder = "{\"type\": \"Fuse\"}"
 	};
-	srt_tokenizer_t *t = open_parts(&p);
+	srt_tokenizer_t *t = open_tokenizer(&p);
 
 	CHECK_STR(encode(t, "ab<s>c<s>xb", 0), "3 11 4 12 2"); /* the longest one */
 	CHECK_STR(encode(t, "a  <l> b", 0), "1 13 2");
@@ -199,10 +144,6 @@ static void test_added(void)
 	check_text(&p, (int32_t[]){ 11, 3, -1, 15, 13, 1 << 30 }, 6, 0, "<s>ab<l>");
 	check_text(&p, (int32_t[]){ 11, 3, -1, 15, 13, 1 << 30 }, 6, 1, "ab");
 }
-
-#define SPLIT(pattern, behavior, invert)                                                           \
-	"{\"type\": \"Split\", \"pattern\": " pattern ", \"behavior\": \"" behavior                \
-	"\", \"invert\": " invert "}"
 
 /* Pieces are seen by what is not merged. */
 static void test_splits(void)
@@ -256,175 +197,6 @@ static void test_decoders(void)
 		   "a\xef\xbf\xbd\xef\xbf\xbd");
 }
 
-/* ---- what is refused ------------------------------------------------------------------------- */
-
-static const struct {
-	parts_t parts;
-	srt_status_t status;
-	const char *why;
-} refused[] = {
-	{ { .vocab = "\"a\": 1, \"b\": 1" }, SRT_ERR_FORMAT, "the id of b belongs to another" },
-	{ { .vocab = "\"a\": 1, \"a\": 2" }, SRT_ERR_FORMAT, "duplicate object key" },
-	{ { .vocab = "\"a\": -1" }, SRT_ERR_FORMAT, "model.vocab: an id is not a whole number" },
-	{ { .vocab = "\"a\": 1048576" }, SRT_ERR_FORMAT, "from 0 to 1048575" },
-	{ { .vocab = "\"a\": \"1\"" }, SRT_ERR_FORMAT, "an id is not a whole number" },
-	{ { .merges = "[\"a\", \"x\"]" }, SRT_ERR_FORMAT, "merge 0 has a part or a result" },
-	{ { .merges = "[\"a\", \"b\"], [\"b\", \"a\"]" }, SRT_ERR_FORMAT, "merge 1 has a part" },
-	{ { .merges = "[\"a\"]" }, SRT_ERR_FORMAT, "merge 0 is not a pair of tokens" },
-	{ { .merges = "\"a b c\"" }, SRT_ERR_FORMAT, "merge 0 is not a pair of tokens" },
-	{ { .merges = "[\"\", \"a\"]" }, SRT_ERR_FORMAT, "merge 0 has a part" },
-	{ { .model = "\"unk_token\": \"x\"," }, SRT_ERR_UNSUPPORTED, "model.unk_token is \"x\"" },
-	{ { .model = "\"dropout\": 0.5," }, SRT_ERR_UNSUPPORTED, "model.dropout is 0.5; possible" },
-	{ { .model = "\"end_of_word_suffix\": \"</w>\"," },
-	  SRT_ERR_UNSUPPORTED,
-	  "model.end_of_word_suffix is \"</w>\"; possible is null" },
-	{ { .model = "\"fuse_unk\": 1," }, SRT_ERR_UNSUPPORTED, "model.fuse_unk is 1" },
-	{ { .model = "\"new\\u001bkey\": 1," },
-	  SRT_ERR_UNSUPPORTED,
-	  "model has the key \"new?key\"" },
-	{ { .added = TOKEN(1, "<s>", "") }, SRT_ERR_FORMAT, "<s> and another token have the same" },
-	{ { .added = TOKEN(12, "a", "") }, SRT_ERR_FORMAT, "a and another token have the same id" },
-	{ { .added = TOKEN(12, "x", "") ", " TOKEN(12, "y", "") },
-	  SRT_ERR_FORMAT,
-	  "y and another" },
-	{ { .added = TOKEN(12, "x", "") ", " TOKEN(13, "x", "") },
-	  SRT_ERR_FORMAT,
-	  "two tokens have the text x" },
-	{ { .added = TOKEN(12, "", "") }, SRT_ERR_UNSUPPORTED, "token 12 has 0 bytes" },
-	{ { .added = TOKEN(1048576, "x", "") }, SRT_ERR_FORMAT, "added_tokens: an id is not" },
-	{ { .added = "3" }, SRT_ERR_FORMAT, "added_tokens: an id is not" },
-	{ { .added = "{\"id\": 3}" }, SRT_ERR_FORMAT, "a token has no content" },
-	{ { .normalizer = "{\"type\": \"Lowercase\"}" },
-	  SRT_ERR_UNSUPPORTED,
-	  "normalizer.type is \"Lowercase\"; possible is NFC, " },
-	{ { .normalizer = "{\"type\": \"Prepend\"}" },
-	  SRT_ERR_UNSUPPORTED,
-	  "normalizer.prepend is missing; possible is a string" },
-	{ { .normalizer = "{\"type\": \"Sequence\"}" }, SRT_ERR_FORMAT, "no list of normalizers" },
-	{ { .pre = "{\"type\": \"Whitespace\"}" }, SRT_ERR_UNSUPPORTED, "pre_tokenizer.type is" },
-	{ { .pre = SPLIT("{\"String\": \"\"}", "Isolated", "false") },
-	  SRT_ERR_UNSUPPORTED,
-	  "pre_tokenizer.pattern is an object; possible is" },
-	{ { .pre = SPLIT("{\"String\": \"a\"}", "Merged", "false") },
-	  SRT_ERR_UNSUPPORTED,
-	  "pre_tokenizer.behavior is \"Merged\"; possible is Isolated" },
-	{ { .pre = "{\"type\": \"Metaspace\", \"replacement\": \"__\"}" },
-	  SRT_ERR_UNSUPPORTED,
-	  "pre_tokenizer.replacement is \"__\"; possible is one character" },
-	{ { .decoder = "{\"type\": \"WordPiece\"}" }, SRT_ERR_UNSUPPORTED, "decoder.type is" },
-	{ { .decoder = "{\"type\": \"Strip\", \"content\": \" \", \"start\": -1, \"stop\": 0}" },
-	  SRT_ERR_UNSUPPORTED,
-	  "decoder.start is -1" },
-	{ { .post = "{\"type\": \"BertProcessing\"}" },
-	  SRT_ERR_UNSUPPORTED,
-	  "post_processor.type" },
-	{ { .post = "{\"type\": \"TemplateProcessing\", \"single\": []}" },
-	  SRT_ERR_UNSUPPORTED,
-	  "post_processor.single is a list; possible is" },
-	{ { .post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
-		    "\"x\"}}, {\"Sequence\": {\"id\": \"A\"}}]}" },
-	  SRT_ERR_FORMAT,
-	  "post_processor.special_tokens has no ids of \"x\"" },
-	{ { .post = "{\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": {\"id\": "
-		    "\"x\"}}, {\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"x\": "
-		    "{\"ids\": [99]}}}" },
-	  SRT_ERR_FORMAT,
-	  "has an id that is not one of a token" },
-};
-
-/* A file whose sequences are nested. */
-static void write_nested(int depth, bool many)
-{
-	static char pre[8192];
-
-	pre[0] = '\0';
-	for (int i = 0; i < depth; i++)
-		strcat(pre, "{\"type\": \"Sequence\", \"pretokenizers\": [");
-	for (int i = 0; i < 33 && many; i++)
-		sprintf(pre + strlen(pre), "%s%s", i > 0 ? "," : "",
-			"{\"type\": \"Metaspace\", \"replacement\": \"_\"}");
-	for (int i = 0; i < depth; i++)
-		strcat(pre, "]}");
-	write_parts(&(parts_t){ .pre = pre });
-}
-
-static void check_refused(srt_status_t status, const char *why)
-{
-	srt_tokenizer_t *t = NULL;
-
-	CHECK_STATUS(srt_tokenizer_open(path, &t), status);
-	CHECK_ERROR_HAS(why);
-	CHECK_ERROR_HAS(path);
-	CHECK(t == NULL);
-}
-
-static void test_refused(void)
-{
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-		write_parts(&refused[i].parts);
-		check_refused(refused[i].status, refused[i].why);
-	}
-	write_nested(9, false);
-	check_refused(SRT_ERR_FORMAT, "is deeper than 8 levels");
-	write_nested(2, true);
-	check_refused(SRT_ERR_UNSUPPORTED, "pre_tokenizer has more than 32 steps");
-	write_file("");
-	check_refused(SRT_ERR_FORMAT, "not JSON, or cut");
-	write_file("[]");
-	check_refused(SRT_ERR_FORMAT, "it is not a JSON object");
-	write_file("{\"model\": {\"type\": \"WordPiece\"}}");
-	check_refused(SRT_ERR_UNSUPPORTED, "model.type is \"WordPiece\"; possible is BPE");
-	write_file("{\"truncation\": {\"max_length\": 3}}");
-	check_refused(SRT_ERR_UNSUPPORTED, "tokenizer.json.truncation is an object");
-	write_file("{\"model\": 3}");
-	check_refused(SRT_ERR_FORMAT, "model is missing, or not an object");
-	CHECK_OR_DIE(truncate(path, (64 << 20) + 1) == 0);
-	check_refused(SRT_ERR_UNSUPPORTED, "more than 64 MiB");
-}
-
-/* Lists that take much memory. */
-static void test_empty_lists(void)
-{
-	FILE *f = fopen(path, "wb");
-
-	CHECK_OR_DIE(f != NULL);
-	for (int i = 0; i < 100000; i++)
-		fputs(i > 0 ? ",[]" : "{\"a\": [[]", f);
-	fputs("]}", f);
-	CHECK_OR_DIE(fclose(f) == 0);
-	check_refused(SRT_ERR_FORMAT, "too many lists and objects");
-}
-
-static void test_arguments(void)
-{
-	srt_tokenizer_t *t = open_parts(&(parts_t){ .vocab = NULL });
-	int32_t *ids = NULL;
-	char *text = NULL, folder[80];
-	size_t n;
-
-	CHECK_STATUS(srt_tokenizer_open(NULL, &t), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_tokenizer_open(path, NULL), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_tokenizer_encode(NULL, "a", 1, 0, &ids, &n), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_tokenizer_encode(t, NULL, 1, 0, &ids, &n), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_STATUS(srt_tokenizer_encode(t, "a\xc3", 2, 0, &ids, &n), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_ERROR_HAS("not UTF-8: byte 1 is 0xc3");
-	CHECK_STATUS(srt_tokenizer_encode(t, "a\xed\xa0\x80", 4, 0, &ids, &n),
-		     SRT_ERR_INVALID_ARGUMENT); /* a surrogate */
-	CHECK_STATUS(srt_tokenizer_decode(t, NULL, 1, 0, &text, &n), SRT_ERR_INVALID_ARGUMENT);
-	CHECK(ids == NULL && text == NULL);
-	CHECK_INT(srt_tokenizer_vocab_size(NULL), 0);
-	CHECK_INT(srt_tokenizer_find(NULL, "a"), -1);
-	CHECK_INT(srt_tokenizer_find(t, NULL), -1);
-	srt_tokenizer_close(t);
-	srt_tokenizer_close(NULL);
-
-	snprintf(folder, sizeof(folder), "%s.d", path);
-	CHECK_OR_DIE(mkdir(folder, 0700) == 0);
-	CHECK_STATUS(srt_tokenizer_open(folder, &t), SRT_ERR_NOT_FOUND);
-	CHECK_ERROR_HAS(".d/tokenizer.json: No such file");
-	rmdir(folder);
-}
-
 /* ---- packages ------------------------------------------------------------------------------- */
 
 #ifdef HAVE_PCRE2
@@ -454,7 +226,7 @@ static void test_classes(void)
 static void test_steps(void)
 {
 	const char *text = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaacb";
-	srt_tokenizer_t *t = open_parts(
+	srt_tokenizer_t *t = open_tokenizer(
 		&(parts_t){ .pre = SPLIT("{\"Regex\": \"(?:a|a)+b\"}", "Isolated", "false") });
 	int32_t *ids = NULL;
 	size_t n;
@@ -463,14 +235,15 @@ static void test_steps(void)
 	CHECK_ERROR_HAS("takes too many steps at byte 0");
 	CHECK(ids == NULL);
 	srt_tokenizer_close(t);
-	write_parts(&(parts_t){ .pre = SPLIT("{\"Regex\": \"(a\"}", "Isolated", "false") });
-	check_refused(SRT_ERR_UNSUPPORTED, "the regular expression (a is not accepted: missing");
+	write_tokenizer(&(parts_t){ .pre = SPLIT("{\"Regex\": \"(a\"}", "Isolated", "false") });
+	check_tokenizer_refused(SRT_ERR_UNSUPPORTED,
+				"the regular expression (a is not accepted: missing");
 }
 #else
 static void test_classes(void)
 {
-	write_parts(&(parts_t){ .pre = "{\"type\": \"Digits\"}" });
-	check_refused(SRT_ERR_UNSUPPORTED, "needs PCRE2");
+	write_tokenizer(&(parts_t){ .pre = "{\"type\": \"Digits\"}" });
+	check_tokenizer_refused(SRT_ERR_UNSUPPORTED, "needs PCRE2");
 }
 
 static void test_steps(void)
@@ -491,27 +264,24 @@ static void test_unicode(void)
 		  "e\xc3\xa9\xcc\x81",
 		  0, "0 1 0 1 2");
 #else
-	write_parts(&nfc);
-	check_refused(SRT_ERR_UNSUPPORTED, "normalizer needs utf8proc");
+	write_tokenizer(&nfc);
+	check_tokenizer_refused(SRT_ERR_UNSUPPORTED, "normalizer needs utf8proc");
 #endif
 }
 
 int main(void)
 {
-	snprintf(path, sizeof(path), "tests/models/test_tokenizer.%ld.tmp", (long)getpid());
+	tokenizer_case_begin();
 	test_merges();
 	test_unknown();
 	test_long_pieces();
 	test_added();
 	test_splits();
 	test_decoders();
-	test_refused();
-	test_empty_lists();
-	test_arguments();
 	test_classes();
 	test_steps();
 	test_unicode();
-	unlink(path);
+	tokenizer_case_end();
 	return check_done();
 }
 #else

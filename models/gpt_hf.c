@@ -160,7 +160,8 @@ srt_file_names_t srt_gpt_hf_names(const char *prefix)
 	return (srt_file_names_t){ .size = sizeof(srt_file_names_t),
 				   .find = find_name,
 				   .ignores = ignore_name,
-				   .arg = (void *)(uintptr_t)prefix };
+				   .arg = (void *)(uintptr_t)prefix,
+				   .cast = 1 };
 }
 
 /* ---- sizes ------------------------------------------------------------------------------ */

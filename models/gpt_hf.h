@@ -38,7 +38,8 @@ int srt_gpt_from_hf(const char *theirs, const char *prefix, char *name, size_t n
 /** Whether a tensor is one of the constants that such files have: the mask of the attention. */
 int srt_gpt_hf_is_constant(const char *name);
 
-/** Names for srt_engine_load_named(). @param prefix static, by srt_gpt_hf_recognise(). */
+/** Names for srt_engine_load_named(), which rounds to the engine's dtype.
+ * @param prefix static, by srt_gpt_hf_recognise(). */
 srt_file_names_t srt_gpt_hf_names(const char *prefix);
 
 /**

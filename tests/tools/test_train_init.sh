@@ -92,6 +92,26 @@ grep -v "blocks\.[01]\.attn\.qkv\.bias: only in $tmp/biased" $tmp/out | grep -qx
 	fail "ours and what was loaded from theirs: $(cat $tmp/out)"
 echo "hash of what is loaded from a GPT-2 of Hugging Face: $first"
 
+# data FILE WORDS: its data, as 16-bit numbers, so many in a line
+data()
+{
+	begin=$(od -An -tu4 -N4 "$1" | tr -d ' ')
+	tail -c +$((begin + 9)) "$1" | od -An -v -tx2 -w$((2 * $2))
+}
+
+# A GPT-2 in bf16, in a folder, is widened where parameters are fp32: zeros are added to each value.
+hash 2 $model $run --text $tmp/text --pure --dtype bf16 --save $tmp/half > /dev/null
+mkdir $tmp/folder
+./shardrt-ckpt convert --to hf $tmp/half $tmp/folder/model.safetensors > $tmp/out || fail "convert: $(cat $tmp/out)"
+steps="--text $tmp/text --batch 6 --steps 0 --eval-every 0"
+hash 1 --init $tmp/folder $steps --pure --dtype bf16 --save $tmp/half > /dev/null
+data $tmp/half 1 | sed 's/^/ 0000/' > $tmp/want
+for n in 1 2 3; do
+	[ $n -le $most_ranks ] || continue
+	hash $n --init $tmp/folder $steps --strategy zero3 --save $tmp/wide > /dev/null
+	data $tmp/wide 2 | cmp - $tmp/want || fail "a GPT-2 in bf16 on $n ranks"
+done
+
 # GPT-2 that do not fit.
 init="--text $tmp/text --batch 6 --steps 0"
 refused "tensor 'transformer.wpe.weight' is F32 \[20,24\] in .*, but f32 \[16,24\] in the model, which has it as 'wpe.weight'; without --layers, --width and --context the model has the sizes of the file" \

@@ -75,8 +75,8 @@ const option_t train_option_table[] = {
 	REAL("lr", lr, "1e-3", 0, 1e6, "learning rate after warm-up"),
 	WORD("schedule", schedule, "cosine", "cosine|linear|stable|constant",
 	     "learning rate after warm-up: cosine, linear: down to --min-lr at the\n"
-	     "last step; stable (warmup-stable-decay): --lr, and a line down to\n"
-	     "min-lr in the last --decay-steps; constant: --lr"),
+	     "last step; stable (warmup-stable-decay): --lr, and down in the last\n"
+	     "steps, which are those of --decay-steps; constant: --lr"),
 	REAL("min-lr", min_lr, "-1", 0, 1e6,
 	     "learning rate at the end of the schedule; default: lr / 10"),
 	INT("decay-steps", decay_steps, "-1", 1, OPTION_BIG,

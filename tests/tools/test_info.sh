@@ -163,6 +163,11 @@ rows_of() { $info --plan --preset nano "$@" | awk '/(shards|state|unsharded .*) 
 hybrid=$(rows_of --strategy hybrid --mesh replicate=3,shard=2) zero3=$(rows_of --strategy zero3 -n 2)
 [ -n "$zero3" ] && [ "$hybrid" = "$zero3" ] || complain "hybrid on 3 x 2: $hybrid, zero3 on 2: $zero3"
 
+# Recomputation keeps fewer activations.
+activations() { $info --plan --preset nano "$@" | awk '$1 == "activations" && !n++ { print $2, $3, $4 }'; }
+all=$(activations) inputs=$(activations --recompute)
+[ -n "$all" ] && [ -n "$inputs" ] && [ "$inputs" != "$all" ] || complain "activations: $all, with --recompute $inputs"
+
 # Parameters that are stored in 16 bits have half the state; those that are cast have all of it.
 state_of() { $info --plan --preset nano "$@" | awk '/optimizer state/ { print $3 }'; }
 cast=$(state_of --dtype bf16) pure=$(state_of --dtype bf16 --pure)

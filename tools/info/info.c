@@ -54,6 +54,7 @@ static const char usage[] =
 	"      --pure           parameters, gradients and optimizer state have this dtype too\n"
 	"      --reduce-dtype R dtype in which gradients are summed over ranks: fp32 or compute;\n"
 	"                       without it fp32, compute if --pure\n"
+	"      --recompute      blocks run forward again in the backward pass\n"
 	"      --accumulate M   micro-batches per step (default 1)\n";
 
 enum {
@@ -69,6 +70,7 @@ enum {
 	OPT_OFFLOAD,
 	OPT_DTYPE,
 	OPT_PURE,
+	OPT_RECOMPUTE,
 	OPT_REDUCE_DTYPE,
 	OPT_ACCUMULATE,
 };
@@ -91,6 +93,7 @@ static const struct option long_options[] = {
 	{ "offload", required_argument, NULL, OPT_OFFLOAD },
 	{ "dtype", required_argument, NULL, OPT_DTYPE },
 	{ "pure", no_argument, NULL, OPT_PURE },
+	{ "recompute", no_argument, NULL, OPT_RECOMPUTE },
 	{ "reduce-dtype", required_argument, NULL, OPT_REDUCE_DTYPE },
 	{ "accumulate", required_argument, NULL, OPT_ACCUMULATE },
 	{ NULL, 0, NULL, 0 },
@@ -311,6 +314,10 @@ static int parse_option(request_t *r, int opt)
 	case OPT_PURE:
 		r->plan_option = "--pure";
 		r->what.pure = 1;
+		return 0;
+	case OPT_RECOMPUTE:
+		r->plan_option = "--recompute";
+		r->what.recompute = 1;
 		return 0;
 	}
 	/* getopt_long() has printed the error. */

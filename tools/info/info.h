@@ -38,7 +38,7 @@ typedef struct info_plan {
 	const char *preset;                          /* of a GPT */
 	int64_t strategy, flat, dtype, reduce_dtype; /* indices of words of tools/precision.h */
 	int reshard;                                 /* of srt_unit_options_t */
-	int pure, plan, tree;                        /* plan, tree: what is printed */
+	int pure, recompute, plan, tree;             /* plan, tree: what is printed */
 	srt_offload_t offload;
 	tool_mesh_t mesh;
 	int world_size;

@@ -124,7 +124,8 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 					 .microbatches = what->accumulate,
 					 .prefetch = 1 };
 	srt_mesh_t *mesh;
-	srt_model_options_t model = { .matrix_decay = 0.1f,
+	srt_model_options_t model = { .recompute = what->recompute,
+				      .matrix_decay = 0.1f,
 				      .dtype = precision->stored,
 				      .reshard = what->reshard,
 				      .flat = (srt_flat_t)what->flat };

@@ -12,7 +12,8 @@
  *           dv = P^T dout, dk = dS^T Q    one chain by rising query
  *
  * If a head has more queries than a part, the chains of dk and dv continue from part to part in
- * scratch, as floats.
+ * scratch, as floats. If heads share a head of keys, a part has heads of one item, and the chains of
+ * a group stay in scratch until all are there: their tree is dk and dv.
  */
 #include "backends/gpu/gpu.h"
 #include "base/base.h"
@@ -28,11 +29,12 @@ typedef struct part {
 	int64_t d;           /* distance of rows of out and dout */
 	int64_t ld;          /* of rows of scores */
 	int64_t most, units; /* queries and heads of a part, at most */
-	srt_binding_t lengths, mask;
+	int64_t group;       /* heads that share a head of keys */
+	srt_binding_t lengths, mask, first_keys;
 
 	int64_t unit, nunits, first, rows;
 	srt_binding_t p, ds;  /* (nunits,rows,ld), floats */
-	srt_binding_t dk, dv; /* (nunits,keys,head_dim): unfinished chains */
+	srt_binding_t dk, dv; /* (slots,keys,head_dim): unfinished chains */
 } part_t;
 
 static const srt_binding_t none;
@@ -57,36 +59,84 @@ static part_t make_part(srt_gpu_plan_t *plan)
 		.ld = (s->keys + 3) / 4 * 4,
 		.lengths = command->bindings[is_backward ? 10 : 5],
 		.mask = command->bindings[is_backward ? 11 : 6],
+		.first_keys = command->bindings[is_backward ? 12 : 7],
+		.group = s->heads / s->kv_heads,
 	};
 	const int64_t most = srt_gpu_scratch_floats(&plan->gpu) / nscores_of(&part);
 	const int64_t rows = most / part.ld / ROWS * ROWS;
 
 	part.most = srt_min64(s->queries, rows > ROWS ? rows : ROWS);
-	part.units = srt_min64(s->batch * s->heads, most / (part.most * part.ld));
-	if (part.most < s->queries || part.units < 1)
+	part.units = srt_min64(part.group > 1 ? s->heads : s->batch * s->heads,
+			       most / (part.most * part.ld));
+	if (part.most < s->queries || part.units < part.group)
 		part.units = 1;
+	part.units -= part.units > 1 ? part.units % part.group : 0;
 	return part;
 }
 
-/* The first query row of the part, in a tensor of rows ld apart. */
-static srt_binding_t offset_queries(const part_t *part, const srt_binding_t *binding, int64_t ld)
+/* Heads whose chains are in scratch at a time: those of the part, or of a group. */
+static int64_t count_slots(const part_t *part)
 {
-	return srt_gpu_at(binding, part->first * ld * part->nbytes);
+	return part->group > 1 ? srt_max64(part->units, part->group) : 1;
 }
 
-/* Sets the fields that all products share: m and n in C, which are tensors' rows or scores. */
+/* The item of a part of heads that share heads of keys; else 0, for products find items. */
+static int64_t item_of(const part_t *part)
+{
+	return part->group > 1 ? part->unit / part->shape->heads : 0;
+}
+
+/* The part's first query row, and its item's first key row, in a tensor of rows ld apart. */
+static srt_binding_t offset_queries(const part_t *part, const srt_binding_t *binding, int64_t ld)
+{
+	return srt_gpu_at(binding,
+			  (item_of(part) * part->shape->queries + part->first) * ld * part->nbytes);
+}
+
+static srt_binding_t offset_keys(const part_t *part, const srt_binding_t *binding, int64_t ld)
+{
+	return srt_gpu_at(binding, item_of(part) * part->shape->keys * ld * part->nbytes);
+}
+
+/* Sets the fields that all products share: m and n in C, which are tensors' rows or scores. Where
+ * heads share heads of keys, a product's items are these, and lengths are marks. */
 static srt_gpu_matmul_t make_product(const part_t *part, int kind)
 {
+	const srt_k_attention_t *s = part->shape;
+	const bool marked = part->mask.mem != NULL || part->first_keys.mem != NULL ||
+			    (part->group > 1 && part->lengths.mem != NULL);
+
 	return (srt_gpu_matmul_t){
 		.batch = part->nunits,
-		.item = part->unit,
-		.inner = part->shape->heads,
+		.item = part->group > 1 ? part->unit % s->heads : part->unit,
+		.inner = part->group > 1 ? part->group : s->heads,
 		.alpha = 1.0f,
 		.kind = kind,
-		.first = part->first,
-		.causal = part->shape->causal != 0,
-		.marked = part->mask.mem != NULL && kind != SRT_GPU_SCORES,
+		.first = s->offset + part->first,
+		.causal = s->causal != 0,
+		.marked = marked && kind != SRT_GPU_SCORES,
 	};
+}
+
+/* Distances of items and of heads in them, for rows of queries and of keys ld apart. */
+typedef struct distances {
+	int64_t stride, inner;
+} distances_t;
+
+static distances_t of_queries(const part_t *part, int64_t ld)
+{
+	const srt_k_attention_t *s = part->shape;
+
+	return (distances_t){ part->group > 1 ? part->group * s->head_dim : s->queries * ld,
+			      s->head_dim };
+}
+
+static distances_t of_keys(const part_t *part, int64_t ld)
+{
+	const srt_k_attention_t *s = part->shape;
+
+	return part->group > 1 ? (distances_t){ s->head_dim, 0 } :
+				 (distances_t){ s->keys * ld, s->head_dim };
 }
 
 /* bindings: c, a, b, start */
@@ -98,7 +148,8 @@ static void add_product(const part_t *part, const srt_gpu_matmul_t *args,
 	srt_gpu_choose(&plan->gpu,
 		       srt_gpu_add(plan, 0,
 				   (srt_binding_t[]){ bindings[0], bindings[1], bindings[2], none,
-						      bindings[3], part->lengths },
+						      bindings[3],
+						      part->group > 1 ? none : part->lengths },
 				   6, args, sizeof(*args), 0));
 }
 
@@ -108,23 +159,26 @@ static void add_scores(const part_t *part, srt_binding_t s, srt_binding_t x, int
 {
 	const srt_k_attention_t *shape = part->shape;
 	srt_gpu_matmul_t args = make_product(part, SRT_GPU_SCORES);
+	const distances_t a = of_queries(part, ldx), b = of_keys(part, ldy);
 
 	args.m = part->rows;
 	args.n = shape->keys;
 	args.k = shape->head_dim;
 	args.lda = ldx;
-	args.stride_a = shape->queries * ldx;
-	args.inner_a = shape->head_dim;
+	args.stride_a = a.stride;
+	args.inner_a = a.inner;
 	args.ldb = ldy;
-	args.stride_b = shape->keys * ldy;
-	args.inner_b = shape->head_dim;
+	args.stride_b = b.stride;
+	args.inner_b = b.inner;
 	args.trans_b = 1;
 	args.ldc = part->ld;
 	args.each_c = part->rows * part->ld;
 	args.c_is_f32 = 1;
 	args.alpha = scale;
 	args.chain = SRT_K_MATMUL_KB;
-	add_product(part, &args, (srt_binding_t[]){ s, offset_queries(part, &x, ldx), y, none });
+	add_product(part, &args,
+		    (srt_binding_t[]){ s, offset_queries(part, &x, ldx), offset_keys(part, &y, ldy),
+				       none });
 }
 
 /* y = p x by rising key; y: out or dq, x: v or k */
@@ -133,6 +187,7 @@ static void add_by_key(const part_t *part, srt_binding_t y, int64_t ldy, srt_bin
 {
 	const srt_k_attention_t *shape = part->shape;
 	srt_gpu_matmul_t args = make_product(part, SRT_GPU_BY_KEY);
+	const distances_t b = of_keys(part, ldx), c = of_queries(part, ldy);
 
 	args.m = part->rows;
 	args.n = shape->head_dim;
@@ -141,23 +196,48 @@ static void add_by_key(const part_t *part, srt_binding_t y, int64_t ldy, srt_bin
 	args.each_a = part->rows * part->ld;
 	args.a_is_f32 = 1;
 	args.ldb = ldx;
-	args.stride_b = shape->keys * ldx;
-	args.inner_b = shape->head_dim;
+	args.stride_b = b.stride;
+	args.inner_b = b.inner;
 	args.ldc = ldy;
-	args.stride_c = shape->queries * ldy;
-	args.inner_c = shape->head_dim;
-	add_product(part, &args, (srt_binding_t[]){ offset_queries(part, &y, ldy), p, x, none });
+	args.stride_c = c.stride;
+	args.inner_c = c.inner;
+	add_product(part, &args,
+		    (srt_binding_t[]){ offset_queries(part, &y, ldy), p, offset_keys(part, &x, ldx),
+				       none });
+}
+
+/* dk or dv of the part's heads of keys that are complete, from the chains of their heads. */
+static void add_heads(const part_t *part, srt_binding_t y, int64_t ldy, srt_binding_t chains)
+{
+	const srt_k_attention_t *s = part->shape;
+	const int64_t head = part->unit % s->heads, end = head + part->nunits;
+	const int64_t n = srt_max64(part->nunits / part->group, 1);
+	const srt_gpu_heads_t args = {
+		.keys = s->keys, .head_dim = s->head_dim, .group = part->group, .ld = ldy
+	};
+
+	if (end % part->group != 0)
+		return;
+	y = offset_keys(part, &y, ldy);
+	y = srt_gpu_at(&y, (end / part->group - n) * s->head_dim * part->nbytes);
+	srt_gpu_add(part->plan, SRT_GPU_HEADS, (srt_binding_t[]){ y, chains }, 2, &args,
+		    sizeof(args), n * s->keys);
 }
 
 /* y = p^T x by rising query; y: dk or dv, x: q or dout; chains: of the earlier queries and for the
- * later ones. */
+ * later ones, and of heads that share a head of keys. */
 static void add_by_query(const part_t *part, srt_binding_t y, int64_t ldy, srt_binding_t p,
 			 srt_binding_t x, int64_t ldx, srt_binding_t chains)
 {
 	const srt_k_attention_t *shape = part->shape;
 	const bool last = part->first + part->rows == shape->queries;
+	const bool is_whole = last && part->group == 1;
 	const int64_t each = shape->keys * shape->head_dim;
+	const srt_binding_t own =
+		srt_gpu_at(&chains, part->unit % shape->heads % count_slots(part) * each *
+					    (int64_t)sizeof(float));
 	srt_gpu_matmul_t args = make_product(part, SRT_GPU_OF_KEY);
+	const distances_t b = of_queries(part, ldx);
 
 	args.m = shape->keys;
 	args.n = shape->head_dim;
@@ -167,10 +247,10 @@ static void add_by_query(const part_t *part, srt_binding_t y, int64_t ldy, srt_b
 	args.a_is_f32 = 1;
 	args.trans_a = 1;
 	args.ldb = ldx;
-	args.stride_b = shape->queries * ldx;
-	args.inner_b = shape->head_dim;
+	args.stride_b = b.stride;
+	args.inner_b = b.inner;
 	args.each_start = each;
-	if (last) {
+	if (is_whole) {
 		args.ldc = ldy;
 		args.stride_c = shape->keys * ldy;
 		args.inner_c = shape->head_dim;
@@ -180,8 +260,10 @@ static void add_by_query(const part_t *part, srt_binding_t y, int64_t ldy, srt_b
 		args.c_is_f32 = 1;
 	}
 	add_product(part, &args,
-		    (srt_binding_t[]){ last ? y : chains, p, offset_queries(part, &x, ldx),
-				       part->first > 0 ? chains : none });
+		    (srt_binding_t[]){ is_whole ? y : own, p, offset_queries(part, &x, ldx),
+				       part->first > 0 ? own : none });
+	if (last && part->group > 1)
+		add_heads(part, y, ldy, chains);
 }
 
 static void add_rows(const part_t *part, srt_gpu_kernel_t kernel, const srt_binding_t *bindings,
@@ -199,17 +281,19 @@ static void add_rows(const part_t *part, srt_gpu_kernel_t kernel, const srt_bind
 		    part->nunits * part->rows);
 }
 
-/* Bindings of the command: out, stats, q, k, v, lengths, mask. */
+/* Bindings of the command: out, stats, q, k, v, lengths, mask, first. */
 static void add_forward(const part_t *part, const srt_binding_t *at)
 {
 	const srt_k_attention_t *s = part->shape;
 
 	add_scores(part, part->p, at[2], s->ldq, at[3], s->ldk, s->scale);
-	add_rows(part, SRT_GPU_WEIGHTS, (srt_binding_t[]){ part->p, at[1], at[5], at[6] }, 4);
+	add_rows(part, SRT_GPU_WEIGHTS, (srt_binding_t[]){ part->p, at[1], at[5], at[6], at[7] },
+		 5);
 	add_by_key(part, at[0], part->d, part->p, at[4], s->ldv);
 }
 
-/* Bindings of the command: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask. */
+/* Bindings of the command: dq, dk, dv, dout, out, q, k, v, stats, scratch, lengths, mask, first.
+ */
 static void add_backward(const part_t *part, const srt_binding_t *at)
 {
 	const srt_k_attention_t *s = part->shape;
@@ -217,7 +301,9 @@ static void add_backward(const part_t *part, const srt_binding_t *at)
 	add_scores(part, part->p, at[5], s->ldq, at[6], s->ldk, s->scale);
 	add_scores(part, part->ds, at[3], part->d, at[7], s->ldv, 1.0f);
 	add_rows(part, SRT_GPU_GRADIENTS,
-		 (srt_binding_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11] }, 7);
+		 (srt_binding_t[]){ part->p, part->ds, at[8], at[3], at[4], at[10], at[11],
+				    at[12] },
+		 8);
 	if (at[0].mem != NULL)
 		add_by_key(part, at[0], s->lddq, part->ds, at[6], s->ldk);
 	if (at[1].mem != NULL)
@@ -234,8 +320,9 @@ static size_t lay_out_scratch(part_t *part)
 	const srt_k_attention_t *s = part->shape;
 	const int64_t f = (int64_t)sizeof(float), n = part->units * part->most * part->ld;
 	const int64_t nscores = nscores_of(part);
-	const bool has_chains = part->most < s->queries && part->is_backward;
-	const int64_t chains = has_chains ? (s->keys * s->head_dim + 3) / 4 * 4 : 0;
+	const bool has_chains = (part->most < s->queries || part->group > 1) && part->is_backward;
+	const int64_t chains =
+		has_chains ? (count_slots(part) * s->keys * s->head_dim + 3) / 4 * 4 : 0;
 	const srt_binding_t scratch = { .mem = srt_gpu_scratch };
 
 	part->p = scratch;
@@ -262,6 +349,9 @@ bool srt_gpu_attention_next(srt_gpu_plan_t *plan)
 	lay_out_scratch(&part);
 	part.unit = plan->next;
 	part.nunits = srt_min64(part.units, units - part.unit);
+	if (part.group > 1) /* one item's */
+		part.nunits =
+			srt_min64(part.nunits, part.shape->heads - part.unit % part.shape->heads);
 	part.first = plan->next_query;
 	part.rows = srt_min64(part.most, part.shape->queries - part.first);
 	if (part.is_backward)
@@ -271,7 +361,7 @@ bool srt_gpu_attention_next(srt_gpu_plan_t *plan)
 	plan->next_query += part.most;
 	if (plan->next_query >= part.shape->queries) {
 		plan->next_query = 0;
-		plan->next += part.units;
+		plan->next += part.nunits;
 	}
 	return true;
 }

@@ -21,6 +21,7 @@ typedef enum srt_gpu_kernel {
 	SRT_GPU_MATMUL_SUMS = SRT_GPU_TILE_COUNT,
 	SRT_GPU_WEIGHTS,
 	SRT_GPU_GRADIENTS,
+	SRT_GPU_HEADS,
 	SRT_GPU_KERNEL_COUNT
 } srt_gpu_kernel_t;
 

@@ -29,6 +29,7 @@ const srt_gpu_kernel_info_t srt_gpu_kernels[SRT_GPU_KERNEL_COUNT] = {
 							  SRT_GPU_SUM_ITEMS },
 	[SRT_GPU_WEIGHTS] = { "gpu_attention", "gpu_weights", 0 },
 	[SRT_GPU_GRADIENTS] = { "gpu_attention", "gpu_gradients", 0 },
+	[SRT_GPU_HEADS] = { "gpu_attention", "gpu_heads", 0 },
 };
 
 static const struct {
@@ -275,14 +276,12 @@ static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 
 /* ---- plans -------------------------------------------------------------------------------- */
 
-static bool can_attention(const srt_command_t *command)
+static bool can_attention(const srt_k_attention_t *a)
 {
-	const srt_k_attention_t *a = &command->attention;
-
-	return srt_command_is_plain_attention(command) && a->queries > 0 && a->keys > 0 &&
-	       a->queries <= MAX_SIZE && a->keys <= MAX_LD && a->head_dim <= MAX_LD &&
-	       a->heads <= MAX_LD / srt_max64(a->head_dim, 1) && a->batch <= MAX_SIZE / a->heads &&
-	       a->ldq <= MAX_LD && a->ldk <= MAX_LD && a->ldv <= MAX_LD;
+	return a->queries > 0 && a->keys > 0 && a->queries <= MAX_SIZE && a->keys <= MAX_LD &&
+	       a->head_dim <= MAX_LD && a->heads <= MAX_LD / srt_max64(a->head_dim, 1) &&
+	       a->batch <= MAX_SIZE / a->heads && a->ldq <= MAX_LD && a->ldk <= MAX_LD &&
+	       a->ldv <= MAX_LD;
 }
 
 bool srt_gpu_can(const srt_command_t *command)
@@ -290,7 +289,7 @@ bool srt_gpu_can(const srt_command_t *command)
 	const srt_k_matmul_t *mm = &command->matmul;
 
 	if (command->kind != SRT_COMMAND_MATMUL)
-		return can_attention(command);
+		return can_attention(&command->attention);
 	/* With tiles of 64 x 64 the number of groups is in range. */
 	return mm->m <= MAX_SIZE && mm->n <= MAX_SIZE && mm->k <= MAX_SIZE && mm->lda <= MAX_LD &&
 	       mm->ldb <= MAX_LD &&

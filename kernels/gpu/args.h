@@ -81,6 +81,14 @@ typedef struct srt_gpu_rows {
 	int64_t ld; /* between rows */
 } srt_gpu_rows_t;
 
+/* gpu_heads: the gradients of some heads of keys, by the tree over the heads that share each. Row j
+ * of head k of the keys is at j * ld + k * head_dim of y; places: y, chains (heads of keys, group,
+ * keys, head_dim), floats. A group is a row. */
+typedef struct srt_gpu_heads {
+	int64_t keys, head_dim, group;
+	int64_t ld;
+} srt_gpu_heads_t;
+
 /* Products of causal attention read no score of query i from key i + SRT_GPU_BEYOND on: tiles are
  * of 128 at most. */
 #define SRT_GPU_BEYOND 384

@@ -8,6 +8,7 @@ EXTRA_DIST += \
 	bench/peer_kernels.py \
 	bench/peer_mpi.c \
 	bench/peer_startup.py \
+	bench/peer_tokenizer.py \
 	bench/peer_torch.py \
 	bench/peer_torch_gpu.py \
 	bench/peer_ucx.py \

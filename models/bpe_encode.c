@@ -10,7 +10,7 @@
 #include "models/bpe_impl.h"
 #include "models/try.h"
 
-enum { CACHE_TEXT = 54, CACHE_IDS = 18, CACHE_NENTRIES = 1 << 16 };
+enum { CACHE_TEXT = 54, CACHE_IDS = 18, CACHE_MOST = 1 << 16 };
 
 /* The ids of a short text. */
 typedef struct {
@@ -27,7 +27,8 @@ typedef struct {
 
 struct srt_bpe_encoder {
 	const srt_bpe_t *bpe;
-	entry_t *cache;
+	entry_t *cache; /* (nentries), a power of two */
+	size_t nentries;
 	int32_t *ids; /* the result */
 	size_t nids, capacity;
 	symbol_t *symbols;
@@ -35,17 +36,22 @@ struct srt_bpe_encoder {
 	size_t nsymbols, nheap, room;
 };
 
-srt_status_t srt_bpe_encoder_create(const srt_bpe_t *bpe, srt_bpe_encoder_t **encoder)
+srt_status_t srt_bpe_encoder_create(const srt_bpe_t *bpe, size_t nbytes,
+				    srt_bpe_encoder_t **encoder)
 {
 	srt_bpe_encoder_t *e = calloc(1, sizeof(*e));
+	size_t nentries = 16;
 
+	while (nentries < CACHE_MOST && nentries < nbytes / 16)
+		nentries *= 2;
 	if (e != NULL)
-		e->cache = calloc(CACHE_NENTRIES, sizeof(*e->cache));
+		e->cache = calloc(nentries, sizeof(*e->cache));
 	if (e == NULL || e->cache == NULL) {
 		free(e);
 		return srt_string_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for an encoder");
 	}
 	e->bpe = bpe;
+	e->nentries = nentries;
 	*encoder = e;
 	return SRT_OK;
 }
@@ -258,7 +264,7 @@ static void merge_symbols(srt_bpe_encoder_t *e)
 static srt_status_t encode_segment(srt_bpe_encoder_t *e, const char *text, size_t nbytes)
 {
 	const bool fits = nbytes <= CACHE_TEXT;
-	entry_t *entry = &e->cache[fits ? srt_bpe_hash(text, nbytes) % CACHE_NENTRIES : 0];
+	entry_t *entry = &e->cache[fits ? srt_bpe_hash(text, nbytes) & (e->nentries - 1) : 0];
 	const size_t from = e->nids;
 
 	if (fits && entry->nbytes == nbytes && memcmp(entry->text, text, nbytes) == 0)

@@ -311,7 +311,7 @@ srt_status_t srt_tokenizer_encode(const srt_tokenizer_t *tokenizer, const char *
 			"srt_tokenizer_encode: tokenizer, text, ids or nids is NULL");
 	SRT_TRY(check_text(text, nbytes));
 	SRT_TRY(srt_matcher_create(&e.matcher));
-	status = srt_bpe_encoder_create(&tokenizer->bpe, &e.bpe);
+	status = srt_bpe_encoder_create(&tokenizer->bpe, nbytes, &e.bpe);
 	if (status == SRT_OK)
 		status = encode_text(&e, text, nbytes, flags);
 	if (status == SRT_OK)

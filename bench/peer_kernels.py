@@ -229,6 +229,8 @@ OPERATIONS = {
     "layernorm_backward": lambda s: layernorm_backward(s, [True, False, False]),
     "layernorm_backward_params": lambda s: layernorm_backward(s, [False, True, True]),
     "rmsnorm": rmsnorm,
+    "glu_silu": lambda s: rows_backward(
+        s, lambda g, u, y: torch.mul(aten.silu(g), u, out=y)),
     "embedding": embedding,
     "embedding_backward": embedding_backward,
     "matmul": matmul,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Frequencies and tables of rotary position embeddings, in double and rounded to float once, so
- * nearly every number is the correctly rounded one. Own functions instead of the math library's,
+ * nearly every number is the correctly rounded one; but exponents and angles are in fp32, as in
+ * pretraining by transformers. Own functions instead of the math library's,
  * whose bits differ between machines; all run in the default floating-point environment.
  */
 #include <shardrt/models/rotary.h>
@@ -106,9 +107,9 @@ static __attribute__((noinline)) void compute_frequencies(const srt_rope_t *rope
 	const double log_base = log_of((double)rope->base);
 
 	for (int64_t i = 0; i < rope->dim / 2; i++) {
-		const double exponent = (double)(2 * i) / (double)rope->dim;
+		const float exponent = (float)(2 * i) / (float)rope->dim;
 
-		inv_freq[i] = (float)scale_frequency(rope, exp_of(-exponent * log_base));
+		inv_freq[i] = (float)scale_frequency(rope, exp_of(-(double)exponent * log_base));
 	}
 }
 

@@ -13,7 +13,8 @@ FILENAME ~ /\.k$/ && /^(MAP|KERNEL(_ELEMENTWISE|_COLUMNS)?)\(/ {
 	if (/^MAP/)
 		has_windows[name] = 1
 }
-FILENAME ~ /\.k$/ && is_wide && /^\t.*FOR_[A-Z_]*_IN\(/ { has_windows[name] = 1 }
+FNR == 1 { is_wide = 0 }
+FILENAME ~ /\.k$/ && is_wide && /^\t.*(FOR_[A-Z_]*_IN|K_GLU(_BACKWARD)?)\(/ { has_windows[name] = 1 }
 /^\.visible \.entry/ || /^\.entry/ {
 	entry = $0
 	sub(/.*k_/, "", entry)

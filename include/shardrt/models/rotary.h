@@ -49,7 +49,8 @@ typedef struct srt_rope {
 #define SRT_ROPE_MAX_POSITIONS ((int64_t)1 << 24)
 
 /**
- * inv_freq (dim / 2): inv_freq[i] = 1 / base^(2 i / dim), scaled, in double, rounded once.
+ * inv_freq (dim / 2): inv_freq[i] = 1 / base^(2 i / dim), scaled; the exponent is a quotient in
+ * fp32, all else in double, rounded once.
  * SRT_ERR_INVALID_ARGUMENT for numbers that a field does not allow. Thread-safe.
  */
 SRT_API srt_status_t srt_rope_inv_freq(const srt_rope_t *rope, float *inv_freq);

@@ -74,6 +74,7 @@ typedef struct srt_k_rotary {
 	int64_t dim;        /* rotated values of a head, the first ones; even */
 	int64_t ldx, ldy;   /* from a row to the next */
 	int64_t npositions; /* rows of the tables */
+	int64_t copied;     /* last heads of a row, which are not rotated */
 	int32_t backward;   /* 1: by the opposite angle */
 	int32_t accumulate;
 } srt_k_rotary_t;

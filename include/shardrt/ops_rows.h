@@ -191,6 +191,7 @@ typedef struct srt_rotary {
 	/* Elements from a row to the next, heads * head_dim <= ld < 2^31; 0: heads * head_dim. */
 	int64_t ldx, ldy;
 	int64_t npositions;
+	int64_t copied;       /* last heads of a row, which are not rotated: 0 to heads */
 	srt_view_t x, y;      /* (rows, heads * head_dim) */
 	srt_view_t positions; /* (rows), SRT_I32, rows of the tables; not checked */
 	srt_view_t cos, sin;  /* (npositions, dim / 2), SRT_F32 */
@@ -207,7 +208,7 @@ typedef struct srt_rotary {
 /**
  * Turns each pair of values of a head, dim / 2 apart, by the angle of the row's position: y1 = x1 *
  * cos - x2 * sin, y2 = x2 * cos + x1 * sin for i < dim / 2, x1 = x[i], x2 = x[i + dim / 2]; copies
- * the values from dim on. A position outside of the tables gives NaN. In place allowed.
+ * the values from dim on, and the last heads. A position outside of the tables gives NaN. In place allowed.
  */
 SRT_API srt_status_t srt_op_rotary(const srt_rotary_t *args, srt_stream_t *stream);
 

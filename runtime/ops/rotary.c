@@ -15,6 +15,9 @@ static srt_status_t check_shape(const char *name, const srt_rotary_t *a)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: npositions is %lld, must be at least 1", name,
 				(long long)a->npositions);
+	if (a->copied < 0 || a->copied > a->heads)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: copied is %lld, of %lld heads", name,
+				(long long)a->copied, (long long)a->heads);
 	SRT_TRY(srt_op_check_pitch(name, width, a->ldx));
 	return srt_op_check_pitch(name, width, a->ldy);
 }
@@ -33,6 +36,7 @@ srt_status_t srt_op_rotary(const srt_rotary_t *args, srt_stream_t *stream)
 					.ldx = a.ldx ? a.ldx : width,
 					.ldy = a.ldy ? a.ldy : width,
 					.npositions = a.npositions,
+					.copied = a.copied,
 					.backward = a.backward != 0,
 					.accumulate = a.accumulate != 0 };
 	const srt_op_tensor_t tensors[] = {

@@ -7,7 +7,7 @@
 
 typedef struct rotary {
 	srt_dtype_t dtype;
-	int64_t rows, heads, head_dim, dim, ldx, ldy;
+	int64_t rows, heads, head_dim, dim, ldx, ldy, copied;
 } rotary_t;
 
 enum { POSITIONS = 11 };
@@ -26,7 +26,7 @@ static void rotate(const rotary_t *t, const srt_k_rotary_t *args, const float *x
 		const int known = p >= 0 && p < POSITIONS;
 		float v = head[i];
 
-		if (i < t->dim) {
+		if (i < t->dim && k % width / t->head_dim < t->heads - t->copied) {
 			const float c = known ? cosines[p * half + i % half] : NAN;
 			const float s = known ? sines[p * half + i % half] : NAN;
 			const float sign = args->backward ? -1.0f : 1.0f;
@@ -57,6 +57,7 @@ static void check_rotary(const rotary_t *t, int backward, int accumulate, int in
 				      .ldx = t->ldx,
 				      .ldy = in_place ? t->ldx : t->ldy,
 				      .npositions = POSITIONS,
+				      .copied = t->copied,
 				      .backward = backward,
 				      .accumulate = accumulate };
 	rotary_t shape = *t;
@@ -97,6 +98,20 @@ int main(void)
 		{ .rows = 0, .heads = 2, .head_dim = 4, .dim = 4, .ldx = 8, .ldy = 8 },
 		{ .rows = 7, .heads = 1, .head_dim = 2, .dim = 2, .ldx = 2, .ldy = 2 },
 		{ .rows = 13, .heads = 3, .head_dim = 64, .dim = 64, .ldx = 192, .ldy = 192 },
+		{ .rows = 9,
+		  .heads = 3,
+		  .head_dim = 64,
+		  .dim = 64,
+		  .ldx = 192,
+		  .ldy = 192,
+		  .copied = 1 },
+		{ .rows = 3,
+		  .heads = 2,
+		  .head_dim = 8,
+		  .dim = 8,
+		  .ldx = 16,
+		  .ldy = 16,
+		  .copied = 2 },
 		{ .rows = 9, .heads = 5, .head_dim = 20, .dim = 6, .ldx = 100, .ldy = 113 },
 		{ .rows = 5, .heads = 2, .head_dim = 131, .dim = 130, .ldx = 301, .ldy = 262 },
 		{ .rows = 5, .heads = 2, .head_dim = 3, .dim = 0, .ldx = 6, .ldy = 6 },

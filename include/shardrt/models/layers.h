@@ -183,6 +183,7 @@ typedef struct srt_rotary_in {
 	int64_t npositions;
 	int64_t head_dim;
 	int64_t dim; /* values of a head that are rotated, the first ones: even, up to head_dim */
+	int64_t copied; /* last heads of a row, which are not: v after q and k */
 } srt_rotary_in_t;
 
 /** y (rows,n) = x with the pairs of values of each head turned by the angle of the row's position

@@ -50,7 +50,7 @@ static machine_t machine = {
 	.tokens = 8192,
 };
 
-static srt_gpt_config_t config;
+static srt_decoder_config_t config;
 static int node = 8;
 static bool is_flat; /* all messages by UCX: no hierarchy */
 
@@ -275,13 +275,9 @@ static const struct option options[] = {
 static void set_model(const char *name)
 {
 	if (strcmp(name, "7b") == 0)
-		config = (srt_gpt_config_t){ .layers = 32,
-					     .heads = 32,
-					     .width = 4096,
-					     .context = 2048,
-					     .vocab = 32000,
-					     .mult = 4 };
-	else if (srt_gpt_preset(name, &config) != SRT_OK)
+		config = (srt_decoder_config_t){ SRT_DECODER_GPT, .layers = 32,    .heads = 32,
+						 .width = 4096,   .context = 2048, .vocab = 32000 };
+	else if (srt_decoder_preset(name, &config) != SRT_OK)
 		fail(srt_error_last());
 	if (strcmp(name, "gpt2-124m") == 0)
 		config.vocab = 50257;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "models/gpt.h"
+#include "models/families.h"
 
 #define SCALE_MAX_OPS 256
 
@@ -48,7 +48,7 @@ uint64_t scale_links_connections(void);
 
 /* Joins, builds the model with zero3 and AdamW, runs a step without compute. Ends the process if
  * something fails. */
-void scale_rank_run(const srt_gpt_config_t *config, scale_record_t *record);
+void scale_rank_run(const srt_decoder_config_t *config, scale_record_t *record);
 
 /* ---- scale_nodes.c -------------------------------------------------------------------------- */
 

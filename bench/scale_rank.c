@@ -109,7 +109,7 @@ static size_t allocated(void)
 	return m.uordblks + m.hblkhd;
 }
 
-void scale_rank_run(const srt_gpt_config_t *config, scale_record_t *record)
+void scale_rank_run(const srt_decoder_config_t *config, scale_record_t *record)
 {
 	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
 	const srt_model_options_t model = { .matrix_decay = 0.1f };
@@ -118,7 +118,7 @@ void scale_rank_run(const srt_gpt_config_t *config, scale_record_t *record)
 	walk_t w = { .record = record };
 	srt_context_t *context;
 	srt_plan_t plan = SRT_PLAN_INIT;
-	srt_gpt_t *gpt;
+	srt_decoder_t *decoder;
 
 	options.norm_p = 2;
 	options.max_norm = 1.0f;
@@ -126,19 +126,19 @@ void scale_rank_run(const srt_gpt_config_t *config, scale_record_t *record)
 	record->join_s = srt_awake_s() - start;
 	check_status(srt_stream_create(srt_context_device(context), 0, "compute", &w.stream));
 	check_status(srt_engine_create(context, &options, &w.engine));
-	check_status(srt_gpt_declare(w.engine, config, &model, &gpt));
+	check_status(srt_decoder_declare(w.engine, config, &model, &decoder));
 	check_status(srt_engine_plan(w.engine, srt_context_rank(context), 0, &plan));
 	check_status(srt_engine_build(w.engine));
 	record->build_s = srt_awake_s() - start - record->join_s;
 	record->control = scale_links_control();
 	record->plan = plan.total;
 	record->tables = allocated() - before;
-	check_status(srt_gpt_init(gpt, 1, w.stream));
+	check_status(srt_decoder_init(decoder, 1, w.stream));
 	check_status(srt_stream_sync(w.stream));
 	w.before = scale_links_data();
 	run_step(&w);
 	record->connections = scale_links_connections();
-	srt_gpt_destroy(gpt);
+	srt_decoder_destroy(decoder);
 	srt_engine_destroy(w.engine);
 	srt_stream_destroy(w.stream);
 	srt_context_destroy(context);

@@ -19,18 +19,19 @@
 
 struct srt_generator {
 	srt_tape_t *tape;
-	srt_gpt_io_t io;
+	srt_decoder_io_t io;
 	int64_t context, vocab, row;
 	int32_t *ids;
 };
 
-srt_status_t srt_generator_create(const srt_gpt_t *gpt, srt_device_t *device, int64_t nmax,
+srt_status_t srt_generator_create(srt_decoder_t *decoder, srt_device_t *device, int64_t nmax,
 				  srt_generator_t **generator)
 {
-	const srt_gpt_config_t *config = srt_gpt_config(gpt);
+	const srt_decoder_config_t *config = srt_decoder_config(decoder);
 	int64_t context = nmax < config->context ? nmax : config->context;
 	srt_generator_t *g = calloc(1, sizeof(*g));
 	int32_t *ids = calloc((size_t)(context < 1 ? 1 : context), sizeof(*ids));
+	srt_decoder_pass_t pass = { .batch = 1 };
 	srt_status_t status;
 
 	if (g == NULL || ids == NULL) {
@@ -46,7 +47,9 @@ srt_status_t srt_generator_create(const srt_gpt_t *gpt, srt_device_t *device, in
 	status = srt_tape_create(device, SRT_TAPE_FORWARD, &g->tape);
 	if (status != SRT_OK)
 		goto fail;
-	status = srt_gpt_record_logits(gpt, g->tape, g->context, &g->row, &g->io);
+	pass.context = g->context;
+	pass.row = &g->row;
+	status = srt_decoder_record(decoder, g->tape, &pass, &g->io);
 	if (status != SRT_OK)
 		goto fail;
 	*generator = g;
@@ -94,6 +97,7 @@ static srt_status_t compute_row(srt_generator_t *g, const unsigned char *text, s
 	g->row = (int64_t)seen - 1;
 	SRT_TRY(srt_buffer_copy_from_host(ids.buffer, ids.offset, g->ids,
 					  (size_t)g->context * sizeof(*g->ids), stream));
+	SRT_TRY(srt_decoder_put_positions(&g->io, NULL, stream));
 	SRT_TRY(srt_tape_forward(g->tape, stream));
 	if (temperature > 0.0f) {
 		SRT_TRY(srt_op_divide(logits, logits, temperature, nbyte, stream));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Generating text from a GPT, byte by byte. All ranks take part (a sharded model is gathered unit
+ * Generating text from a decoder, byte by byte. All ranks take part (a sharded model is gathered unit
  * by unit) and all draw the same bytes: the choice is a function of the parameters, the text so
  * far, the seed and the position.
  */
@@ -12,7 +12,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/gpt.h"
+#include "models/families.h"
 
 /** A recorded forward pass for one sequence. Opaque. */
 typedef struct srt_generator srt_generator_t;
@@ -29,7 +29,7 @@ typedef struct srt_sampling {
  *        context; longer texts see their last part.
  * @param[out] generator owned by the caller.
  */
-srt_status_t srt_generator_create(const srt_gpt_t *gpt, srt_device_t *device, int64_t nmax,
+srt_status_t srt_generator_create(srt_decoder_t *decoder, srt_device_t *device, int64_t nmax,
 				  srt_generator_t **generator);
 /** Frees it, not its arena. NULL is allowed. */
 void srt_generator_destroy(srt_generator_t *generator);

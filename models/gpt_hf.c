@@ -258,15 +258,15 @@ static int is_set_to(const char *text, const char *key, const char *value)
 }
 
 /* The sizes that both config.json and the tensors have. */
-static srt_status_t compare_sizes(const char *path, const char *text, const srt_gpt_config_t *c)
+static srt_status_t compare_sizes(const char *path, const char *text, const srt_decoder_config_t *c)
 {
 	const struct {
 		const char *key;
 		int64_t value;
 	} sizes[] = {
-		{ "n_layer", c->layers },          { "n_embd", c->width },
-		{ "n_positions", c->context },     { "vocab_size", c->vocab },
-		{ "n_inner", c->mult * c->width },
+		{ "n_layer", c->layers },      { "n_embd", c->width },
+		{ "n_positions", c->context }, { "vocab_size", c->vocab },
+		{ "n_inner", c->ffn_width },
 	};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -307,7 +307,7 @@ static srt_status_t check_layers(const srt_file_t *file, const char *path, const
 
 /* The values of config.json that no tensor has, and whether the head is tied, where a file may have
  * both. */
-static srt_status_t apply_config(const char *path, const char *text, srt_gpt_config_t *c)
+static srt_status_t apply_config(const char *path, const char *text, srt_decoder_config_t *c)
 {
 	const char *heads = find_value(text, "n_head");
 	const char *activation = find_value(text, "activation_function");
@@ -342,7 +342,7 @@ static srt_status_t apply_config(const char *path, const char *text, srt_gpt_con
 }
 
 /* c->heads: of config.json, 0 = not known. */
-static srt_status_t choose_heads(const char *path, int64_t heads, srt_gpt_config_t *c)
+static srt_status_t choose_heads(const char *path, int64_t heads, srt_decoder_config_t *c)
 {
 	if (heads && c->heads && heads != c->heads)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -362,9 +362,9 @@ static srt_status_t choose_heads(const char *path, int64_t heads, srt_gpt_config
 }
 
 srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const char *prefix,
-			      int64_t heads, srt_gpt_config_t *config)
+			      int64_t heads, srt_decoder_config_t *config)
 {
-	srt_gpt_config_t c = { 0 };
+	srt_decoder_config_t c = { SRT_DECODER_GPT };
 	srt_file_tensor_t wte = SRT_FILE_TENSOR_INIT, wpe = SRT_FILE_TENSOR_INIT,
 			  fc = SRT_FILE_TENSOR_INIT;
 	srt_status_t status;
@@ -376,18 +376,12 @@ srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const ch
 	c.vocab = wte.shape[0];
 	c.width = wte.shape[1];
 	c.context = wpe.shape[0];
-	if (c.width < 1 || fc.shape[1] % c.width != 0)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "tensor '%s' of %s is [%lld,%lld]: its second size must be a "
-				      "multiple of the width, %lld",
-				      fc.name, path, (long long)fc.shape[0], (long long)fc.shape[1],
-				      (long long)c.width);
-	c.mult = fc.shape[1] / c.width;
+	c.ffn_width = fc.shape[1];
 	do {
 		snprintf(name, sizeof(name), "%sh.%lld.ln_1.weight", prefix, (long long)++c.layers);
 	} while (srt_file_find(file, name, NULL) == SRT_OK);
 	snprintf(name, sizeof(name), "%sh.0.attn.c_attn.bias", prefix);
-	c.attn_bias = srt_file_find(file, name, NULL) == SRT_OK;
+	c.qkv_bias = srt_file_find(file, name, NULL) == SRT_OK;
 	c.tied = srt_file_find(file, THEIR_HEAD, NULL) != SRT_OK;
 	SRT_TRY(check_layers(file, path, prefix, c.layers));
 	text = malloc(CONFIG_NBYTES);
@@ -406,10 +400,10 @@ srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const ch
 	return status;
 }
 
-srt_status_t srt_gpt_hf_check_config(const char *path, const srt_gpt_config_t *config)
+srt_status_t srt_gpt_hf_check_config(const char *path, const srt_decoder_config_t *config)
 {
 	char *text = malloc(CONFIG_NBYTES);
-	srt_gpt_config_t theirs = *config;
+	srt_decoder_config_t theirs = *config;
 	srt_status_t status;
 
 	if (text == NULL)

@@ -15,7 +15,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/gpt.h"
+#include "models/families.h"
 
 /** The prefix that files of a model with a head have. */
 #define SRT_GPT_HF_PREFIX "transformer."
@@ -25,7 +25,7 @@
 int srt_gpt_hf_recognise(const srt_file_t *file, const char **prefix);
 
 /**
- * The name of a parameter of srt_gpt_declare() in a file of Hugging Face.
+ * The name of a parameter of srt_decoder_declare() in a file of Hugging Face.
  * @param[out] name nname bytes. @param[out] transposed 1: a matrix, transposed in the file.
  * @return 1, or 0 for a name that a GPT does not have.
  */
@@ -56,13 +56,13 @@ srt_file_names_t srt_gpt_hf_names(const char *prefix);
  *         SRT_ERR_FORMAT for a config.json that cannot be read.
  */
 srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const char *prefix,
-			      int64_t heads, srt_gpt_config_t *config);
+			      int64_t heads, srt_decoder_config_t *config);
 
 /**
  * Whether a model may be written to a file next to a config.json that is there: without one, or if
  * it is of a model of these sizes.
  * @return as srt_gpt_hf_sizes().
  */
-srt_status_t srt_gpt_hf_check_config(const char *path, const srt_gpt_config_t *config);
+srt_status_t srt_gpt_hf_check_config(const char *path, const srt_decoder_config_t *config);
 
 #endif

@@ -61,10 +61,16 @@ libmodels_la_SOURCES = \
 	models/data/text_file.h \
 	models/data/tokens.c \
 	models/data/tokens.h \
+	models/decoder.c \
+	models/decoder.h \
+	models/decoder_impl.h \
+	models/decoder_tape.c \
+	models/families.c \
+	models/families.h \
+	models/families_config.c \
+	models/families_impl.h \
 	models/generate.c \
 	models/generate.h \
-	models/gpt.c \
-	models/gpt.h \
 	models/gpt_hf.c \
 	models/gpt_hf.h \
 	models/mlp.c \

@@ -13,7 +13,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_sizes \
 	tests/fuzz/fuzz_tokens
 if HAVE_JANSSON
-fuzz_targets += tests/fuzz/fuzz_flight tests/fuzz/fuzz_tokenizer
+fuzz_targets += tests/fuzz/fuzz_family tests/fuzz/fuzz_flight tests/fuzz/fuzz_tokenizer
 endif
 if HAVE_CHECKPOINTS
 fuzz_targets += tests/fuzz/fuzz_manifest
@@ -30,6 +30,9 @@ fuzz_link = $(AM_LDFLAGS) $(SRT_CFLAGS_FUZZ)
 tests_fuzz_fuzz_config_SOURCES = tests/fuzz/fuzz_config.c base/config.c $(fuzz_main)
 tests_fuzz_fuzz_config_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_config_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_family_SOURCES = tests/fuzz/fuzz_family.c models/families_config.c $(fuzz_main)
+tests_fuzz_fuzz_family_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_family_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_flight_SOURCES = tests/fuzz/fuzz_flight.c tools/info/flight_read.c tools/info/flight_report.c \
 	tools/info/flight_waits.c $(fuzz_main)
 tests_fuzz_fuzz_flight_CFLAGS = $(fuzz_compile)

@@ -6,12 +6,7 @@ SCRIPT_TESTS += tests/golden/test_hf.sh
 if HAVE_JANSSON
 check_PROGRAMS += tests/golden/replay_golden tests/golden/replay_hf
 endif
-tests_golden_replay_hf_SOURCES = \
-	tests/golden/replay_hf.c \
-	tests/golden/replay_hf.h \
-	tests/golden/replay_hf_case.c \
-	tests/golden/replay_hf_tokenizer.c
-tests_golden_replay_golden_SOURCES = \
+GOLDEN_SOURCES = \
 	tests/golden/replay.h \
 	tests/golden/replay_buffers.c \
 	tests/golden/replay_case.c \
@@ -19,9 +14,9 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_chain.c \
 	tests/golden/replay_combine.c \
 	tests/golden/replay_compare.c \
+	tests/golden/replay_decoder.c \
 	tests/golden/replay_errors.c \
 	tests/golden/replay_features.c \
-	tests/golden/replay_golden.c \
 	tests/golden/replay_gpt.c \
 	tests/golden/replay_grads.c \
 	tests/golden/replay_ignored.c \
@@ -37,6 +32,7 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_step.c \
 	tests/golden/replay_fixture.h \
 	tests/golden/replay_rounding.c \
+	tests/golden/replay_run.c \
 	tests/golden/replay_scaler.c \
 	tests/golden/replay_sequences.c \
 	tests/golden/replay_sharded.c \
@@ -48,6 +44,13 @@ tests_golden_replay_golden_SOURCES = \
 	tests/golden/replay_tail.c \
 	tests/golden/replay_train.c \
 	tests/golden/replay_transformer.c
+tests_golden_replay_golden_SOURCES = $(GOLDEN_SOURCES) tests/golden/replay_golden.c
+tests_golden_replay_hf_SOURCES = $(GOLDEN_SOURCES) \
+	tests/golden/replay_hf.c \
+	tests/golden/replay_hf.h \
+	tests/golden/replay_hf_model.c \
+	tests/golden/replay_hf_run.c \
+	tests/golden/replay_hf_tokenizer.c
 if !HAVE_JANSSON
 $(tests_golden_replay_golden_OBJECTS) $(tests_golden_replay_hf_OBJECTS): needs-jansson
 needs-jansson:

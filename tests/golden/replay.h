@@ -10,7 +10,8 @@
  *     replay_model.c     units and parameters as recorded; layers in the unit that owns them
  *     replay_modules.c   the same as a module tree, with marks
  *     replay_meta.c      the table of wrap policies and orders of initial values
- *     replay_chain.c, replay_gpt.c, replay_transformer.c    the models of the cases, on a tape
+ *     replay_chain.c, replay_decoder.c, replay_gpt.c, replay_transformer.c
+ *                          the models of the cases, on a tape
  *     replay_buffers.c   buffers of a model: statistics of BatchNorm, constants
  *     replay_train.c     kind "train": the training loop, compared with the recorded one
  *     replay_ignored.c   parameters that each rank has for itself
@@ -29,6 +30,7 @@
  *     replay_init.c      the table of initial distributions
  *     replay_errors.c, replay_combine.c, replay_net.c
  *                        kind "table": what PyTorch refuses, and what the library does instead
+ *     replay_run.c       runs a case and prints its verdict
  *     replay_golden.c    the program
  *
  * Everything recorded in a case is compared, or the case fails. Functions return a status with the
@@ -46,7 +48,7 @@
 #include <shardrt/shardrt.h>
 
 #include "base/base.h"
-#include "models/gpt.h"
+#include "models/families.h"
 #include <shardrt/models/layers.h>
 #include <shardrt/models/tape.h>
 #include "models/transformer.h"
@@ -112,6 +114,19 @@ void verdict_exact(verdict_t *v, bool holds, const char *format, ...) SRT_PRINTF
 /* Joins the verdicts of all ranks; the same on all afterwards. */
 srt_status_t verdict_join(verdict_t *v, srt_context_t *context);
 
+/* ---- a case as a whole ------------------------------------------------------------------ */
+
+/* REPLAY_BAD: no case, or for another number of ranks. */
+typedef enum replay_outcome { REPLAY_PASS, REPLAY_FAIL, REPLAY_SKIP, REPLAY_BAD } replay_outcome_t;
+
+/* Runs a case of kind "train" or "table"; `one`: with one strategy. Collective. */
+replay_outcome_t replay_run_case(const char *dir, bool one, srt_context_t *context);
+/* Any rank's failure is everybody's: ranks that went on would wait for the others. */
+srt_status_t replay_join_status(srt_context_t *context, srt_status_t status);
+/* Prints a line if `speak`. `with`: how it was run; `note`: what else is to be said, or "". */
+replay_outcome_t replay_print_verdict(const golden_t *g, const verdict_t *v, const char *with,
+				      const char *note, bool speak);
+
 /* ---- the recorded run ------------------------------------------------------------------- */
 
 /* Elements first .. first + n - 1 of a parameter are what a rank held in the recorded run: of the
@@ -159,6 +174,7 @@ bool golden_dtype(const char *text, srt_dtype_t *dtype);
 typedef struct replay_input {
 	const char *name;
 	srt_tensor_t *tensor;
+	bool is_counted; /* r->divisor is the number of values that are not below 0 */
 } replay_input_t;
 
 /* A buffer of the model. Floats are on the device, integers here. */
@@ -195,7 +211,8 @@ typedef struct replay {
 	srt_unit_t *ignored_unit;
 	srt_scaler_t *scaler; /* NULL: the case has none */
 	const struct replay_model *model;
-	srt_gpt_t *gpt; /* models of the library, or the units below */
+	srt_decoder_t *decoder; /* models of the library, or the units below */
+	srt_decoder_io_t decoder_io;
 	srt_transformer_t *transformer;
 	srt_unit_t **units; /* as in case.json; the root is the last one */
 	srt_unit_t *open;   /* the unit that is being recorded; NULL: the root alone */
@@ -220,7 +237,7 @@ typedef struct replay {
 /* A model of the cases: how it is declared on the engine and recorded on a tape. */
 typedef struct replay_model {
 	const char *name;
-	const char *losses; /* separated by spaces */
+	const char *losses; /* separated by spaces, or one text with spaces */
 	const char *hyper;  /* the fields of model.hyper, separated by spaces */
 	const char *inputs; /* separated by spaces */
 	srt_status_t (*declare)(replay_t *r);
@@ -244,6 +261,8 @@ srt_status_t replay_param_options(replay_t *r, const char *name, srt_dtype_t *dt
 				  int64_t *shape, srt_param_options_t *options);
 /* Declares gpt by the model library or, where the case's units are others, as in case.json. */
 srt_status_t replay_declare_gpt(replay_t *r);
+/* Declares a decoder of the model library by the config.json of a folder. */
+srt_status_t replay_declare_decoder(replay_t *r);
 /* Declares the Transformer of the model library. */
 srt_status_t replay_declare_transformer(replay_t *r);
 /* Whether its units, with their options, are those of the case. */
@@ -265,8 +284,12 @@ srt_tensor_t *replay_linear(replay_t *r, srt_tensor_t *x, const char *module);
 srt_tensor_t *replay_layernorm(replay_t *r, srt_tensor_t *x, const char *module);
 srt_status_t replay_record_chain(replay_t *r);
 srt_status_t replay_record_tied_ae(replay_t *r);
+srt_status_t replay_record_decoder(replay_t *r);
 srt_status_t replay_record_gpt(replay_t *r);
 srt_status_t replay_record_transformer(replay_t *r);
+
+/* Compares how far parameters are from the recorded last ones, where the case has that. */
+srt_status_t replay_compare_movement(replay_t *r);
 
 /* ---- buffers */
 srt_status_t replay_buffers_create(replay_t *r);

@@ -176,6 +176,15 @@ static srt_status_t open_train(golden_t *g, int rank)
 			 &g->expect_rank);
 }
 
+/* A recording of transformers, of one rank. */
+static srt_status_t open_hf(golden_t *g, const json_t *files)
+{
+	g->world_size = (int)golden_number(g->json, "world_size", 1);
+	g->nsteps = (int)golden_number(g->json, "num_steps", 0);
+	SRT_TRY(open_file(g, golden_text(files, "input"), &g->input));
+	return open_file(g, golden_text(files, "expect"), &g->expect);
+}
+
 static bool *new_marks(const srt_safetensors_t *file)
 {
 	return srt_calloc((file != NULL ? srt_safetensors_count(file) : 0) + 1, sizeof(bool),
@@ -185,8 +194,10 @@ static bool *new_marks(const srt_safetensors_t *file)
 srt_status_t golden_open(const char *dir, int rank, golden_t *g)
 {
 	const json_t *files;
+	const char *format;
 	srt_status_t status;
 	json_error_t error;
+	bool is_hf;
 	char *path;
 
 	*g = (golden_t){ .dir = dir };
@@ -202,15 +213,21 @@ srt_status_t golden_open(const char *dir, int rank, golden_t *g)
 	g->kind = golden_text(g->json, "kind");
 	g->scenario = golden_text(g->json, "scenario");
 	g->reference = golden_text(g->json, "reference");
-	if (g->name == NULL || g->kind == NULL || g->scenario == NULL || g->reference == NULL ||
-	    strcmp(golden_text(g->json, "format") != NULL ? golden_text(g->json, "format") : "",
-		   "shardrt-golden/1"))
-		return srt_fail(SRT_ERR_FORMAT, "%s/case.json is not of format shardrt-golden/1",
+	format = golden_text(g->json, "format");
+	is_hf = format != NULL && !strcmp(format, "shardrt-golden-hf/1");
+	if (g->name == NULL || g->kind == NULL ||
+	    (!is_hf && (g->scenario == NULL || g->reference == NULL)) ||
+	    (!is_hf && (format == NULL || strcmp(format, "shardrt-golden/1"))))
+		return srt_fail(SRT_ERR_FORMAT,
+				"%s/case.json is not of format shardrt-golden/1 or "
+				"shardrt-golden-hf/1",
 				dir);
+	files = json_object_get(g->json, "files");
 	if (!strcmp(g->kind, "train")) {
-		files = json_object_get(g->json, "files");
 		SRT_TRY(open_train(g, rank));
 		SRT_TRY(open_file(g, golden_text(files, "expect"), &g->expect));
+	} else if (is_hf) {
+		SRT_TRY(open_hf(g, files));
 	} else {
 		g->world_size = (int)golden_number(g->json, "world_size", 1);
 		status = open_file(g, "expect.safetensors", &g->expect);

@@ -41,6 +41,10 @@ static rule_t find_rule(const golden_t *g, const char *key, size_t n)
 			0 };
 	char kind[32];
 
+	if (json_is_object(json_object_get(tolerance, key))) { /* a wide one, of its own */
+		rule.rtol = golden_number(json_object_get(tolerance, key), "rtol", 0);
+		rule.atol = golden_number(json_object_get(tolerance, key), "atol", 0);
+	}
 	category(key, kind, sizeof(kind));
 	rule.atol = golden_number(json_object_get(tolerance, "overrides"), key, rule.atol);
 	if (golden_has(json_object_get(outliers, "of"), kind)) {

@@ -22,15 +22,15 @@ static const struct {
 	  "mesh dp_size data_index model params buffers tied units tp_plan mixed_precision "
 	  "cpu_offload sharding_strategy use_orig_params reshard_after_forward broadcast_buffers "
 	  "ignored resume_at optimizer scaler clip grad_reduction loss accum accum_sync inject "
-	  "num_steps recorded files steps shards tolerance" },
+	  "num_steps recorded files steps shards tolerance note versions movement" },
 	{ ".mesh", "shape names" },
-	{ ".model", "name hyper inputs cast_inputs_to" },
+	{ ".model", "name hyper folder inputs cast_inputs_to" },
 	{ ".params", "name shape dtype requires_grad" },
 	{ ".buffers", "name shape dtype" },
 	{ ".units", "module params" },
 	{ ".mixed_precision",
 	  "param_dtype reduce_dtype output_dtype buffer_dtype cast_forward_inputs" },
-	{ ".optimizer", "name lr momentum dampening weight_decay nesterov betas eps" },
+	{ ".optimizer", "name decay lr momentum dampening weight_decay nesterov betas eps" },
 	{ ".scaler", "class init_scale growth_factor backoff_factor growth_interval" },
 	{ ".clip", "max_norm p" },
 	{ ".inject", "step ranks param unit local_index fill value" },
@@ -263,6 +263,7 @@ static void need_optimizer(needs_t *n, const json_t *c)
 	double p = golden_number(clip, "p", 0);
 
 	need_value(n, json_object_get(c, "optimizer"), "name", "SGD Adam AdamW");
+	need_value(n, json_object_get(c, "optimizer"), "decay", "all");
 	need(n,
 	     golden_is_set(c, "clip") && p != 1 && p != 2 && p != 3 &&
 		     !(norm != NULL && !strcmp(norm, "inf")),

@@ -40,22 +40,23 @@ static bool is_library_gpt(const replay_t *r)
 srt_status_t replay_declare_gpt(replay_t *r)
 {
 	const json_t *h = replay_hyper(r);
-	const srt_gpt_config_t config = {
+	const srt_decoder_config_t config = {
+		SRT_DECODER_GPT,
 		.layers = hyper_size(r, "layers"),
 		.heads = hyper_size(r, "heads"),
 		.width = hyper_size(r, "d"),
 		.context = hyper_size(r, "T"),
 		.vocab = hyper_size(r, "vocab"),
-		.mult = hyper_size(r, "mult"),
+		.ffn_width = hyper_size(r, "mult") * hyper_size(r, "d"),
 		.tied = golden_is_set(h, "tied"),
-		.attn_bias = golden_is_set(h, "attn_bias"),
+		.qkv_bias = golden_is_set(h, "attn_bias"),
 	};
 	srt_model_options_t options;
 
 	if (!is_library_gpt(r))
 		return replay_declare_units(r);
 	SRT_TRY(replay_model_options(r, &options));
-	return srt_gpt_declare(r->engine, &config, &options, &r->gpt);
+	return srt_decoder_declare(r->engine, &config, &options, &r->decoder);
 }
 
 static srt_status_t record_library(replay_t *r)
@@ -64,11 +65,12 @@ static srt_status_t record_library(replay_t *r)
 		srt_safetensors_find(r->golden->input, "step1.micro0.tokens");
 	srt_param_t *wte = srt_engine_param_find(r->engine, "wte.weight");
 	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
-	srt_gpt_io_t io;
+	srt_decoder_io_t io;
 
 	if (tokens == NULL || tokens->ndim != 2)
 		return srt_fail(SRT_ERR_FORMAT, "the case has no tokens of shape (batch,context)");
-	SRT_TRY(srt_gpt_record_loss(r->gpt, r->tape, tokens->shape[0], tokens->shape[1], &io));
+	SRT_TRY(srt_decoder_record_loss(r->decoder, r->tape, tokens->shape[0], tokens->shape[1],
+					&io));
 	r->inputs[r->ninputs++] = (replay_input_t){ .name = "tokens", .tensor = io.ids };
 	r->inputs[r->ninputs++] = (replay_input_t){ .name = "targets", .tensor = io.targets };
 	r->loss = io.loss;
@@ -107,7 +109,7 @@ srt_status_t replay_record_gpt(replay_t *r)
 	srt_param_t *wpe, *wte;
 	srt_tensor_t *x;
 
-	if (r->gpt != NULL)
+	if (r->decoder != NULL)
 		return record_library(r);
 	SRT_TRY(replay_input(r, "tokens", &x));
 	replay_begin(r);

@@ -1,43 +1,91 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Replaying what was recorded of Hugging Face's packages: one folder with a case.json, whose `kind`
- * decides the function.
+ * Replaying recordings of Hugging Face's transformers and tokenizers (replay.h), by the kind of the
+ * case:
  *
- *     replay_hf.c            the program, the table of kinds
- *     replay_hf_case.c       a case's folder
+ *     replay_hf.c            the program
+ *     replay_hf_model.c      kinds "hf" and "pack": values, gradients and steps of a decoder
  *     replay_hf_tokenizer.c  kind "tokenizer": ids of strings, text of ids
+ *     replay_hf_run.c        a decoder of a folder on an engine, and its rows of tokens
  */
 #ifndef SRT_TESTS_REPLAY_HF_H
 #define SRT_TESTS_REPLAY_HF_H
 
-#include <jansson.h>
+#include "models/families.h"
+#include "tests/golden/replay.h"
 
-#include <shardrt/file.h>
-#include <shardrt/status.h>
+/* How the ranks share a decoder; by options of the program. */
+typedef struct hf_options {
+	srt_strategy_t strategy;
+	srt_flat_t flat;
+	int tp; /* tensor-parallel ranks, 1: none */
+} hf_options_t;
 
-/* A case. */
-typedef struct hf_case {
-	const char *folder;
-	json_t *json; /* case.json */
-} hf_case_t;
+/* A decoder of a model folder on an engine, with a tape for rows of tokens. */
+typedef struct hf_run {
+	golden_t *golden;
+	srt_context_t *context;
+	const hf_options_t *options;
+	verdict_t *verdict;
+	const srt_family_t *family;
+	srt_decoder_config_t config;
+	srt_file_t *file; /* the model folder */
+	srt_mesh_t *mesh;
+	int data_rank, ndata; /* among the ranks with different rows */
+	srt_stream_t *stream;
+	srt_engine_t *engine;
+	srt_decoder_t *decoder;
+	srt_tape_t *tape;
+	srt_buffer_t *arena;
+	srt_decoder_io_t io;
+	int64_t rows, context_length; /* of a step, of all ranks */
+	int64_t nmine;                /* rows of the tape: those of this rank, then empty ones */
+} hf_run_t;
 
-/* What a case has shown: 0 if it passed. The functions print what differs. */
-enum { HF_PASS = 0, HF_FAIL = 1, HF_SKIP = 77 };
+/* How an engine is made for a run. */
+typedef struct hf_engine {
+	const char *folder; /* of the model, relative to the case's */
+	const char *config; /* path of config.json, relative to the case's; NULL: the folder's */
+	srt_dtype_t dtype;  /* of parameters */
+	float matrix_decay, vector_decay;
+	srt_optim_options_t optim;
+	float max_norm; /* 0: no clipping */
+} hf_engine_t;
 
-/* Path of a file that case.json names in `files`, freed by the caller; ends the program without. */
-char *hf_path(const hf_case_t *c, const char *file);
+/* Creates engine and decoder, with the values of the folder. Collective. */
+srt_status_t hf_open(hf_run_t *r, const hf_engine_t *how);
+/* Records a pass over `rows` rows of all ranks, and gives the tape its memory. Collective. */
+srt_status_t hf_record(hf_run_t *r, srt_tape_mode_t mode, int64_t rows,
+		       const srt_decoder_pass_t *pass);
+/* Frees the tape; all. */
+void hf_forget(hf_run_t *r);
+void hf_close(hf_run_t *r);
 
-/* Opens such a file; ends the program without. */
-srt_file_t *hf_open(const hf_case_t *c, const char *file);
+/* The row of the step that a row of this rank's tape has, -1: none. Rows are dealt out in turn. */
+int64_t hf_row(const hf_run_t *r, int64_t mine);
 
-/* All values of a tensor of this dtype, freed by the caller, and their number; ends the program
- * without. There is room for one more value. */
-void *hf_read(const srt_file_t *file, const char *name, srt_dtype_t dtype, size_t *nelem);
+/* Fills the tape's inputs from arrays (rows,context_length); targets may be NULL. */
+srt_status_t hf_feed(hf_run_t *r, const int32_t *ids, const int32_t *targets,
+		     const int32_t *positions);
 
-/* Ends the program with HF_FAIL after the message and the last error were printed. */
-__attribute__((noreturn)) void hf_die(const hf_case_t *c, const char *message);
+/* An I64 tensor of a file of the case as a new array of n numbers, each of 32 bits. */
+srt_status_t hf_read_ints(const srt_safetensors_t *file, const char *name, size_t n,
+			  int32_t **values);
+/* Values of a tensor of the tape, widened, as a new array. */
+srt_status_t hf_read_tensor(hf_run_t *r, srt_tensor_t *tensor, float **values);
+/* Sum of n values of the rows that have data, over all ranks. Collective. */
+srt_status_t hf_sum(hf_run_t *r, const float *values, size_t n, double *sum);
+/* Compares a parameter, or its gradient, with the recorded one of this key, which is as files have
+ * it. Collective; compared on rank 0. */
+srt_status_t hf_compare_param(hf_run_t *r, const char *key, const char *name,
+			      srt_param_what_t what);
 
-/* Kinds. */
-int hf_replay_tokenizer(const hf_case_t *c);
+/* Kinds of cases. SRT_ERR_UNSUPPORTED: with this build or these options, with the reason. */
+srt_status_t replay_hf_model(golden_t *g, srt_context_t *context, const hf_options_t *options,
+			     verdict_t *v);
+srt_status_t replay_hf_pack(golden_t *g, srt_context_t *context, const hf_options_t *options,
+			    verdict_t *v);
+srt_status_t replay_hf_tokenizer(golden_t *g, srt_context_t *context, const hf_options_t *options,
+				 verdict_t *v);
 
 #endif

@@ -3,40 +3,60 @@
  * Kind "tokenizer": the ids of strings without and with the tokens of the template, the text of
  * ids, and the text of random ids, which is full of bytes that are not UTF-8.
  */
-#include <stdio.h>
+#include "config.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include <shardrt/models/tokenizer.h>
 
-#include "base/base.h"
 #include "tests/golden/replay_hf.h"
 
 /* Rows of different lengths, joined: row i is offsets[i] .. offsets[i + 1]. */
-typedef struct {
+typedef struct rows {
 	char *values;
 	int64_t *offsets;
 	size_t nrows, nbytes; /* bytes of a value */
 } rows_t;
 
-static rows_t read_rows(const srt_file_t *f, const char *name, srt_dtype_t dtype)
+/* All values of a tensor, and their number. */
+static srt_status_t read_all(const golden_t *g, const char *name, srt_dtype_t dtype, void **values,
+			     size_t *nelem)
 {
-	rows_t r = { .nbytes = srt_dtype_size(dtype) };
-	char offsets[64];
-	size_t nvalues, noffsets;
+	const srt_safetensors_tensor_t *t =
+		g->expect != NULL ? srt_safetensors_find(g->expect, name) : NULL;
 
-	snprintf(offsets, sizeof(offsets), "%s.offsets", name);
-	r.values = hf_read(f, name, dtype, &nvalues);
-	r.offsets = hf_read(f, offsets, SRT_I64, &noffsets);
-	r.nrows = noffsets > 0 ? noffsets - 1 : 0;
-	for (size_t i = 0; i < r.nrows; i++) {
-		if (r.offsets[i] < 0 || r.offsets[i] > r.offsets[i + 1] ||
-		    (size_t)r.offsets[i + 1] > nvalues) {
-			printf("%s: not offsets of %s\n", offsets, name);
-			exit(HF_FAIL);
-		}
-	}
-	return r;
+	if (t == NULL || t->dtype != dtype)
+		return srt_fail(SRT_ERR_FORMAT, "'%s' is not there as %s", name,
+				srt_dtype_name(dtype));
+	*nelem = t->nelem;
+	*values = srt_calloc(t->nbytes + 1, 1, name);
+	return *values != NULL ? srt_safetensors_read(g->expect, t, 0, t->nbytes, *values) :
+				 SRT_ERR_OUT_OF_MEMORY;
+}
+
+static srt_status_t read_rows(const golden_t *g, const char *name, srt_dtype_t dtype, rows_t *r)
+{
+	void *values = NULL, *offsets = NULL;
+	size_t nvalues = 0, noffsets = 0;
+	srt_status_t status;
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s.offsets", name);
+	status = read_all(g, name, dtype, &values, &nvalues);
+	if (status == SRT_OK)
+		status = read_all(g, text, SRT_I64, &offsets, &noffsets);
+	*r = (rows_t){ .values = values,
+		       .offsets = offsets,
+		       .nrows = noffsets > 0 ? noffsets - 1 : 0,
+		       .nbytes = srt_dtype_bits(dtype) / 8 };
+	for (size_t i = 0; i < r->nrows && status == SRT_OK; i++)
+		if (r->offsets[i] < 0 || r->offsets[i] > r->offsets[i + 1] ||
+		    (size_t)r->offsets[i + 1] > nvalues)
+			status = srt_fail(SRT_ERR_FORMAT, "%s are not offsets of %s", text, name);
+	if (status == SRT_OK && r->nrows == 0)
+		status = srt_fail(SRT_ERR_FORMAT, "%s has no rows", name);
+	return status;
 }
 
 static void free_rows(rows_t *r)
@@ -51,109 +71,107 @@ static const void *row(const rows_t *r, size_t i, size_t *n)
 	return r->values + (size_t)r->offsets[i] * r->nbytes;
 }
 
-/* @return whether a row is not these n values; then it is printed. */
-static int differs(const rows_t *r, size_t i, const char *what, const void *got, size_t n)
+static void compare(verdict_t *v, const rows_t *r, size_t i, const char *what, const void *got,
+		    size_t n)
 {
 	size_t nwant;
 	const void *want = row(r, i, &nwant);
 
-	if (n == nwant && (n == 0 || memcmp(got, want, n * r->nbytes) == 0))
-		return 0;
-	printf("%s of string %zu: %zu values, %zu were recorded, or they differ\n", what, i, n,
-	       nwant);
-	return 1;
+	verdict_exact(v, n == nwant && (n == 0 || memcmp(got, want, n * r->nbytes) == 0),
+		      "%s of string %zu: %zu values, %zu were recorded, or they differ", what, i, n,
+		      nwant);
 }
 
-static int compare_ids(const hf_case_t *c, const srt_tokenizer_t *t, const rows_t *text,
-		       unsigned flags, const rows_t *want, const char *what)
+static srt_status_t compare_ids(verdict_t *v, const srt_tokenizer_t *t, const rows_t *text,
+				unsigned flags, const rows_t *want, const char *what)
 {
-	int nfailed = 0;
-
 	for (size_t i = 0; i < text->nrows; i++) {
 		size_t nbytes, nids;
 		const char *string = row(text, i, &nbytes);
 		int32_t *ids;
 
-		if (srt_tokenizer_encode(t, string, nbytes, flags, &ids, &nids) != SRT_OK)
-			hf_die(c, what);
-		nfailed += differs(want, i, what, ids, nids);
+		SRT_TRY(srt_tokenizer_encode(t, string, nbytes, flags, &ids, &nids));
+		compare(v, want, i, what, ids, nids);
 		free(ids);
 	}
-	return nfailed;
+	return SRT_OK;
 }
 
-static int compare_text(const hf_case_t *c, const srt_tokenizer_t *t, const rows_t *ids, int skip,
-			const rows_t *want, const char *what)
+static srt_status_t compare_text(verdict_t *v, const srt_tokenizer_t *t, const rows_t *ids,
+				 int skip, const rows_t *want, const char *what)
 {
-	int nfailed = 0;
-
 	for (size_t i = 0; i < ids->nrows; i++) {
 		size_t nids, nbytes;
 		const int32_t *row_ids = row(ids, i, &nids);
 		char *text;
 
-		if (srt_tokenizer_decode(t, row_ids, nids, skip, &text, &nbytes) != SRT_OK)
-			hf_die(c, what);
-		nfailed += differs(want, i, what, text, nbytes);
+		SRT_TRY(srt_tokenizer_decode(t, row_ids, nids, skip, &text, &nbytes));
+		compare(v, want, i, what, text, nbytes);
 		free(text);
 	}
-	return nfailed;
+	return SRT_OK;
 }
 
 /* Added tokens have the ids of the case, and fit into the vocabulary. */
-static int compare_added(const hf_case_t *c, const srt_tokenizer_t *t)
+static void compare_added(const golden_t *g, verdict_t *v, const srt_tokenizer_t *t)
 {
 	const json_t *token;
-	int nfailed = 0;
 	size_t i;
 
-	json_array_foreach(json_object_get(c->json, "added_tokens"), i, token)
+	json_array_foreach(json_object_get(g->json, "added_tokens"), i, token)
 	{
-		const char *content = json_string_value(json_object_get(token, "content"));
+		const char *content = golden_text(token, "content");
 		const json_int_t id = json_integer_value(json_object_get(token, "id"));
 
-		if (content == NULL || srt_tokenizer_find(t, content) != id ||
-		    id >= srt_tokenizer_vocab_size(t)) {
-			printf("added token %zu has not the recorded id\n", i);
-			nfailed++;
-		}
+		verdict_exact(v,
+			      content != NULL && srt_tokenizer_find(t, content) == id &&
+				      id < srt_tokenizer_vocab_size(t),
+			      "added token %zu has not the recorded id", i);
 	}
-	return nfailed;
 }
 
-int hf_replay_tokenizer(const hf_case_t *c)
+enum { TEXT, IDS, IDS_SPECIAL, DECODED, DECODED_SKIP, WILD_IDS, WILD_DECODED, N };
+
+static const char *const names[N] = {
+	"text", "ids", "ids_special", "decoded", "decoded_skip_special", "wild_ids", "wild_decoded"
+};
+
+static srt_status_t compare_all(const golden_t *g, verdict_t *v, const srt_tokenizer_t *t,
+				const rows_t r[N])
 {
-	enum { TEXT, IDS, IDS_SPECIAL, DECODED, DECODED_SKIP, WILD_IDS, WILD_DECODED, N };
-	static const char *const names[N] = {
-		"text",     "ids",         "ids_special", "decoded", "decoded_skip_special",
-		"wild_ids", "wild_decoded"
-	};
+	for (int i = 0; i < N; i++)
+		if (r[i].nrows != r[i >= WILD_IDS ? WILD_IDS : TEXT].nrows)
+			return srt_fail(SRT_ERR_FORMAT, "%s has another number of rows", names[i]);
+	SRT_TRY(compare_ids(v, t, &r[TEXT], 0, &r[IDS], names[IDS]));
+	SRT_TRY(compare_ids(v, t, &r[TEXT], SRT_TOKENIZER_ADD_SPECIAL, &r[IDS_SPECIAL],
+			    names[IDS_SPECIAL]));
+	SRT_TRY(compare_text(v, t, &r[IDS], 0, &r[DECODED], names[DECODED]));
+	SRT_TRY(compare_text(v, t, &r[IDS_SPECIAL], 1, &r[DECODED_SKIP], names[DECODED_SKIP]));
+	SRT_TRY(compare_text(v, t, &r[WILD_IDS], 0, &r[WILD_DECODED], names[WILD_DECODED]));
+	compare_added(g, v, t);
+	return SRT_OK;
+}
+
+srt_status_t replay_hf_tokenizer(golden_t *g, srt_context_t *context, const hf_options_t *options,
+				 verdict_t *v)
+{
 	static const srt_dtype_t dtypes[N] = { SRT_U8, SRT_I32, SRT_I32, SRT_U8,
 					       SRT_U8, SRT_I32, SRT_U8 };
-	srt_file_t *f = hf_open(c, "expect");
-	char *path = hf_path(c, "tokenizer");
-	srt_tokenizer_t *t;
-	rows_t r[N];
-	int nfailed;
+	const char *file = golden_text(json_object_get(g->json, "files"), "tokenizer");
+	char *path = srt_asprintf("%s/%s", g->dir, file != NULL ? file : "tokenizer.json");
+	srt_tokenizer_t *t = NULL;
+	rows_t r[N] = { { 0 } };
+	srt_status_t status = path != NULL ? srt_tokenizer_open(path, &t) : SRT_ERR_OUT_OF_MEMORY;
 
-	if (srt_tokenizer_open(path, &t) != SRT_OK)
-		hf_die(c, "srt_tokenizer_open");
-	for (int i = 0; i < N; i++) {
-		r[i] = read_rows(f, names[i], dtypes[i]);
-		if (r[i].nrows == 0 || r[i].nrows != r[i >= WILD_IDS ? WILD_IDS : TEXT].nrows)
-			hf_die(c, names[i]);
-	}
-	nfailed = compare_ids(c, t, &r[TEXT], 0, &r[IDS], names[IDS]) +
-		  compare_ids(c, t, &r[TEXT], SRT_TOKENIZER_ADD_SPECIAL, &r[IDS_SPECIAL],
-			      names[IDS_SPECIAL]) +
-		  compare_text(c, t, &r[IDS], 0, &r[DECODED], names[DECODED]) +
-		  compare_text(c, t, &r[IDS_SPECIAL], 1, &r[DECODED_SKIP], names[DECODED_SKIP]) +
-		  compare_text(c, t, &r[WILD_IDS], 0, &r[WILD_DECODED], names[WILD_DECODED]) +
-		  compare_added(c, t);
+	(void)context;
+	(void)options;
+	for (int i = 0; i < N && status == SRT_OK; i++)
+		status = read_rows(g, names[i], dtypes[i], &r[i]);
+	if (status == SRT_OK)
+		status = compare_all(g, v, t, r);
 	for (int i = 0; i < N; i++)
 		free_rows(&r[i]);
 	srt_tokenizer_close(t);
-	srt_file_close(f);
 	free(path);
-	return nfailed == 0 ? HF_PASS : HF_FAIL;
+	return status;
 }

@@ -258,7 +258,7 @@ srt_status_t replay_input(replay_t *r, const char *name, srt_tensor_t **x)
 	n = t->dtype == SRT_F32 ? t->shape[t->ndim - 1] : 1;
 	*x = srt_tape_input(r->tape, t->dtype == SRT_F32 ? float_dtype(r, name) : SRT_I32,
 			    (int64_t)t->nelem / n, n);
-	r->inputs[r->ninputs++] = (replay_input_t){ name, *x };
+	r->inputs[r->ninputs++] = (replay_input_t){ .name = name, .tensor = *x };
 	return SRT_OK;
 }
 
@@ -312,6 +312,8 @@ const replay_model_t *replay_model_find(const char *name, const char *loss)
 	static const replay_model_t models[] = {
 		{ "gpt", "ce_mean", "vocab layers heads d T mult tied attn_bias", "tokens",
 		  replay_declare_gpt, replay_record_gpt },
+		{ "hf", "ce_mean over the targets that are not -100, logits first cast to fp32", "",
+		  "input_ids", replay_declare_decoder, replay_record_decoder },
 		{ "linear_stack", "mse sum", "dims bias", "x", replay_declare_units,
 		  replay_record_chain },
 		{ "mlp_stack", "mse sum", "dim n", "x", replay_declare_units, replay_record_chain },
@@ -332,7 +334,8 @@ const replay_model_t *replay_model_find(const char *name, const char *loss)
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(models); i++)
-		if (!strcmp(models[i].name, name) && golden_is_one_of(models[i].losses, loss))
+		if (!strcmp(models[i].name, name) &&
+		    (golden_is_one_of(models[i].losses, loss) || !strcmp(models[i].losses, loss)))
 			return &models[i];
 	return NULL;
 }

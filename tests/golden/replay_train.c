@@ -172,8 +172,8 @@ static srt_status_t set_param(replay_t *r, srt_param_t *p)
 static srt_status_t set_params(replay_t *r)
 {
 	/* the library's models have initial values of the library */
-	const bool has_modules =
-		srt_engine_module(r->engine) != NULL && r->gpt == NULL && r->transformer == NULL;
+	const bool has_modules = srt_engine_module(r->engine) != NULL && r->decoder == NULL &&
+				 r->transformer == NULL;
 	size_t n = json_array_size(json_object_get(r->golden->json, "params")), i;
 
 	if (has_modules)
@@ -219,6 +219,8 @@ static srt_status_t record(replay_t *r)
 	SRT_TRY(srt_buffer_create(device, srt_tape_mem_kind(r->tape), srt_tape_nbytes(r->tape),
 				  "tape", &r->arena));
 	SRT_TRY(srt_tape_bind(r->tape, r->arena));
+	if (r->decoder_io.ids != NULL)
+		SRT_TRY(srt_decoder_put_positions(&r->decoder_io, NULL, r->stream));
 	return replay_buffers_fill(r);
 }
 
@@ -233,6 +235,7 @@ static srt_status_t feed(replay_t *r, const char *key, const replay_input_t *inp
 	srt_dtype_t want = view.dtype == SRT_I32 ? SRT_I64 : SRT_F32;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	char *recorded, *values;
+	int64_t ncounted = 0;
 
 	if (t == NULL || t->dtype != want || t->nelem != n)
 		return srt_fail(SRT_ERR_FORMAT, "input '%s' is not there as %s with %zu elements",
@@ -249,6 +252,7 @@ static srt_status_t feed(replay_t *r, const char *key, const replay_input_t *inp
 		if (want == SRT_I64) {
 			memcpy(&wide, recorded + i * sizeof(wide), sizeof(wide));
 			narrow = (int32_t)wide;
+			ncounted += narrow >= 0;
 			memcpy(values + i * sizeof(narrow), &narrow, sizeof(narrow));
 		} else {
 			memcpy(&x, recorded + i * sizeof(x), sizeof(x));
@@ -258,6 +262,8 @@ static srt_status_t feed(replay_t *r, const char *key, const replay_input_t *inp
 	if (status == SRT_OK)
 		status = srt_buffer_copy_from_host(view.buffer, view.offset, values,
 						   n * srt_dtype_bits(view.dtype) / 8, r->stream);
+	if (input->is_counted)
+		r->divisor = (double)ncounted;
 	free(recorded);
 	free(values);
 	return status;
@@ -308,7 +314,6 @@ static srt_status_t run_microbatch(replay_t *r, int s, int m)
 {
 	const int accum = r->golden->accum;
 	const char *sync = golden_text(r->golden->json, "accum_sync");
-	const float grad_scale = (float)(1 / (r->divisor * accum));
 	srt_view_t scale = { 0 };
 	char key[96];
 
@@ -324,7 +329,7 @@ static srt_status_t run_microbatch(replay_t *r, int s, int m)
 	replay_buffers_count(r);
 	if (r->scaler != NULL)
 		scale = test_scaler_view(r->scaler);
-	SRT_TRY(srt_tape_backward(r->tape, grad_scale, scale, r->stream));
+	SRT_TRY(srt_tape_backward(r->tape, (float)(1 / (r->divisor * accum)), scale, r->stream));
 	r->is_reduced = m == accum - 1 || sync == NULL || strcmp(sync, "last");
 	return compare_loss(r, s, m);
 }
@@ -426,6 +431,7 @@ static srt_status_t run(replay_t *r)
 			SRT_TRY(run_microbatch(r, s, m));
 		SRT_TRY(finish_step(r, s));
 	}
+	SRT_TRY(replay_compare_movement(r));
 	if (r->engine->comms.group != NULL)
 		verdict_exact(r->verdict, r->engine->comms.group->nstarts > 0,
 			      "nothing was gathered within groups of %d ranks", r->reshard);
@@ -454,7 +460,7 @@ srt_status_t replay_train(replay_t *r)
 	srt_tape_destroy(r->tape);
 	srt_buffer_destroy(r->arena);
 	replay_buffers_destroy(r);
-	srt_gpt_destroy(r->gpt);
+	srt_decoder_destroy(r->decoder);
 	srt_transformer_destroy(r->transformer);
 	srt_scaler_destroy(r->scaler);
 	srt_engine_destroy(r->engine);

@@ -17,6 +17,7 @@ EXTRA_DIST += tests/models/tokenizer.json
 # Run by tests/tools/test_hash_matrix.sh.
 check_PROGRAMS += tests/models/test_gpt_infinity
 PROGRAM_TESTS += \
+	tests/models/test_families \
 	tests/models/test_rotary \
 	tests/models/test_text \
 	tests/models/test_text_files \

@@ -12,7 +12,7 @@
 #include <shardrt/shardrt.h>
 
 #include "models/generate.h"
-#include "models/gpt.h"
+#include "models/families.h"
 #include "models/hash.h"
 #include "runtime/engine/checks/checks.h"
 #include "tests/harness/check.h"
@@ -38,9 +38,9 @@ typedef struct plan {
 
 typedef struct model {
 	srt_engine_t *engine;
-	srt_gpt_t *gpt;
+	srt_decoder_t *decoder;
 	srt_tape_t *tape;
-	srt_gpt_io_t io;
+	srt_decoder_io_t io;
 	srt_buffer_t *arena;
 	int64_t micro;
 } model_t;
@@ -55,14 +55,11 @@ static int32_t token(int step, int64_t index, int64_t t)
 
 static void open_model(model_t *m, const plan_t *plan)
 {
-	srt_gpt_config_t config = { .layers = 2,
-				    .heads = 2,
-				    .width = 20,
-				    .context = CONTEXT,
-				    .vocab = 17,
-				    .mult = 3,
-				    .tied = plan->tied,
-				    .attn_bias = plan->attn_bias };
+	srt_decoder_config_t config = {
+		SRT_DECODER_GPT, .layers = 2,        .heads = 2,
+		.width = 20,     .context = CONTEXT, .vocab = 17,
+		.ffn_width = 60, .tied = plan->tied, .qkv_bias = plan->attn_bias
+	};
 	srt_precision_t precision = plan->precision;
 	srt_engine_options_t options = { .size = sizeof(options),
 					 .prefetch = 1,
@@ -83,11 +80,11 @@ static void open_model(model_t *m, const plan_t *plan)
 	memset(m, 0, sizeof(*m));
 	m->micro = BATCH / world / plan->accumulate;
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m->engine));
-	CHECK_OK_OR_DIE(srt_gpt_declare(m->engine, &config, &decay, &m->gpt));
+	CHECK_OK_OR_DIE(srt_decoder_declare(m->engine, &config, &decay, &m->decoder));
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
-	CHECK_OK_OR_DIE(srt_gpt_init(m->gpt, 5, stream));
+	CHECK_OK_OR_DIE(srt_decoder_init(m->decoder, 5, stream));
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &m->tape));
-	CHECK_OK_OR_DIE(srt_gpt_record_loss(m->gpt, m->tape, m->micro, CONTEXT, &m->io));
+	CHECK_OK_OR_DIE(srt_decoder_record_loss(m->decoder, m->tape, m->micro, CONTEXT, &m->io));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, srt_tape_nbytes(m->tape), "arena",
 					  &m->arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(m->tape, m->arena));
@@ -98,11 +95,11 @@ static void close_model(model_t *m)
 	CHECK_OK(srt_stream_sync(stream));
 	srt_tape_destroy(m->tape);
 	srt_buffer_destroy(m->arena);
-	srt_gpt_destroy(m->gpt);
+	srt_decoder_destroy(m->decoder);
 	srt_engine_destroy(m->engine);
 }
 
-static void feed(const srt_gpt_io_t *io, int step, int64_t first, int64_t micro)
+static void feed(const srt_decoder_io_t *io, int step, int64_t first, int64_t micro)
 {
 	int32_t ids[BATCH * CONTEXT], targets[BATCH * CONTEXT];
 	srt_view_t to_ids = srt_tensor_view(io->ids), to_targets = srt_tensor_view(io->targets);
@@ -118,7 +115,7 @@ static void feed(const srt_gpt_io_t *io, int step, int64_t first, int64_t micro)
 }
 
 /* Mean loss of this rank's tokens of the last micro-batch. */
-static double mean_loss(const srt_gpt_io_t *io, int64_t micro)
+static double mean_loss(const srt_decoder_io_t *io, int64_t micro)
 {
 	float loss[BATCH * CONTEXT];
 	srt_view_t view = srt_tensor_view(io->loss);
@@ -232,7 +229,7 @@ static void test_arenas(void)
 static void test_learning(const plan_t *plan)
 {
 	srt_tape_t *eval;
-	srt_gpt_io_t io;
+	srt_decoder_io_t io;
 	srt_buffer_t *arena;
 	double first = 0.0, last = 0.0;
 	model_t m;
@@ -248,7 +245,7 @@ static void test_learning(const plan_t *plan)
 
 	/* a forward tape needs less memory and has the loss that the training tape has */
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &eval));
-	CHECK_OK_OR_DIE(srt_gpt_record_loss(m.gpt, eval, m.micro, CONTEXT, &io));
+	CHECK_OK_OR_DIE(srt_decoder_record_loss(m.decoder, eval, m.micro, CONTEXT, &io));
 	CHECK(srt_tape_nbytes(eval) < srt_tape_nbytes(m.tape));
 	CHECK_OK_OR_DIE(
 		srt_buffer_create(device, SRT_MEM_DEVICE, srt_tape_nbytes(eval), "arena", &arena));
@@ -286,7 +283,8 @@ static void test_generate(void)
 			srt_generator_t *g;
 			srt_buffer_t *arena;
 
-			CHECK_OK_OR_DIE(srt_generator_create(m.gpt, device, i ? 3 + N : 1000, &g));
+			CHECK_OK_OR_DIE(
+				srt_generator_create(m.decoder, device, i ? 3 + N : 1000, &g));
 			CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE,
 							  srt_generator_nbytes(g), "arena",
 							  &arena));
@@ -318,13 +316,9 @@ static void test_generate(void)
  * and have one batch. */
 static void test_memory(srt_mesh_t *mesh)
 {
-	const srt_gpt_config_t config = { .layers = 1,
-					  .heads = 2,
-					  .width = 24,
-					  .context = CONTEXT,
-					  .vocab = 700,
-					  .mult = 4,
-					  .tied = 1 };
+	const srt_decoder_config_t config = { SRT_DECODER_GPT, .layers = 1,        .heads = 2,
+					      .width = 24,     .context = CONTEXT, .vocab = 700,
+					      .tied = 1 };
 	const srt_engine_options_t options = {
 		ENGINE_BASE, .mesh = mesh, .strategy = SRT_STRATEGY_ZERO3, .norm_p = 2,
 		.optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 3e-3f, ADAM_BASE)
@@ -340,19 +334,19 @@ static void test_memory(srt_mesh_t *mesh)
 
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "planned", &stream));
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m.engine));
-	CHECK_OK_OR_DIE(srt_gpt_declare(m.engine, &config, &decay, &m.gpt));
+	CHECK_OK_OR_DIE(srt_decoder_declare(m.engine, &config, &decay, &m.decoder));
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &m.tape));
-	CHECK_OK_OR_DIE(srt_gpt_record_loss(m.gpt, m.tape, m.micro, CONTEXT, &m.io));
-	CHECK_OK(srt_gpt_memory(m.gpt, device, m.micro, CONTEXT, &activations, &scratch));
+	CHECK_OK_OR_DIE(srt_decoder_record_loss(m.decoder, m.tape, m.micro, CONTEXT, &m.io));
+	CHECK_OK(srt_decoder_memory(m.decoder, device, m.micro, CONTEXT, &activations, &scratch));
 	CHECK_INT(activations, srt_tape_nbytes(m.tape));
 	CHECK_INT(scratch, srt_tape_scratch_nbytes(m.tape));
 	CHECK_OK(srt_engine_plan_extra(m.engine, activations, scratch));
 	CHECK_OK(srt_engine_plan(m.engine, rank, 0, &planned));
 	CHECK_OK_OR_DIE(srt_engine_build(m.engine));
-	CHECK_OK_OR_DIE(
-		srt_buffer_create(device, srt_gpt_mem_kind(m.gpt), activations, "arena", &m.arena));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, srt_decoder_mem_kind(m.decoder), activations,
+					  "arena", &m.arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(m.tape, m.arena));
-	CHECK_OK_OR_DIE(srt_gpt_init(m.gpt, 5, stream));
+	CHECK_OK_OR_DIE(srt_decoder_init(m.decoder, 5, stream));
 	for (int step = 0; step < 4; step++) {
 		run_step(&m, &plan, step);
 		CHECK_OK(srt_stream_sync(stream));
@@ -380,32 +374,33 @@ static void test_tensor_memory(void)
 
 static void test_sizes(void)
 {
-	srt_gpt_config_t c;
+	srt_decoder_config_t c;
 
-	CHECK_OK(srt_gpt_preset("gpt2-124m", &c));
+	CHECK_OK(srt_decoder_preset("gpt2-124m", &c));
 	c.vocab = 50257;
-	CHECK_INT(srt_gpt_nparams(&c, 0), 124439808); /* as GPT-2 has */
-	CHECK_STATUS(srt_gpt_preset("gpt5", &c), SRT_ERR_NOT_FOUND);
+	CHECK_INT(srt_decoder_nparams(&c, 0), 124439808); /* as GPT-2 has */
+	CHECK_STATUS(srt_decoder_preset("gpt5", &c), SRT_ERR_NOT_FOUND);
 	CHECK_ERROR_HAS("'gpt5'; the presets are nano");
-	CHECK_STR(srt_gpt_preset_name(0), "nano");
-	CHECK(srt_gpt_preset_name(3) == NULL);
+	CHECK_STR(srt_decoder_preset_name(0), "nano");
+	CHECK(srt_decoder_preset_name(3) == NULL);
 	c.heads = 7;
-	CHECK_STATUS(srt_gpt_check(&c, 1), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_decoder_check(&c, 1), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("7 heads; it must be a multiple");
 	c.heads = 6;
-	CHECK_STATUS(srt_gpt_check(&c, 4), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_decoder_check(&c, 4), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("6 heads cannot be divided among 4 tensor-parallel ranks");
 	c.vocab = 10; /* 3, 3, 3 and 1; or 2, 2, 2, 2, 2 and nothing */
-	CHECK_OK(srt_gpt_check(&c, 3));
+	CHECK_OK(srt_decoder_check(&c, 3));
 	c.heads = 12;
-	CHECK_OK(srt_gpt_check(&c, 4));
-	CHECK_STATUS(srt_gpt_check(&c, 6), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_OK(srt_decoder_check(&c, 4));
+	CHECK_STATUS(srt_decoder_check(&c, 6), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("a vocabulary of 10 gives nothing to the last of 6 tensor-parallel ranks");
 	c.heads = 0;
-	CHECK_STATUS(srt_gpt_check(&c, 1), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_decoder_check(&c, 1), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("heads must be from 1 to");
-	c = (srt_gpt_config_t){ 1 << 20, 1, 1 << 20, 1, 1, 1, 0, 0 };
-	CHECK_STATUS(srt_gpt_check(&c, 1), SRT_ERR_INVALID_ARGUMENT);
+	c = (srt_decoder_config_t){ SRT_DECODER_GPT,  .layers = 1 << 20, .heads = 1,
+				    .width = 1 << 20, .context = 1,      .vocab = 1 };
+	CHECK_STATUS(srt_decoder_check(&c, 1), SRT_ERR_INVALID_ARGUMENT);
 	CHECK_ERROR_HAS("1048576 layers that are 1048576 wide is too large");
 }
 

@@ -15,7 +15,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/gpt.h"
+#include "models/families.h"
 #include "models/hash.h"
 #include "runtime/engine/declare/declare.h"
 #include "tests/harness/check.h"
@@ -29,29 +29,25 @@ static srt_stream_t *stream;
 static int rank, world;
 
 typedef struct model {
-	srt_gpt_config_t config;
+	srt_decoder_config_t config;
 	srt_engine_t *engine;
-	srt_gpt_t *gpt;
+	srt_decoder_t *decoder;
 	srt_tape_t *tape;
-	srt_gpt_io_t io;
+	srt_decoder_io_t io;
 	srt_buffer_t *arena, *infinity; /* infinity: (1) */
 	srt_scaler_t *scaler;
 } model_t;
 
-static void choose_sizes(srt_gpt_config_t *config, const char *name)
+static void choose_sizes(srt_decoder_config_t *config, const char *name)
 {
-	static const srt_gpt_config_t small = { .layers = 2,
-						.heads = 2,
-						.width = 24,
-						.context = 20,
-						.vocab = 256,
-						.mult = 4,
-						.tied = 1 };
+	static const srt_decoder_config_t small = { SRT_DECODER_GPT, .layers = 2,   .heads = 2,
+						    .width = 24,     .context = 20, .vocab = 256,
+						    .tied = 1 };
 
 	if (strcmp(name, "small") == 0)
 		*config = small;
 	else
-		CHECK_OK_OR_DIE(srt_gpt_preset(name, config));
+		CHECK_OK_OR_DIE(srt_decoder_preset(name, config));
 }
 
 static srt_strategy_t choose_strategy(const char *name)
@@ -87,12 +83,12 @@ static void open_model(model_t *m, const char *size, const char *strategy)
 	*m = (model_t){ 0 };
 	choose_sizes(&m->config, size);
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m->engine));
-	CHECK_OK_OR_DIE(srt_gpt_declare(m->engine, &m->config, &decay, &m->gpt));
+	CHECK_OK_OR_DIE(srt_decoder_declare(m->engine, &m->config, &decay, &m->decoder));
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
-	CHECK_OK_OR_DIE(srt_gpt_init(m->gpt, 5, stream));
+	CHECK_OK_OR_DIE(srt_decoder_init(m->decoder, 5, stream));
 	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_TRAINING, &m->tape));
-	CHECK_OK_OR_DIE(
-		srt_gpt_record_loss(m->gpt, m->tape, BATCH / world, m->config.context, &m->io));
+	CHECK_OK_OR_DIE(srt_decoder_record_loss(m->decoder, m->tape, BATCH / world,
+						m->config.context, &m->io));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, srt_tape_nbytes(m->tape), "arena",
 					  &m->arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(m->tape, m->arena));
@@ -108,7 +104,7 @@ static void close_model(model_t *m)
 	srt_tape_destroy(m->tape);
 	srt_buffer_destroy(m->infinity);
 	srt_buffer_destroy(m->arena);
-	srt_gpt_destroy(m->gpt);
+	srt_decoder_destroy(m->decoder);
 	srt_engine_destroy(m->engine);
 }
 
@@ -142,7 +138,7 @@ static float *collect(const model_t *m, size_t *nbytes)
 {
 	static const srt_param_what_t all[] = { SRT_PARAM_VALUE, SRT_PARAM_STATE0,
 						SRT_PARAM_STATE1 };
-	const size_t n = (size_t)srt_gpt_nparams(&m->config, 0) * SRT_ARRAY_LEN(all);
+	const size_t n = (size_t)srt_decoder_nparams(&m->config, 0) * SRT_ARRAY_LEN(all);
 	float *x = calloc(n, sizeof(*x));
 	srt_param_t *param;
 	size_t at = 0;

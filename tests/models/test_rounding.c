@@ -65,28 +65,24 @@ static void test_attention(void)
 /* Initial values of a residual projection, and text drawn from the model. */
 static void run_gpt(int mode, int64_t layers, float values[WIDTH * WIDTH], unsigned char text[N])
 {
-	const srt_gpt_config_t config = { .layers = layers,
-					  .heads = 2,
-					  .width = WIDTH,
-					  .context = CONTEXT,
-					  .vocab = 16,
-					  .mult = 1,
-					  .tied = 1 };
+	const srt_decoder_config_t config = { SRT_DECODER_GPT,    .layers = layers,   .heads = 2,
+					      .width = WIDTH,     .context = CONTEXT, .vocab = 16,
+					      .ffn_width = WIDTH, .tied = 1 };
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);
 	const srt_sampling_t sampling = { .temperature = 1.0f, .seed = 3 };
 	srt_generator_t *generator;
 	srt_engine_t *engine;
 	srt_buffer_t *arena;
-	srt_gpt_t *gpt;
+	srt_decoder_t *decoder;
 
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
-	CHECK_OK_OR_DIE(srt_gpt_declare(engine, &config, NULL, &gpt));
+	CHECK_OK_OR_DIE(srt_decoder_declare(engine, &config, NULL, &decoder));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
-	CHECK_OK_OR_DIE(srt_generator_create(gpt, device, N, &generator));
+	CHECK_OK_OR_DIE(srt_generator_create(decoder, device, N, &generator));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, srt_generator_nbytes(generator),
 					  "arena", &arena));
 	CHECK_OK_OR_DIE(srt_generator_bind(generator, arena));
-	IN_MODE(mode, srt_gpt_init(gpt, 5, stream));
+	IN_MODE(mode, srt_decoder_init(decoder, 5, stream));
 	CHECK_OK(srt_param_get(srt_engine_param_find(engine, "blocks.0.out.weight"),
 			       SRT_PARAM_VALUE, values, stream));
 	IN_MODE(mode, srt_generate(generator, &sampling, (const unsigned char *)"\1", 1, text,
@@ -94,7 +90,7 @@ static void run_gpt(int mode, int64_t layers, float values[WIDTH * WIDTH], unsig
 	srt_generator_destroy(generator);
 	srt_buffer_destroy(arena);
 	srt_engine_destroy(engine);
-	srt_gpt_destroy(gpt);
+	srt_decoder_destroy(decoder);
 }
 
 static void test_gpt(void)

@@ -14,7 +14,7 @@
 #include <shardrt/shardrt.h>
 
 #include "device/device.h"
-#include "models/gpt.h"
+#include "models/families.h"
 #include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"
@@ -274,8 +274,8 @@ static void check_allocated(const char *name, srt_engine_t *engine, const srt_pl
 	check_resident(name, engine, plan, resident_before);
 }
 
-static void test_row(const srt_gpt_config_t *config, const struct layout *l, const struct dtypes *d,
-		     const struct place *place)
+static void test_row(const srt_decoder_config_t *config, const struct layout *l,
+		     const struct dtypes *d, const struct place *place)
 {
 	static const int shape[] = { 2, 2 };
 	const int world = srt_context_world_size(context), rank = srt_context_rank(context);
@@ -294,7 +294,7 @@ static void test_row(const srt_gpt_config_t *config, const struct layout *l, con
 	srt_engine_t *engine;
 	srt_plan_t plan = SRT_PLAN_INIT, want = SRT_PLAN_INIT;
 	sizes_t sizes;
-	srt_gpt_t *gpt;
+	srt_decoder_t *decoder;
 	char name[128];
 
 	snprintf(name, sizeof(name), "%s, offload %s, bytes stored %d, computed %d, summed %d",
@@ -304,7 +304,7 @@ static void test_row(const srt_gpt_config_t *config, const struct layout *l, con
 						shape, l->dims, &options.mesh));
 	model.mesh = options.mesh;
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
-	CHECK_OK_OR_DIE(srt_gpt_declare(engine, config, &model, &gpt));
+	CHECK_OK_OR_DIE(srt_decoder_declare(engine, config, &model, &decoder));
 	sizes = count_elements(engine);
 	want = apply_formulas(l, d, &sizes);
 	move_to_host(l, d, &sizes, &place->offload, &want);
@@ -316,28 +316,24 @@ static void test_row(const srt_gpt_config_t *config, const struct layout *l, con
 		check_allocated(name, engine, &plan);
 	if (rank == 0 && d->name != NULL)
 		print_row(l->name, d->name, place->name, &plan);
-	srt_gpt_destroy(gpt);
+	srt_decoder_destroy(decoder);
 	srt_engine_destroy(engine);
 	srt_mesh_destroy(options.mesh);
 }
 
 int main(int argc, char **argv)
 {
-	static const srt_gpt_config_t small = { .layers = 3,
-						.heads = 4,
-						.width = 128,
-						.context = 64,
-						.vocab = 256,
-						.mult = 4,
-						.tied = 1 };
-	srt_gpt_config_t config = small;
+	static const srt_decoder_config_t small = { SRT_DECODER_GPT, .layers = 3,   .heads = 4,
+						    .width = 128,    .context = 64, .vocab = 256,
+						    .tied = 1 };
+	srt_decoder_config_t config = small;
 
 	CHECK_OR_DIE(argc == 2);
 	/* What is freed is not resident any more, and pages are small. */
 	mallopt(M_MMAP_THRESHOLD, 1 << 16);
 	prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
 	if (strcmp(argv[1], "small") != 0)
-		CHECK_OK_OR_DIE(srt_gpt_preset(argv[1], &config));
+		CHECK_OK_OR_DIE(srt_decoder_preset(argv[1], &config));
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	CHECK(srt_context_world_size(context) == 1 || srt_context_world_size(context) == RANKS);
 	for (size_t d = 0; d < SRT_ARRAY_LEN(dtypes); d++)

@@ -29,7 +29,7 @@ typedef struct conversion {
 	int to_hf;
 	const char *prefix; /* of the names of Hugging Face */
 	srt_file_t *file;
-	srt_gpt_config_t config;
+	srt_decoder_config_t config;
 	size_t n;
 	target_t *targets;
 	srt_file_entry_t *entries;
@@ -51,7 +51,7 @@ static int read_our_sizes(conversion_t *c)
 	c->prefix = SRT_GPT_HF_PREFIX;
 	if (srt_file_find_metadata(c->file, TRAIN_SIZES_KEY, &sizes) == SRT_OK &&
 	    train_parse_sizes(sizes, &c->config) == 0)
-		return srt_gpt_check(&c->config, 1) == SRT_OK ? 0 : ckpt_fail();
+		return srt_decoder_check(&c->config, 1) == SRT_OK ? 0 : ckpt_fail();
 	tool_error("%s has no model sizes in its metadata (%s): it is not a file of shardrt-train "
 		   "--save or --checkpoint",
 		   c->request->path[0], TRAIN_SIZES_KEY);
@@ -68,7 +68,7 @@ static int read_their_sizes(conversion_t *c)
 	}
 	if (srt_gpt_hf_sizes(c->file, path, c->prefix, c->request->heads, &c->config) != SRT_OK)
 		return ckpt_fail();
-	return srt_gpt_check(&c->config, 1) == SRT_OK ? 0 : ckpt_fail();
+	return srt_decoder_check(&c->config, 1) == SRT_OK ? 0 : ckpt_fail();
 }
 
 /* ---- what the new file gets ------------------------------------------------------------- */
@@ -129,7 +129,7 @@ static int add_zero_biases(conversion_t *c)
 static int list_targets(conversion_t *c)
 {
 	const size_t count = srt_file_count(c->file);
-	const int64_t needed = srt_gpt_ntensors(&c->config);
+	const int64_t needed = srt_decoder_ntensors(&c->config);
 	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
 	size_t room;
 
@@ -152,7 +152,7 @@ static int list_targets(conversion_t *c)
 			   c->request->path[0], c->n, c->config.layers, needed);
 		return CKPT_TROUBLE;
 	}
-	return c->to_hf && !c->config.attn_bias ? add_zero_biases(c) : 0;
+	return c->to_hf && !c->config.qkv_bias ? add_zero_biases(c) : 0;
 }
 
 /* ---- copying ---------------------------------------------------------------------------- */
@@ -255,7 +255,7 @@ static int write_file(conversion_t *c)
 static int write_config(const conversion_t *c)
 {
 	const char *path = c->request->path[1], *slash = strrchr(path, '/');
-	const srt_gpt_config_t *g = &c->config;
+	const srt_decoder_config_t *g = &c->config;
 	char name[4096];
 	FILE *f;
 	int fd;
@@ -278,7 +278,7 @@ static int write_config(const conversion_t *c)
 		"  \"n_layer\": %" PRId64 ",\n  \"n_head\": %" PRId64 ",\n  \"n_embd\": %" PRId64
 		",\n  \"n_inner\": %" PRId64 ",\n  \"n_positions\": %" PRId64
 		",\n  \"vocab_size\": %" PRId64 ",\n  \"tie_word_embeddings\": %s",
-		g->layers, g->heads, g->width, g->mult * g->width, g->context, g->vocab,
+		g->layers, g->heads, g->width, g->ffn_width, g->context, g->vocab,
 		g->tied ? "true" : "false");
 	if (g->vocab <= 50256) /* the defaults are 50256 */
 		fprintf(f, ",\n  \"bos_token_id\": null,\n  \"eos_token_id\": null");

@@ -13,7 +13,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/gpt.h"
+#include "models/families.h"
 #include "models/try.h"
 #include "tools/precision.h"
 
@@ -62,9 +62,9 @@ static void print_plan(const srt_plan_t *first, const srt_plan_t *last, int worl
 }
 
 /* An eager start: whole tensors are made on each rank, in host or device memory, and cut. */
-static void print_start(const srt_gpt_config_t *config, srt_dtype_t stored)
+static void print_start(const srt_decoder_config_t *config, srt_dtype_t stored)
 {
-	const double nbytes = (double)srt_gpt_nparams(config, 0) * srt_dtype_bits(stored) / 8;
+	const double nbytes = (double)srt_decoder_nparams(config, 0) * srt_dtype_bits(stored) / 8;
 	char text[32];
 
 	printf("    initial values are made in the shards; an eager start would first make %s "
@@ -74,17 +74,17 @@ static void print_start(const srt_gpt_config_t *config, srt_dtype_t stored)
 
 /* The memory that shardrt-train needs in addition, for micro-batches of some sizes, on this device
  * and in its numerics mode; exact. */
-static srt_status_t print_compute(srt_context_t *context, const srt_gpt_t *gpt,
+static srt_status_t print_compute(srt_context_t *context, srt_decoder_t *decoder,
 				  const srt_plan_t *first, const srt_plan_t *last)
 {
-	const int64_t context_length = srt_gpt_config(gpt)->context;
+	const int64_t context_length = srt_decoder_config(decoder)->context;
 	const int same = same_sizes(first, last);
 
 	for (int64_t sequences = 1; sequences <= 16; sequences *= 4) {
 		size_t nbytes, scratch;
 
-		SRT_TRY(srt_gpt_memory(gpt, srt_context_device(context), sequences, context_length,
-				       &nbytes, &scratch));
+		SRT_TRY(srt_decoder_memory(decoder, srt_context_device(context), sequences,
+					   context_length, &nbytes, &scratch));
 		printf("    with micro-batches of %d sequence%s\n", (int)sequences,
 		       sequences == 1 ? "" : "s");
 		print_row("  activations", nbytes, nbytes, same);
@@ -112,7 +112,8 @@ static srt_status_t print_tree(const srt_engine_t *engine, const info_plan_t *wh
 }
 
 static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
-				const srt_gpt_config_t *config, const tool_precision_t *precision)
+				const srt_decoder_config_t *config,
+				const tool_precision_t *precision)
 {
 	srt_engine_options_t options = { .size = sizeof(options),
 					 .strategy = (srt_strategy_t)what->strategy,
@@ -130,7 +131,7 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 				      .reshard = what->reshard,
 				      .flat = (srt_flat_t)what->flat };
 	srt_engine_t *engine = NULL;
-	srt_gpt_t *gpt = NULL;
+	srt_decoder_t *decoder = NULL;
 	srt_plan_t first = SRT_PLAN_INIT, last = SRT_PLAN_INIT;
 	char strategy[16], dtype[16];
 	srt_status_t status;
@@ -140,7 +141,7 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 	model.mesh = mesh;
 	status = srt_engine_create(context, &options, &engine);
 	if (status == SRT_OK)
-		status = srt_gpt_declare(engine, config, &model, &gpt);
+		status = srt_decoder_declare(engine, config, &model, &decoder);
 	if (status == SRT_OK)
 		status = srt_engine_plan(engine, 0, what->world_size, &first);
 	if (status == SRT_OK)
@@ -148,18 +149,18 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 	if (status == SRT_OK && what->plan) {
 		printf("plan: %s, %lld parameters, %s%s, %s on %d rank%s, AdamW, clipping, %d "
 		       "micro-batch%s\n",
-		       what->preset, (long long)srt_gpt_nparams(config, 0),
+		       what->preset, (long long)srt_decoder_nparams(config, 0),
 		       what->pure ? "pure " : "", tool_word(TOOL_DTYPES, what->dtype, dtype),
 		       tool_word(TOOL_STRATEGIES, what->strategy, strategy), what->world_size,
 		       what->world_size == 1 ? "" : "s", what->accumulate,
 		       what->accumulate == 1 ? "" : "es");
 		print_plan(&first, &last, what->world_size);
 		print_start(config, precision->stored);
-		status = print_compute(context, gpt, &first, &last);
+		status = print_compute(context, decoder, &first, &last);
 	}
 	if (status == SRT_OK && what->tree)
 		status = print_tree(engine, what);
-	srt_gpt_destroy(gpt);
+	srt_decoder_destroy(decoder);
 	srt_engine_destroy(engine);
 	srt_mesh_destroy(mesh);
 	return status;
@@ -170,7 +171,7 @@ int info_plan(const info_plan_t *what)
 	/* One rank, also if a launcher started this program. */
 	srt_context_options_t options = { .size = sizeof(options), .bootstrap = "" };
 	srt_context_t *context;
-	srt_gpt_config_t config;
+	srt_decoder_config_t config;
 	tool_precision_t precision;
 	char why[600];
 
@@ -179,15 +180,15 @@ int info_plan(const info_plan_t *what)
 		tool_error("%s", why);
 		return TOOL_EXIT_USAGE;
 	}
-	if (srt_gpt_preset(what->preset, &config) != SRT_OK) {
+	if (srt_decoder_preset(what->preset, &config) != SRT_OK) {
 		const char *name;
 
 		tool_error("unknown preset \"%s\"; the presets are:", what->preset);
-		for (size_t i = 0; (name = srt_gpt_preset_name(i)) != NULL; i++)
+		for (size_t i = 0; (name = srt_decoder_preset_name(i)) != NULL; i++)
 			fprintf(stderr, "    %s\n", name);
 		return TOOL_EXIT_USAGE;
 	}
-	if (srt_gpt_check(&config, tool_mesh_tensor_ranks(&what->mesh)) != SRT_OK) {
+	if (srt_decoder_check(&config, tool_mesh_tensor_ranks(&what->mesh)) != SRT_OK) {
 		tool_error("%s", srt_error_last());
 		return TOOL_EXIT_USAGE;
 	}

@@ -23,7 +23,7 @@ static int64_t estimate_nbytes(const trainer_t *t)
 	const int64_t values = t->opt.optimizer != SRT_OPTIM_SGD ? 3 : t->opt.momentum > 0 ? 2 : 1;
 
 	return values *
-	       (srt_gpt_nparams(&t->config, 0) * item + 512 * srt_gpt_ntensors(&t->config));
+	       (srt_decoder_nparams(&t->config, 0) * item + 512 * srt_decoder_ntensors(&t->config));
 }
 
 /* Makes a folder in the folder of --checkpoint, with a file of this size, renames and removes it.

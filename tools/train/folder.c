@@ -20,12 +20,15 @@
 
 void train_get_position(const trainer_t *t, int64_t step, train_position_t *p)
 {
+	srt_decoder_config_t config = t->config;
+
 	*p = (train_position_t){ .step = step,
 				 .seed = t->opt.seed,
 				 .batch = t->opt.batch,
 				 .text = srt_text_hash(t->text),
 				 .run = t->run };
-	train_print_sizes(&t->config, p->sizes, sizeof(p->sizes));
+	config.context = t->length;
+	train_print_sizes(&config, p->sizes, sizeof(p->sizes));
 }
 
 void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAIN_NENTRIES])

@@ -14,6 +14,22 @@
 #include "tools/checkpoint_path.h"
 #include "tools/train/train.h"
 
+/* The description in the config.json of a folder of Hugging Face. */
+static int read_family(trainer_t *t)
+{
+	char path[4096 + 16];
+
+	snprintf(path, sizeof(path), "%s/config.json", t->opt.init);
+	if (srt_family_read_config(path, &t->family, &t->config) != SRT_OK)
+		return trainer_set_error(t, "--init: %s", srt_error_last());
+	if (t->opt.generate > 0 || t->opt.sample > 0)
+		return trainer_set_error(t,
+					 "--generate and --sample print bytes, but the tokens of "
+					 "--init %s are not bytes",
+					 t->opt.init);
+	return 0;
+}
+
 /* The sizes of an open file or checkpoint. Without metadata of ours and names of Hugging Face, the
  * sizes of the preset stay. */
 static int find_sizes(trainer_t *t, const srt_file_t *file)
@@ -47,10 +63,10 @@ static int find_sizes(trainer_t *t, const srt_file_t *file)
 
 /* A preset that is named must be that of the file, but for the vocabulary and options that override
  * the preset. */
-static int check_preset(trainer_t *t, const srt_gpt_config_t *preset)
+static int check_preset(trainer_t *t, const srt_decoder_config_t *preset)
 {
 	const train_options_t *o = &t->opt;
-	const srt_gpt_config_t *c = &t->config;
+	const srt_decoder_config_t *c = &t->config;
 
 	if ((o->layers || c->layers == preset->layers) && (o->heads || c->heads == preset->heads) &&
 	    (o->width || c->width == preset->width) &&
@@ -64,6 +80,22 @@ static int check_preset(trainer_t *t, const srt_gpt_config_t *preset)
 				 o->preset, preset->layers, preset->heads, preset->width,
 				 preset->context, o->init, c->layers, c->heads, c->width,
 				 c->context);
+}
+
+/* Loads the values of a folder of Hugging Face. */
+static srt_status_t load_family(trainer_t *t)
+{
+	srt_family_file_t match;
+	srt_file_names_t names;
+	srt_file_t *file;
+	srt_status_t status;
+
+	SRT_TRY(srt_file_open(t->opt.init, &file));
+	status = srt_family_match(t->family, &t->config, file, t->opt.init, &match);
+	srt_file_close(file);
+	SRT_TRY(status);
+	names = srt_family_names(&match);
+	return srt_engine_load_named(t->engine, t->opt.init, &names, t->stream);
 }
 
 /* --init of a folder of checkpoints means the latest one. */
@@ -84,7 +116,7 @@ static int find_init(trainer_t *t)
 
 int trainer_read_sizes(trainer_t *t)
 {
-	const srt_gpt_config_t preset = t->config;
+	const srt_decoder_config_t preset = t->config;
 	srt_file_checkpoint_t checkpoint = SRT_FILE_CHECKPOINT_INIT;
 	srt_file_t *file;
 	int failed;
@@ -95,14 +127,14 @@ int trainer_read_sizes(trainer_t *t)
 		return trainer_set_error(t, "--init %s: %s", t->opt.init, srt_error_last());
 	t->init_ntensors = srt_file_count(file);
 	t->init_is_checkpoint = srt_file_get_checkpoint(file, &checkpoint) == SRT_OK;
-	failed = find_sizes(t, file);
+	failed = tool_has_model(t->opt.init) ? read_family(t) : find_sizes(t, file);
 	srt_file_close(file);
 	return failed || t->opt.preset == NULL ? failed : check_preset(t, &preset);
 }
 
 int trainer_check_ntensors(trainer_t *t)
 {
-	const int64_t needed = srt_gpt_ntensors(&t->config);
+	const int64_t needed = srt_decoder_ntensors(&t->config);
 
 	if ((uint64_t)needed <= t->init_ntensors)
 		return 0;
@@ -121,9 +153,11 @@ srt_status_t trainer_start_values(trainer_t *t)
 	srt_status_t status;
 
 	if (t->opt.init == NULL)
-		return srt_gpt_init(t->gpt, (uint64_t)t->opt.seed, t->stream);
+		return srt_decoder_init(t->decoder, (uint64_t)t->opt.seed, t->stream);
 	if (t->init_is_checkpoint) {
 		status = srt_checkpoint_load(t->engine, t->opt.init, &values, t->stream);
+	} else if (t->family != NULL) {
+		status = load_family(t);
 	} else if (t->hf_prefix != NULL) {
 		names = srt_gpt_hf_names(t->hf_prefix);
 		status = srt_engine_load_named(t->engine, t->opt.init, &names, t->stream);

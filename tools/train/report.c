@@ -47,7 +47,7 @@ static int64_t get_rss_nbytes(void)
 
 int train_report_open(train_report_t *r, trainer_t *t)
 {
-	int64_t context = t->config.context;
+	int64_t context = t->length;
 
 	memset(r, 0, sizeof(*r));
 	r->device = t->device;
@@ -57,8 +57,8 @@ int train_report_open(train_report_t *r, trainer_t *t)
 	r->steps = t->opt.steps;
 	r->line_every = t->opt.steps / 20 > 0 ? t->opt.steps / 20 : 1;
 	r->tokens = t->opt.batch * context;
-	r->flops =
-		srt_gpt_flops_per_token(&t->config, context) * (double)r->tokens / (double)t->world;
+	r->flops = srt_decoder_flops_per_token(&t->config, context) * (double)r->tokens /
+		   (double)t->world;
 	if (t->opt.log == NULL)
 		return 0;
 	/* A run that starts from a saved model or a checkpoint continues its log. */

@@ -22,7 +22,8 @@ static int64_t bound_save_nbytes(const trainer_t *t)
 {
 	const int64_t item = train_options_precision(&t->opt).stored == SRT_F32 ? 4 : 2;
 
-	return srt_gpt_nparams(&t->config, 0) * item + 256 * srt_gpt_ntensors(&t->config) + 1024;
+	return srt_decoder_nparams(&t->config, 0) * item + 256 * srt_decoder_ntensors(&t->config) +
+	       1024;
 }
 
 int trainer_try_space(int fd, int64_t nbytes)

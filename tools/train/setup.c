@@ -83,25 +83,54 @@ int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
 	return -1;
 }
 
+/* Tokens of a sequence without --context, of a model that has more positions. */
+#define MOST_TOKENS 1024
+
 /* ---- checking --------------------------------------------------------------------------- */
+
+/* Tokens of a sequence for a folder of Hugging Face, which has all other sizes. */
+static int prepare_length(trainer_t *t)
+{
+	const train_options_t *o = &t->opt;
+
+	if (o->preset != NULL || o->layers || o->heads || o->width || o->vocab)
+		return trainer_set_error(t,
+					 "--init %s has the sizes of the model in its config.json: "
+					 "--preset, --layers, --heads, --width and --vocab cannot "
+					 "change them",
+					 o->init);
+	if (o->context > t->config.context)
+		return trainer_set_error(t,
+					 "--context %" PRId64
+					 ": the model in --init %s has %" PRId64 " positions",
+					 o->context, o->init, t->config.context);
+	t->length = t->config.context < MOST_TOKENS ? t->config.context : MOST_TOKENS;
+	t->length = o->context ? o->context : t->length;
+	return 0;
+}
 
 static int prepare_sizes(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
-	srt_gpt_config_t *c = &t->config;
+	srt_decoder_config_t *c = &t->config;
 
-	if (srt_gpt_preset(o->preset != NULL ? o->preset : "nano", c) != SRT_OK)
+	if (srt_decoder_preset(o->preset != NULL ? o->preset : "nano", c) != SRT_OK)
 		return trainer_set_error(
 			t, "unknown --preset '%s'; the presets are nano, char and gpt2-124m",
 			o->preset);
 	if (o->init != NULL && trainer_read_sizes(t) != 0)
 		return -1;
-	c->layers = o->layers ? o->layers : c->layers;
-	c->heads = o->heads ? o->heads : c->heads;
-	c->width = o->width ? o->width : c->width;
-	c->context = o->context ? o->context : c->context;
-	c->vocab = o->vocab ? o->vocab : c->vocab;
-	if (srt_gpt_check(c, t->tensor_ranks) != SRT_OK)
+	if (t->family == NULL) {
+		c->layers = o->layers ? o->layers : c->layers;
+		c->heads = o->heads ? o->heads : c->heads;
+		c->width = o->width ? o->width : c->width;
+		c->context = o->context ? o->context : c->context;
+		c->vocab = o->vocab ? o->vocab : c->vocab;
+		t->length = c->context;
+	} else if (prepare_length(t) != 0) {
+		return -1;
+	}
+	if (srt_decoder_check(c, t->tensor_ranks) != SRT_OK)
 		return trainer_set_error(t, "%s", srt_error_last());
 	return o->init != NULL ? trainer_check_ntensors(t) : 0;
 }
@@ -158,7 +187,7 @@ static int prepare_text(trainer_t *t)
 	srt_status_t status = srt_text_open(&source, &t->text);
 
 	if (status == SRT_OK)
-		status = srt_text_check(t->text, t->config.context, t->config.vocab);
+		status = srt_text_check(t->text, t->length, t->config.vocab);
 	if (status == SRT_OK) /* the ranks share the work, as all see the same file */
 		status = srt_text_check_tokens(t->text, t->rank, t->world);
 	if (status == SRT_OK)
@@ -268,7 +297,7 @@ static srt_status_t declare_engine(trainer_t *t)
 	if (t->opt.generate > 0 || t->opt.eval)
 		optim.kind = SRT_OPTIM_NONE; /* has no state */
 	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
-	return srt_gpt_declare(t->engine, &t->config, &model, &t->gpt);
+	return srt_decoder_declare(t->engine, &t->config, &model, &t->decoder);
 }
 
 static srt_status_t create_scaler(trainer_t *t)
@@ -288,10 +317,10 @@ static void raise_maximum(size_t *most, size_t nbytes)
 }
 
 static srt_status_t build_tape(trainer_t *t, srt_tape_mode_t mode, srt_tape_t **tape,
-			       srt_gpt_io_t *io, size_t *nbytes)
+			       srt_decoder_io_t *io, size_t *nbytes)
 {
 	SRT_TRY(srt_tape_create(t->device, mode, tape));
-	SRT_TRY(srt_gpt_record_loss(t->gpt, *tape, t->micro, t->config.context, io));
+	SRT_TRY(srt_decoder_record_loss(t->decoder, *tape, t->micro, t->length, io));
 	raise_maximum(nbytes, srt_tape_nbytes(*tape));
 	raise_maximum(&t->scratch_nbytes, srt_tape_scratch_nbytes(*tape));
 	return SRT_OK;
@@ -306,7 +335,7 @@ static srt_status_t build_tapes(trainer_t *t, size_t *nbytes)
 	if (t->opt.generate == 0)
 		SRT_TRY(build_tape(t, SRT_TAPE_FORWARD, &t->eval_tape, &t->eval_io, nbytes));
 	if (t->opt.generate > 0 || t->opt.sample > 0) {
-		SRT_TRY(srt_generator_create(t->gpt, t->device, nmax, &t->generator));
+		SRT_TRY(srt_generator_create(t->decoder, t->device, nmax, &t->generator));
 		raise_maximum(nbytes, srt_generator_nbytes(t->generator));
 		raise_maximum(&t->scratch_nbytes, srt_generator_scratch_nbytes(t->generator));
 	}
@@ -320,7 +349,7 @@ typedef struct loss_nbytes {
 
 int64_t trainer_eval_windows(const trainer_t *t)
 {
-	const int64_t windows = srt_text_nwindows(t->text, t->config.context);
+	const int64_t windows = srt_text_nwindows(t->text, t->length);
 	const int64_t limit = t->opt.eval_batches * t->opt.batch;
 
 	return t->opt.eval_batches > 0 && limit < windows ? limit : windows;
@@ -328,13 +357,12 @@ int64_t trainer_eval_windows(const trainer_t *t)
 
 static loss_nbytes_t compute_loss_nbytes(const trainer_t *t)
 {
-	const size_t micro = (size_t)(t->micro * t->config.context);
+	const size_t micro = (size_t)(t->micro * t->length);
 	const int64_t windows = trainer_eval_windows(t);
 
 	return (loss_nbytes_t){
 		.step = micro * (size_t)t->opt.accumulate * sizeof(float),
-		.eval = (size_t)((windows + t->ndata - 1) / t->ndata * t->config.context) *
-			sizeof(float),
+		.eval = (size_t)((windows + t->ndata - 1) / t->ndata * t->length) * sizeof(float),
 		.results = sizeof(train_seen_t),
 		.eval_total = sizeof(float),
 	};
@@ -343,7 +371,7 @@ static loss_nbytes_t compute_loss_nbytes(const trainer_t *t)
 static srt_status_t build_buffers(trainer_t *t)
 {
 	const loss_nbytes_t nbytes = compute_loss_nbytes(t);
-	const size_t ntokens = (size_t)(t->opt.accumulate * t->micro * t->config.context);
+	const size_t ntokens = (size_t)(t->opt.accumulate * t->micro * t->length);
 	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 
 	SRT_TRY(srt_buffer_create(t->device, SRT_MEM_DEVICE, nbytes.step, "losses", &t->losses));
@@ -377,14 +405,15 @@ srt_status_t trainer_build(trainer_t *t)
 		losses = compute_loss_nbytes(t);
 	SRT_TRY(srt_engine_plan_extra(t->engine,
 				      nbytes + losses.step + losses.eval + losses.results +
-					      losses.eval_total,
+					      losses.eval_total +
+					      srt_decoder_tables_nbytes(t->decoder),
 				      t->scratch_nbytes));
 	SRT_TRY(srt_engine_build(t->engine));
 	if (t->opt.lr == 0) /* wanted, as it is the user's */
 		SRT_TRY(srt_optim_set_lr(srt_engine_optim(t->engine), SRT_OPTIM_ALL_GROUPS, 0.0f,
 					 t->stream));
 	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
-	SRT_TRY(srt_buffer_create(t->device, srt_gpt_mem_kind(t->gpt), nbytes, "activations",
+	SRT_TRY(srt_buffer_create(t->device, srt_decoder_mem_kind(t->decoder), nbytes, "activations",
 				  &t->arena));
 	if (t->train_tape != NULL)
 		SRT_TRY(srt_tape_bind(t->train_tape, t->arena));
@@ -404,7 +433,7 @@ const char *train_numerics(const srt_context_t *context)
 
 void trainer_describe(const trainer_t *t, FILE *out)
 {
-	const srt_gpt_config_t *c = &t->config;
+	const srt_decoder_config_t *c = &t->config;
 	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	srt_plan_t plan = SRT_PLAN_INIT;
 	char engine[32], activations[32], scratch[32], strategy[16], dtype[16];
@@ -413,10 +442,10 @@ void trainer_describe(const trainer_t *t, FILE *out)
 	    srt_engine_plan(t->engine, t->rank, 0, &plan) != SRT_OK)
 		return;
 	fprintf(out,
-		"GPT of %" PRId64 " layers, %" PRId64 " heads, %" PRId64 " wide, context %" PRId64
+		"%s of %" PRId64 " layers, %" PRId64 " heads, %" PRId64 " wide, context %" PRId64
 		", vocabulary %" PRId64 ": %.2f M parameters\n",
-		c->layers, c->heads, c->width, c->context, c->vocab,
-		(double)srt_gpt_nparams(c, 0) / 1e6);
+		c->names->root, c->layers, c->heads, c->width, t->length, c->vocab,
+		(double)srt_decoder_nparams(c, 0) / 1e6);
 	fprintf(out,
 		"%d rank%s (%s, %s%s), %s%s%s, %d thread%s per rank; memory per rank: %s + %s activations + %s "
 		"scratch\n",
@@ -463,7 +492,7 @@ void trainer_destroy(trainer_t *t)
 	srt_buffer_destroy(t->eval_losses);
 	srt_buffer_destroy(t->losses);
 	srt_buffer_destroy(t->arena);
-	srt_gpt_destroy(t->gpt);
+	srt_decoder_destroy(t->decoder);
 	srt_scaler_destroy(t->scaler);
 	srt_engine_destroy(t->engine);
 	srt_mesh_destroy(t->mesh);

@@ -23,26 +23,27 @@ int trainer_load_batch(trainer_t *t, int64_t step)
 	const int64_t share = t->opt.batch / t->ndata; /* sequences of this rank */
 
 	if (check_data(t, srt_text_batch(t->text, (uint64_t)t->opt.seed, step, t->data_rank * share,
-					 share, t->config.context, t->ids, t->targets)) != 0)
+					 share, t->length, t->ids, t->targets)) != 0)
 		return -1;
 	return check_data(t, srt_text_check_unchanged(t->text));
 }
 
 /* Copies ids and targets of a micro-batch from the host to the inputs of a tape. */
-static srt_status_t copy_inputs(trainer_t *t, const srt_gpt_io_t *io, int64_t micro_batch)
+static srt_status_t copy_inputs(trainer_t *t, const srt_decoder_io_t *io, int64_t micro_batch)
 {
-	const int64_t n = t->micro * t->config.context, at = micro_batch * n;
+	const int64_t n = t->micro * t->length, at = micro_batch * n;
 	const size_t nbytes = (size_t)n * sizeof(*t->ids);
 	srt_view_t ids = srt_tensor_view(io->ids), targets = srt_tensor_view(io->targets);
 
+	SRT_TRY(srt_decoder_put_positions(io, NULL, t->stream));
 	SRT_TRY(srt_buffer_copy_from_host(ids.buffer, ids.offset, t->ids + at, nbytes, t->stream));
 	return srt_buffer_copy_from_host(targets.buffer, targets.offset, t->targets + at, nbytes,
 					 t->stream);
 }
 
 /* Copies the first n losses of a tape to element `at` of a buffer. */
-static srt_status_t keep_losses(trainer_t *t, const srt_gpt_io_t *io, srt_buffer_t *to, int64_t at,
-				int64_t n)
+static srt_status_t keep_losses(trainer_t *t, const srt_decoder_io_t *io, srt_buffer_t *to,
+				int64_t at, int64_t n)
 {
 	srt_view_t loss = srt_tensor_view(io->loss);
 
@@ -71,7 +72,7 @@ static srt_status_t step_engine(trainer_t *t, size_t slot)
 srt_status_t trainer_step(trainer_t *t, int64_t step)
 {
 	const train_options_t *o = &t->opt;
-	int64_t context = t->config.context, tokens = o->batch * context;
+	int64_t context = t->length, tokens = o->batch * context;
 	int64_t micro_tokens = t->micro * context;
 	const size_t slot = (size_t)((step - 1) % TRAIN_WATCH);
 	const srt_view_t total =
@@ -125,8 +126,7 @@ srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
 			t->diverged_at = s - t->nonfinite + 1;
 	}
 	t->watched = step;
-	*loss = (double)seen->totals[(step - 1) % TRAIN_WATCH] /
-		(double)(t->opt.batch * t->config.context);
+	*loss = (double)seen->totals[(step - 1) % TRAIN_WATCH] / (double)(t->opt.batch * t->length);
 	return SRT_OK;
 }
 
@@ -149,7 +149,7 @@ srt_status_t trainer_read(trainer_t *t, train_result_t *result)
  * @param[out] n the number of predictions. @return 0, or -1 with t->why and t->data_failed. */
 static int load_windows(trainer_t *t, int64_t first, int64_t end, int64_t *n)
 {
-	int64_t context = t->config.context;
+	int64_t context = t->length;
 
 	*n = 0;
 	for (int64_t i = 0; i < t->micro; i++) {
@@ -166,7 +166,7 @@ static int load_windows(trainer_t *t, int64_t first, int64_t end, int64_t *n)
 
 int64_t trainer_eval_tokens(const trainer_t *t)
 {
-	const int64_t context = t->config.context, windows = trainer_eval_windows(t);
+	const int64_t context = t->length, windows = trainer_eval_windows(t);
 
 	return windows < srt_text_nwindows(t->text, context) ?
 		       windows * context :

@@ -29,7 +29,7 @@
 #include <shardrt/shardrt.h>
 
 #include "models/generate.h"
-#include "models/gpt.h"
+#include "models/families.h"
 #include "models/data/text.h"
 #include "tools/train/options.h"
 
@@ -57,7 +57,8 @@ typedef struct train_pending {
 /** A run. Fields are NULL until they are created. */
 typedef struct trainer {
 	train_options_t opt;
-	srt_gpt_config_t config;
+	srt_decoder_config_t config;
+	int64_t length; /* tokens of a sequence, at most config.context */
 	int rank, world;
 	int data_rank,
 		ndata; /* among the ranks with different data; tensor-parallel ranks share it */
@@ -68,15 +69,16 @@ typedef struct trainer {
 	srt_mesh_t *mesh;     /* NULL: none */
 	srt_stream_t *stream;
 	srt_text_t *text;
-	const char *hf_prefix; /* of the names of --init if they are Hugging Face's, else NULL */
-	size_t init_ntensors;  /* of --init */
+	const char *hf_prefix;      /* of the names of --init if it is a file of GPT-2, else NULL */
+	const srt_family_t *family; /* of --init if it is a folder of Hugging Face, else NULL */
+	size_t init_ntensors;       /* of --init */
 	int init_is_checkpoint;
 	char init_path[4096]; /* what --init means */
 	srt_engine_t *engine;
 	srt_scaler_t *scaler; /* NULL: the loss is not scaled */
-	srt_gpt_t *gpt;
+	srt_decoder_t *decoder;
 	srt_tape_t *train_tape, *eval_tape;
-	srt_gpt_io_t train_io, eval_io;
+	srt_decoder_io_t train_io, eval_io;
 	srt_generator_t *generator;
 	srt_buffer_t *arena;       /* activations, of one tape at a time */
 	size_t scratch_nbytes;     /* of the stream, for the tapes */
@@ -186,13 +188,13 @@ srt_status_t trainer_start_values(trainer_t *t);
 /** Room for it. */
 #define TRAIN_SIZES_NBYTES 256
 /** Writes the entry. */
-void train_print_sizes(const srt_gpt_config_t *config, char *text, size_t text_nbytes);
+void train_print_sizes(const srt_decoder_config_t *config, char *text, size_t text_nbytes);
 /**
  * Parses the entry: the text that train_print_sizes() writes, and no other. Does not check the
- * sizes: see srt_gpt_check().
+ * sizes: see srt_decoder_check().
  * @return 0, or -1, and *config is unchanged.
  */
-int train_parse_sizes(const char *text, srt_gpt_config_t *config);
+int train_parse_sizes(const char *text, srt_decoder_config_t *config);
 
 /* ---- save.c */
 

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Decoders: their sizes, the declaration of units and parameters, initial values. */
+#include "models/decoder_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/over_sqrt.h"
+#include "models/try.h"
+
+#define INIT_STD 0.02f
+
+/* How a parameter's initial values are made. */
+enum init_kind { INIT_NORMAL, INIT_RESIDUAL, INIT_ZERO, INIT_NORM };
+
+/* What a tensor-parallel rank has of a weight: all, columns, rows, or the rows of its heads in each
+ * of q, k and v. A bias is cut as the rows of its weight are. */
+enum cut { WHOLE, COLUMNS, ROWS, HEADS };
+
+enum size { NONE, WIDTH, FFN, Q_WIDTH, KV_WIDTH, QKV_WIDTH, Q_NORM, K_NORM };
+
+/* Rows and columns (NONE: a vector) of a part's weight. */
+static const struct part {
+	enum size rows, n;
+	enum init_kind init;
+	enum cut cut;
+} parts[SRT_DECODER_PARTS] = {
+	[SRT_DECODER_NORM1] = { WIDTH, NONE, INIT_NORM, WHOLE },
+	[SRT_DECODER_QKV] = { QKV_WIDTH, WIDTH, INIT_NORMAL, HEADS },
+	[SRT_DECODER_Q] = { Q_WIDTH, WIDTH, INIT_NORMAL, ROWS },
+	[SRT_DECODER_K] = { KV_WIDTH, WIDTH, INIT_NORMAL, ROWS },
+	[SRT_DECODER_V] = { KV_WIDTH, WIDTH, INIT_NORMAL, ROWS },
+	[SRT_DECODER_Q_NORM] = { Q_NORM, NONE, INIT_NORM, WHOLE },
+	[SRT_DECODER_K_NORM] = { K_NORM, NONE, INIT_NORM, WHOLE },
+	[SRT_DECODER_O] = { WIDTH, Q_WIDTH, INIT_RESIDUAL, COLUMNS },
+	[SRT_DECODER_POST1] = { WIDTH, NONE, INIT_NORM, WHOLE },
+	[SRT_DECODER_NORM2] = { WIDTH, NONE, INIT_NORM, WHOLE },
+	[SRT_DECODER_GATE] = { FFN, WIDTH, INIT_NORMAL, ROWS },
+	[SRT_DECODER_UP] = { FFN, WIDTH, INIT_NORMAL, ROWS },
+	[SRT_DECODER_DOWN] = { WIDTH, FFN, INIT_RESIDUAL, COLUMNS },
+	[SRT_DECODER_POST2] = { WIDTH, NONE, INIT_NORM, WHOLE },
+};
+
+/* ---- sizes ------------------------------------------------------------------------------ */
+
+/* The description with sizes for zeros. */
+static srt_decoder_config_t complete(const srt_decoder_config_t *config)
+{
+	srt_decoder_config_t c = *config;
+
+	c.kv_heads = c.kv_heads ? c.kv_heads : c.heads;
+	c.head_dim = c.head_dim || c.heads < 1 ? c.head_dim : c.width / c.heads;
+	c.ffn_width = c.ffn_width ? c.ffn_width : 4 * c.width;
+	return c;
+}
+
+static int has_part(const srt_decoder_config_t *c, int part)
+{
+	const int is_packed = c->names->part[SRT_DECODER_QKV] != NULL;
+
+	switch (part) {
+	case SRT_DECODER_NORM1:
+	case SRT_DECODER_NORM2:
+		return c->placement != SRT_DECODER_POST;
+	case SRT_DECODER_POST1:
+	case SRT_DECODER_POST2:
+		return c->placement != SRT_DECODER_PRE;
+	case SRT_DECODER_QKV:
+		return is_packed;
+	case SRT_DECODER_Q:
+	case SRT_DECODER_K:
+	case SRT_DECODER_V:
+		return !is_packed;
+	case SRT_DECODER_Q_NORM:
+	case SRT_DECODER_K_NORM:
+		return c->qk_norm != SRT_DECODER_QK_NONE;
+	case SRT_DECODER_GATE:
+		return c->gated;
+	default:
+		return 1;
+	}
+}
+
+static int has_bias(const srt_decoder_config_t *c, int part)
+{
+	switch (part) {
+	case SRT_DECODER_QKV:
+	case SRT_DECODER_Q:
+	case SRT_DECODER_K:
+	case SRT_DECODER_V:
+		return c->qkv_bias;
+	case SRT_DECODER_O:
+		return c->o_bias;
+	case SRT_DECODER_GATE:
+	case SRT_DECODER_UP:
+	case SRT_DECODER_DOWN:
+		return c->ffn_bias;
+	case SRT_DECODER_Q_NORM:
+	case SRT_DECODER_K_NORM:
+		return 0;
+	default:
+		return c->norm == SRT_DECODER_LAYERNORM;
+	}
+}
+
+static int64_t get_size(const srt_decoder_config_t *c, enum size size)
+{
+	const int by_head = c->qk_norm == SRT_DECODER_QK_HEAD;
+
+	switch (size) {
+	case WIDTH:
+		return c->width;
+	case FFN:
+		return c->ffn_width;
+	case Q_WIDTH:
+		return c->heads * c->head_dim;
+	case KV_WIDTH:
+		return c->kv_heads * c->head_dim;
+	case QKV_WIDTH:
+		return (c->heads + 2 * c->kv_heads) * c->head_dim;
+	case Q_NORM:
+		return (by_head ? 1 : c->heads) * c->head_dim;
+	case K_NORM:
+		return (by_head ? 1 : c->kv_heads) * c->head_dim;
+	default:
+		return 0;
+	}
+}
+
+static srt_status_t check_range(const srt_decoder_config_t *c)
+{
+	const struct {
+		const char *name;
+		int64_t value;
+	} sizes[] = { { "layers", c->layers },     { "heads", c->heads },
+		      { "width", c->width },       { "context", c->context },
+		      { "vocab", c->vocab },       { "kv_heads", c->kv_heads },
+		      { "head_dim", c->head_dim }, { "ffn_width", c->ffn_width } };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		if (sizes[i].value >= 1 && sizes[i].value <= INT32_MAX)
+			continue;
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: %s must be from 1 to %d, not %lld", sizes[i].name,
+				      INT32_MAX, (long long)sizes[i].value);
+	}
+	/* 2^60 elements: products of the sizes do not overflow */
+	if ((double)c->layers * (double)c->width *
+			    (4.0 * (double)c->heads * (double)c->head_dim +
+			     3.0 * (double)c->ffn_width) +
+		    (double)c->width * (2.0 * (double)c->vocab + (double)c->context) >
+	    0x1p60)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: a model of %lld layers that are %lld wide is too "
+				      "large",
+				      (long long)c->layers, (long long)c->width);
+	return SRT_OK;
+}
+
+/* How the tensor-parallel ranks share heads, columns and vocabulary. */
+static srt_status_t check_tensor_ranks(const srt_decoder_config_t *c, int tensor_ranks)
+{
+	if (c->heads % tensor_ranks != 0 || c->kv_heads % tensor_ranks != 0)
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"decoder: %lld heads of %s cannot be divided among %d tensor-parallel "
+			"ranks",
+			(long long)(c->heads % tensor_ranks ? c->heads : c->kv_heads),
+			c->heads % tensor_ranks ? "queries" : "keys and values", tensor_ranks);
+	if (c->ffn_width % tensor_ranks != 0)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: a feed-forward width of %lld cannot be divided "
+				      "among %d tensor-parallel ranks",
+				      (long long)c->ffn_width, tensor_ranks);
+	/* in chunks of ceil(vocab / ranks) */
+	if ((c->vocab + tensor_ranks - 1) / tensor_ranks * (tensor_ranks - 1) >= c->vocab)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: a vocabulary of %lld gives nothing to the last of "
+				      "%d tensor-parallel ranks",
+				      (long long)c->vocab, tensor_ranks);
+	if (c->qk_norm == SRT_DECODER_QK_WIDTH && tensor_ranks > 1)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: the norm of queries and keys is over all heads "
+				      "(OLMo 2), which %d tensor-parallel ranks do not have",
+				      tensor_ranks);
+	return SRT_OK;
+}
+
+static srt_status_t check_heads(const srt_decoder_config_t *c, int64_t given_head_dim)
+{
+	if (given_head_dim == 0 && c->width % c->heads != 0)
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"decoder: a width of %lld cannot be divided among %lld heads; it must be a "
+			"multiple of heads",
+			(long long)c->width, (long long)c->heads);
+	if (c->heads % c->kv_heads != 0)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: %lld heads of queries cannot share %lld heads of "
+				      "keys and values; their number must divide that of queries",
+				      (long long)c->heads, (long long)c->kv_heads);
+	if (c->names->part[SRT_DECODER_QKV] != NULL && c->heads != c->kv_heads)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: a joint projection of queries, keys and values "
+				      "(%s) has as many heads of each, not %lld and %lld",
+				      c->names->part[SRT_DECODER_QKV], (long long)c->heads,
+				      (long long)c->kv_heads);
+	if (c->rotary && (c->rope.dim < 2 || c->rope.dim % 2 != 0 || c->rope.dim > c->head_dim))
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: rotary positions turn %lld of %lld values of a "
+				      "head; they must be even and at most these",
+				      (long long)c->rope.dim, (long long)c->head_dim);
+	return SRT_OK;
+}
+
+srt_status_t srt_decoder_check(const srt_decoder_config_t *config, int tensor_ranks)
+{
+	const srt_decoder_config_t c = complete(config);
+
+	SRT_TRY(check_range(&c));
+	SRT_TRY(check_heads(&c, config->head_dim));
+	return check_tensor_ranks(&c, tensor_ranks);
+}
+
+int64_t srt_decoder_ntensors(const srt_decoder_config_t *c)
+{
+	int64_t block = 0;
+
+	for (int k = 0; k < SRT_DECODER_PARTS; k++)
+		block += has_part(c, k) ? 1 + has_bias(c, k) : 0;
+	return c->layers * block + 2 + !c->rotary + has_bias(c, SRT_DECODER_NORM1) + !c->tied;
+}
+
+int64_t srt_decoder_nparams(const srt_decoder_config_t *config, int matmul_only)
+{
+	const srt_decoder_config_t c = complete(config);
+	const int64_t head = c.vocab * c.width;
+	int64_t block = 0, norm = c.width * (1 + has_bias(&c, SRT_DECODER_NORM1));
+
+	for (int k = 0; k < SRT_DECODER_PARTS; k++) {
+		const int64_t rows = get_size(&c, parts[k].rows), n = get_size(&c, parts[k].n);
+
+		if (!has_part(&c, k))
+			continue;
+		block += n > 0 ? rows * n : matmul_only ? 0 : rows;
+		block += has_bias(&c, k) && !matmul_only ? rows : 0;
+	}
+	if (matmul_only)
+		return c.layers * block + head;
+	return c.layers * block + head + norm + (c.rotary ? 0 : c.context * c.width) +
+	       (c.tied ? 0 : head);
+}
+
+double srt_decoder_flops_per_token(const srt_decoder_config_t *config, int64_t context)
+{
+	const srt_decoder_config_t c = complete(config);
+
+	/* 2 for a multiply-add, 3 for forward and the two products of backward. Attention has q.k
+	 * and p.v, which are counted in full as usual, although the causal half is skipped. */
+	return 6.0 * (double)srt_decoder_nparams(&c, 1) +
+	       12.0 * (double)c.layers * (double)(c.heads * c.head_dim) * (double)context;
+}
+
+/* ---- declaring ------------------------------------------------------------------------ */
+
+/* normal_(0, std), or a constant. */
+static srt_init_t init_of(const srt_decoder_t *d, enum init_kind kind)
+{
+	const float std = d->config.init_std > 0 ? d->config.init_std : INIT_STD;
+	const float residual = srt_model_over_sqrt(std, 2 * d->config.layers);
+
+	if (kind == INIT_ZERO || kind == INIT_NORM)
+		return (srt_init_t){ .kind = SRT_INIT_CONSTANT,
+				     .value = kind == INIT_NORM && !d->config.norm_one_plus };
+	return (srt_init_t){ .kind = SRT_INIT_NORMAL,
+			     .std = (double)(kind == INIT_RESIDUAL ? residual : std) };
+}
+
+/* Adds a module's weight and, if it has one, its bias. */
+static srt_status_t add_pair(const srt_decoder_t *d, srt_module_t *parent, const char *name,
+			     const struct part *part, int with_bias,
+			     const srt_model_options_t *options)
+{
+	const srt_decoder_config_t *c = &d->config;
+	const srt_init_t init = init_of(d, part->init), zero = init_of(d, INIT_ZERO);
+	char text[128];
+	srt_model_param_spec_t spec = {
+		.name = text,
+		.kind = part->n != NONE                  ? "Linear" :
+			c->norm == SRT_DECODER_LAYERNORM ? "LayerNorm" :
+							   "RMSNorm",
+		.rows = get_size(c, part->rows),
+		.n = get_size(c, part->n),
+		.is_cut = part->cut != WHOLE,
+		.tensor_dim = part->cut == COLUMNS,
+		.nblocks = part->cut == HEADS ? 3 : 1,
+		.init = &init,
+	};
+
+	snprintf(text, sizeof(text), "%s.weight", name);
+	SRT_TRY(srt_model_add_param(parent, &spec, options));
+	if (!with_bias)
+		return SRT_OK;
+	snprintf(text, sizeof(text), "%s.bias", name);
+	spec.n = 0;
+	spec.init = &zero;
+	spec.is_cut = part->cut == ROWS || part->cut == HEADS;
+	spec.tensor_dim = 0;
+	return srt_model_add_param(parent, &spec, options);
+}
+
+static srt_status_t add_block(const srt_decoder_t *d, srt_module_t *root, int64_t i,
+			      const srt_model_options_t *options)
+{
+	const srt_decoder_config_t *c = &d->config;
+	srt_module_t *block;
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s.%lld", c->names->blocks, (long long)i);
+	SRT_TRY(srt_model_module(root, name, c->names->block, &block));
+	for (int k = 0; k < SRT_DECODER_PARTS; k++)
+		if (has_part(c, k))
+			SRT_TRY(add_pair(d, block, c->names->part[k], &parts[k], has_bias(c, k),
+					 options));
+	return SRT_OK;
+}
+
+/* A table, or the head: (rows,width). */
+static srt_status_t add_matrix(const srt_decoder_t *d, srt_module_t *root, const char *name,
+			       const char *kind, int64_t rows, int is_cut,
+			       const srt_model_options_t *options)
+{
+	const srt_init_t normal = init_of(d, INIT_NORMAL);
+	char text[128];
+	const srt_model_param_spec_t spec = { text,   kind, rows, d->config.width,
+					      is_cut, 0,    1,    &normal };
+
+	snprintf(text, sizeof(text), "%s.weight", name);
+	return srt_model_add_param(root, &spec, options);
+}
+
+/* The head is the embedding. */
+static srt_status_t tie_head(const srt_decoder_names_t *names, srt_module_t *root)
+{
+	srt_module_t *head;
+
+	SRT_TRY(srt_model_module(root, names->head, "Linear", &head));
+	return srt_module_tie(head, "weight", srt_module_find(root, names->embedding), "weight");
+}
+
+static srt_status_t add_modules(const srt_decoder_t *d, srt_module_t *root,
+				const srt_model_options_t *options)
+{
+	const srt_decoder_config_t *c = &d->config;
+	const srt_decoder_names_t *names = c->names;
+
+	SRT_TRY(add_matrix(d, root, names->embedding, "Embedding", c->vocab, 1, options));
+	if (!c->rotary)
+		SRT_TRY(add_matrix(d, root, names->positions, "Embedding", c->context, 0, options));
+	for (int64_t i = 0; i < c->layers; i++)
+		SRT_TRY(add_block(d, root, i, options));
+	SRT_TRY(add_pair(d, root, names->norm, &parts[SRT_DECODER_NORM1],
+			 has_bias(c, SRT_DECODER_NORM1), options));
+	if (c->tied)
+		return tie_head(names, root);
+	return add_matrix(d, root, names->head, "Linear", c->vocab, 1, options);
+}
+
+static srt_decoder_pair_t find_pair(srt_engine_t *engine, const char *prefix, const char *name)
+{
+	srt_decoder_pair_t pair;
+	char text[192];
+
+	snprintf(text, sizeof(text), "%s%s.weight", prefix, name);
+	pair.weight = srt_engine_param_find(engine, text);
+	snprintf(text, sizeof(text), "%s%s.bias", prefix, name);
+	pair.bias = srt_engine_param_find(engine, text);
+	return pair;
+}
+
+/* Units and parameters of the wrapped tree. */
+static void find_params(srt_decoder_t *d, srt_engine_t *engine, srt_module_t *root)
+{
+	const srt_decoder_names_t *names = d->config.names;
+	char prefix[64];
+
+	d->module = root;
+	d->root = srt_module_unit(root);
+	d->embedding = find_pair(engine, "", names->embedding).weight;
+	if (!d->config.rotary)
+		d->positions = find_pair(engine, "", names->positions).weight;
+	d->norm = find_pair(engine, "", names->norm);
+	d->head = find_pair(engine, "", names->head).weight;
+	for (int64_t i = 0; i < d->config.layers; i++) {
+		snprintf(prefix, sizeof(prefix), "%s.%lld", names->blocks, (long long)i);
+		d->blocks[i].unit = srt_module_unit(srt_module_find(root, prefix));
+		strcat(prefix, ".");
+		for (int k = 0; k < SRT_DECODER_PARTS; k++)
+			if (has_part(&d->config, k))
+				d->blocks[i].part[k] = find_pair(engine, prefix, names->part[k]);
+	}
+}
+
+static srt_status_t declare(srt_decoder_t *d, srt_engine_t *engine,
+			    const srt_model_options_t *options)
+{
+	const char *const kinds[] = { d->config.names->block, NULL };
+	const srt_wrap_policy_t policy = { .size = sizeof(policy),
+					   .rule = SRT_WRAP_KINDS,
+					   .kinds = kinds };
+	srt_module_t *root;
+	srt_status_t status;
+
+	SRT_TRY(srt_module_create(NULL, NULL, d->config.names->root, &root));
+	status = add_modules(d, root, options);
+	if (status != SRT_OK) {
+		srt_module_destroy(root);
+		return status;
+	}
+	SRT_TRY(srt_model_wrap(engine, root, &policy, options));
+	find_params(d, engine, root);
+	return SRT_OK;
+}
+
+srt_status_t srt_decoder_declare(srt_engine_t *engine, const srt_decoder_config_t *config,
+				 const srt_model_options_t *options, srt_decoder_t **decoder)
+{
+	const int tensor_ranks = srt_model_tensor_ranks(options);
+	srt_status_t status;
+	srt_decoder_t *d;
+
+	SRT_TRY(srt_decoder_check(config, tensor_ranks));
+	d = calloc(1, sizeof(*d) + (size_t)config->layers * sizeof(d->blocks[0]));
+	if (d == NULL)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory for a decoder of %lld layers",
+				      (long long)config->layers);
+	d->config = complete(config);
+	d->recompute = options != NULL && options->recompute;
+	d->mesh = options != NULL ? options->mesh : NULL;
+	d->tensor_ranks = tensor_ranks;
+	status = declare(d, engine, options);
+	if (status != SRT_OK) {
+		free(d);
+		return status;
+	}
+	*decoder = d;
+	return SRT_OK;
+}
+
+void srt_decoder_destroy(srt_decoder_t *decoder)
+{
+	if (decoder != NULL)
+		srt_decoder_tables_destroy(decoder->tables);
+	free(decoder);
+}
+
+const srt_decoder_config_t *srt_decoder_config(const srt_decoder_t *decoder)
+{
+	return &decoder->config;
+}
+
+srt_mem_kind_t srt_decoder_mem_kind(const srt_decoder_t *decoder)
+{
+	return decoder->tensor_ranks > 1 ?
+		       srt_comm_mem_kind(srt_mesh_comm(decoder->mesh, SRT_MODEL_TENSOR_DIM)) :
+		       SRT_MEM_DEVICE;
+}
+
+/* ---- initial values ----------------------------------------------------------------------- */
+
+typedef struct init_args {
+	uint64_t seed;
+	srt_stream_t *stream;
+} init_args_t;
+
+static srt_status_t init_module(srt_module_t *module, void *arg)
+{
+	const init_args_t *args = arg;
+
+	return srt_module_reset(module, args->seed, args->stream);
+}
+
+srt_status_t srt_decoder_init(srt_decoder_t *d, uint64_t seed, srt_stream_t *stream)
+{
+	init_args_t args = { seed, stream };
+
+	return srt_module_apply(d->module, init_module, &args);
+}

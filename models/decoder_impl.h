@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What decoder.c declares and decoder_tape.c reads. */
+#ifndef SRT_MODELS_DECODER_IMPL_H
+#define SRT_MODELS_DECODER_IMPL_H
+
+#include "models/decoder.h"
+
+/** A module's parameters; NULL where it has none. */
+typedef struct srt_decoder_pair {
+	srt_param_t *weight, *bias;
+} srt_decoder_pair_t;
+
+typedef struct srt_decoder_block {
+	srt_unit_t *unit;
+	srt_decoder_pair_t part[SRT_DECODER_PARTS];
+} srt_decoder_block_t;
+
+/** Cosines and sines of a device's tapes (decoder_tape.c). */
+typedef struct srt_decoder_tables srt_decoder_tables_t;
+
+struct srt_decoder {
+	srt_decoder_config_t config; /* without zeros for sizes */
+	int recompute;
+	const srt_mesh_t *mesh;
+	int tensor_ranks; /* that the blocks are cut over */
+	srt_module_t *module;
+	srt_unit_t *root;
+	srt_param_t *embedding, *positions, *head;
+	srt_decoder_pair_t norm;
+	srt_decoder_tables_t *tables;
+	srt_decoder_block_t blocks[]; /* config.layers */
+};
+
+/** Frees tables and those after it. NULL is allowed. */
+void srt_decoder_tables_destroy(srt_decoder_tables_t *tables);
+
+/** Whether layer i sees only config->window tokens. */
+static inline int srt_decoder_has_window(const srt_decoder_config_t *c, int64_t i)
+{
+	return c->window > 0 && !(i < SRT_DECODER_MAX_PATTERN && (c->full[i / 64] >> (i % 64) & 1));
+}
+
+#endif

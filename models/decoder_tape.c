@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Decoders on a tape, and the inputs that depend on positions. */
+#include "models/decoder_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/tape_impl.h"
+#include "models/try.h"
+
+/* ---- rotary positions ------------------------------------------------------------------- */
+
+/* Of positions 0 .. npositions - 1: cosines, then sines, (npositions, dim/2) each, on a device. */
+struct srt_decoder_tables {
+	srt_decoder_tables_t *next;
+	srt_device_t *device;
+	int64_t npositions;
+	srt_buffer_t *all, *windows; /* of config.rope and config.window_rope; else NULL */
+};
+
+void srt_decoder_tables_destroy(srt_decoder_tables_t *tables)
+{
+	while (tables != NULL) {
+		srt_decoder_tables_t *next = tables->next;
+
+		srt_buffer_destroy(tables->all);
+		srt_buffer_destroy(tables->windows);
+		free(tables);
+		tables = next;
+	}
+}
+
+static srt_status_t fill_table(srt_device_t *device, const srt_rope_t *rope, int64_t npositions,
+			       float *host, srt_buffer_t *table)
+{
+	const int64_t half = npositions * (rope->dim / 2);
+	srt_stream_t *stream;
+	srt_status_t status;
+
+	SRT_TRY(srt_rope_tables(rope, npositions, host, host + half));
+	SRT_TRY(srt_stream_create(device, 0, "tables", &stream));
+	status =
+		srt_buffer_copy_from_host(table, 0, host, (size_t)half * 2 * sizeof(*host), stream);
+	if (status == SRT_OK)
+		status = srt_stream_sync(stream);
+	srt_stream_destroy(stream);
+	return status;
+}
+
+static srt_status_t create_table(srt_device_t *device, const srt_rope_t *rope, int64_t npositions,
+				 srt_buffer_t **table)
+{
+	const size_t nbytes = (size_t)(npositions * rope->dim) * sizeof(float);
+	float *host = malloc(nbytes);
+	srt_status_t status;
+
+	if (host == NULL)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory for the angles of %lld positions",
+				      (long long)npositions);
+	status = srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "rotary positions", table);
+	if (status == SRT_OK)
+		status = fill_table(device, rope, npositions, host, *table);
+	free(host);
+	return status;
+}
+
+/* The tables of a tape: those of an earlier one if they have its positions. */
+static srt_status_t find_tables(srt_decoder_t *d, srt_device_t *device, int64_t npositions,
+				const srt_decoder_tables_t **found)
+{
+	srt_decoder_tables_t *t;
+
+	for (t = d->tables; t != NULL; t = t->next) {
+		*found = t;
+		if (t->device == device && t->npositions >= npositions)
+			return SRT_OK;
+	}
+	t = calloc(1, sizeof(*t));
+	if (t == NULL)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for tables");
+	*t = (srt_decoder_tables_t){ .next = d->tables,
+				     .device = device,
+				     .npositions = npositions };
+	d->tables = t; /* frees them, also after a failure */
+	*found = t;
+	if (d->config.has_window_rope)
+		SRT_TRY(create_table(device, &d->config.window_rope, npositions, &t->windows));
+	return create_table(device, &d->config.rope, npositions, &t->all);
+}
+
+size_t srt_decoder_tables_nbytes(const srt_decoder_t *d)
+{
+	size_t nbytes = 0;
+
+	for (const srt_decoder_tables_t *t = d->tables; t != NULL; t = t->next)
+		nbytes += (size_t)(t->npositions * d->config.rope.dim) * sizeof(float) *
+			  (1 + (t->windows != NULL));
+	return nbytes;
+}
+
+/* ---- blocks ----------------------------------------------------------------------------- */
+
+typedef struct recorder {
+	srt_decoder_t *d;
+	srt_tape_t *tape;
+	const srt_decoder_pass_t *pass;
+	srt_decoder_io_t *io;
+	const srt_decoder_tables_t *tables;
+} recorder_t;
+
+static srt_tensor_t *record_norm(const recorder_t *r, srt_tensor_t *x, const srt_decoder_pair_t *p)
+{
+	const srt_decoder_config_t *c = &r->d->config;
+	const srt_rmsnorm_in_t in = { .eps = c->norm_eps, .one_plus = c->norm_one_plus };
+
+	return c->norm == SRT_DECODER_RMS ?
+		       srt_layer_rmsnorm_of(r->tape, x, p->weight, &in) :
+		       srt_layer_layernorm(r->tape, x, p->weight, p->bias, c->norm_eps);
+}
+
+/* x, normed where the decoder has this norm. */
+static srt_tensor_t *record_optional(const recorder_t *r, const srt_decoder_block_t *block,
+				     srt_decoder_part_t part, srt_tensor_t *x)
+{
+	return block->part[part].weight != NULL ? record_norm(r, x, &block->part[part]) : x;
+}
+
+static srt_tensor_t *record_colwise(const recorder_t *r, const srt_decoder_block_t *block,
+				    srt_decoder_part_t part, srt_tensor_t *x)
+{
+	const srt_decoder_pair_t *p = &block->part[part];
+
+	return srt_layer_linear_colwise(r->tape, x, p->weight, p->bias);
+}
+
+static srt_tensor_t *record_rowwise(const recorder_t *r, const srt_decoder_block_t *block,
+				    srt_decoder_part_t part, srt_tensor_t *x)
+{
+	const srt_decoder_pair_t *p = &block->part[part];
+
+	return srt_layer_linear_rowwise(r->tape, x, p->weight, p->bias);
+}
+
+/* The heads of each row, but for the last ones, turned by its position. */
+static srt_tensor_t *record_rotary(const recorder_t *r, int has_window, int64_t copied,
+				   srt_tensor_t *x)
+{
+	const srt_decoder_config_t *c = &r->d->config;
+	const int own = has_window && c->has_window_rope;
+	const srt_rope_t *rope = own ? &c->window_rope : &c->rope;
+	srt_rotary_in_t in = { .positions = r->io->positions,
+			       .copied = copied,
+			       .head_dim = c->head_dim,
+			       .dim = rope->dim };
+	srt_buffer_t *table;
+
+	if (!c->rotary)
+		return x;
+	table = own ? r->tables->windows : r->tables->all;
+	in.npositions = r->tables->npositions;
+	in.cos = srt_view(table, 0, SRT_F32);
+	in.sin = srt_view(table, (size_t)(in.npositions * (in.dim / 2)) * sizeof(float), SRT_F32);
+	return srt_layer_rotary(r->tape, x, &in);
+}
+
+static srt_tensor_t *record_attention(const recorder_t *r, int64_t layer, srt_tensor_t *x)
+{
+	const srt_decoder_config_t *c = &r->d->config;
+	const srt_decoder_block_t *block = &r->d->blocks[layer];
+	const int has_window = srt_decoder_has_window(c, layer);
+	srt_attention_in_t in = {
+		.batch = r->pass->batch,
+		.heads = c->heads / r->d->tensor_ranks,
+		.kv_heads = c->kv_heads / r->d->tensor_ranks,
+		.causal = 1,
+		.scale = c->scale,
+		.first = has_window ? r->io->window_first : r->io->first,
+	};
+
+	if (block->part[SRT_DECODER_QKV].weight != NULL) {
+		in.q = record_colwise(r, block, SRT_DECODER_QKV, x);
+		in.q = record_rotary(r, has_window, in.kv_heads, in.q);
+	} else {
+		in.q = record_colwise(r, block, SRT_DECODER_Q, x);
+		in.k = record_colwise(r, block, SRT_DECODER_K, x);
+		in.v = record_colwise(r, block, SRT_DECODER_V, x);
+		in.q = record_optional(r, block, SRT_DECODER_Q_NORM, in.q);
+		in.k = record_optional(r, block, SRT_DECODER_K_NORM, in.k);
+		in.q = record_rotary(r, has_window, 0, in.q);
+		in.k = record_rotary(r, has_window, 0, in.k);
+		if (in.k == NULL || in.v == NULL)
+			return NULL; /* not packed: the tape has the failure */
+	}
+	x = srt_layer_attention_of(r->tape, &in);
+	return record_rowwise(r, block, SRT_DECODER_O, x);
+}
+
+static srt_tensor_t *record_activation(const recorder_t *r, srt_tensor_t *x)
+{
+	switch (r->d->config.act) {
+	case SRT_GLU_GELU_TANH:
+		return srt_layer_gelu(r->tape, x);
+	case SRT_GLU_GELU_ERF:
+		return srt_layer_gelu_erf(r->tape, x);
+	default:
+		return srt_layer_silu(r->tape, x);
+	}
+}
+
+static srt_tensor_t *record_feed_forward(const recorder_t *r, const srt_decoder_block_t *block,
+					 srt_tensor_t *x)
+{
+	srt_tensor_t *up, *gate;
+
+	if (r->d->config.gated) {
+		gate = record_colwise(r, block, SRT_DECODER_GATE, x);
+		up = record_colwise(r, block, SRT_DECODER_UP, x);
+		x = srt_layer_glu(r->tape, gate, up, r->d->config.act);
+	} else {
+		x = record_activation(r, record_colwise(r, block, SRT_DECODER_UP, x));
+	}
+	return record_rowwise(r, block, SRT_DECODER_DOWN, x);
+}
+
+static srt_tensor_t *record_block(const recorder_t *r, int64_t layer, srt_tensor_t *x)
+{
+	const srt_decoder_block_t *block = &r->d->blocks[layer];
+	srt_tensor_t *y, *before = x;
+
+	srt_tape_unit_begin(r->tape, block->unit);
+	if (r->d->recompute)
+		srt_tape_recompute_begin(r->tape);
+	y = record_optional(r, block, SRT_DECODER_NORM1, x);
+	y = record_attention(r, layer, y);
+	y = record_optional(r, block, SRT_DECODER_POST1, y);
+	x = srt_layer_add(r->tape, x, y);
+	y = record_optional(r, block, SRT_DECODER_NORM2, r->d->config.parallel ? before : x);
+	y = record_feed_forward(r, block, y);
+	y = record_optional(r, block, SRT_DECODER_POST2, y);
+	x = srt_layer_add(r->tape, x, y);
+	if (r->d->recompute)
+		srt_tape_recompute_end(r->tape);
+	srt_tape_unit_end(r->tape);
+	return x;
+}
+
+/* ---- the whole -------------------------------------------------------------------------- */
+
+/* Inputs: positions where they are not the row's, first keys where not all are seen. */
+static void record_inputs(const recorder_t *r)
+{
+	const srt_decoder_config_t *c = &r->d->config;
+	const int64_t rows = r->pass->batch * r->pass->context;
+
+	*r->io = (srt_decoder_io_t){ .batch = r->pass->batch,
+				     .context = r->pass->context,
+				     .window = c->window };
+	r->io->ids = srt_tape_input(r->tape, SRT_I32, rows, 1);
+	if (c->rotary || r->pass->documents)
+		r->io->positions = srt_tape_input(r->tape, SRT_I32, rows, 1);
+	if (r->pass->documents)
+		r->io->first = srt_tape_input(r->tape, SRT_I32, rows, 1);
+	if (c->window > 0)
+		r->io->window_first = srt_tape_input(r->tape, SRT_I32, rows, 1);
+}
+
+/* A factor of at least 2^-14 and less than 65504 as the dtype has it, to nearest even. */
+static float round_factor(float factor, srt_dtype_t dtype)
+{
+	const int dropped = dtype == SRT_BF16 ? 16 : dtype == SRT_F16 ? 13 : 0;
+	uint32_t bits;
+
+	if (dropped == 0)
+		return factor;
+	memcpy(&bits, &factor, sizeof(bits));
+	bits += (1u << (dropped - 1)) - 1 + (bits >> dropped & 1);
+	bits &= ~((1u << dropped) - 1);
+	memcpy(&factor, &bits, sizeof(bits));
+	return factor;
+}
+
+static srt_tensor_t *record_embedding(const recorder_t *r)
+{
+	const srt_decoder_config_t *c = &r->d->config;
+	/* Positions of documents are looked up one by one, those of whole rows by row. */
+	srt_param_t *by_row = r->pass->documents ? NULL : r->d->positions;
+	srt_tensor_t *x, *y;
+
+	x = srt_layer_embedding_rowwise_padded(r->tape, r->io->ids, r->d->embedding, by_row,
+					       r->pass->context, c->has_padding ? c->padding : -1);
+	if (x != NULL && c->embed_scale != 0.0f)
+		x = srt_layer_scale(r->tape, x, round_factor(c->embed_scale, srt_tensor_dtype(x)));
+	if (r->d->positions == NULL || by_row != NULL)
+		return x;
+	y = srt_layer_embedding(r->tape, r->io->positions, r->d->positions, NULL, 1);
+	return srt_layer_add(r->tape, x, y);
+}
+
+static void keep_hidden(const recorder_t *r, int64_t i, srt_tensor_t *x)
+{
+	if (r->pass->hidden == NULL)
+		return;
+	r->pass->hidden[i] = x;
+	srt_tape_keep(r->tape, x);
+}
+
+/* Logits as the root gives them away, of this rank's part of the vocabulary. */
+static srt_tensor_t *record_logits(const recorder_t *r, srt_tensor_t *x)
+{
+	x = srt_layer_linear_colwise(r->tape, x, r->d->head, NULL);
+	if (r->d->config.softcap != 0.0f)
+		x = srt_layer_softcap(r->tape, x, r->d->config.softcap);
+	return srt_tape_unit_output(r->tape, x);
+}
+
+/* The fused head has its logits in the dtype of x; that widens to fp32 without a change. Logits
+ * that are capped, or that the root rounds to another dtype, are made apart. */
+static srt_tensor_t *record_loss(const recorder_t *r, srt_tensor_t *x)
+{
+	const srt_dtype_t output = srt_tape_output_dtype(r->tape, x);
+	srt_tensor_t *targets = r->io->targets;
+
+	if (x == NULL ||
+	    (r->d->config.softcap == 0.0f && (output == srt_tensor_dtype(x) || output == SRT_F32)))
+		return srt_layer_head_loss_colwise(r->tape, x, r->d->head, targets, 0);
+	return srt_layer_cross_entropy_colwise(r->tape, record_logits(r, x), targets,
+					       r->d->config.vocab);
+}
+
+static void record_end(const recorder_t *r, srt_tensor_t *x)
+{
+	const srt_decoder_pass_t *pass = r->pass;
+
+	if (pass->loss) {
+		r->io->targets = srt_tape_input(r->tape, SRT_I32, pass->batch * pass->context, 1);
+		r->io->loss = record_loss(r, x);
+		srt_tape_keep(r->tape, r->io->loss);
+	} else {
+		x = srt_layer_gather_columns(r->tape, record_logits(r, x), r->d->config.vocab);
+		r->io->logits = srt_layer_cast(r->tape, x, SRT_F32);
+		srt_tape_keep(r->tape, r->io->logits);
+	}
+	srt_tape_unit_end(r->tape);
+}
+
+static srt_status_t check_pass(const srt_decoder_config_t *c, const srt_decoder_pass_t *pass)
+{
+	if (pass->batch >= 1 && pass->context >= 1 && pass->context <= c->context &&
+	    pass->batch <= INT32_MAX / pass->context)
+		return SRT_OK;
+	return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+			      "decoder: %lld rows of %lld tokens, but rows have 1 to %lld tokens, "
+			      "and at most %d in all",
+			      (long long)pass->batch, (long long)pass->context,
+			      (long long)c->context, INT32_MAX);
+}
+
+srt_status_t srt_decoder_record(srt_decoder_t *d, srt_tape_t *tape, const srt_decoder_pass_t *pass,
+				srt_decoder_io_t *io)
+{
+	srt_decoder_io_t made;
+	recorder_t r = { .d = d, .tape = tape, .pass = pass, .io = &made };
+	srt_tensor_t *x;
+
+	SRT_TRY(check_pass(&d->config, pass));
+	/* documents have positions up to the decoder's context */
+	if (d->config.rotary)
+		SRT_TRY(find_tables(d, tape->device,
+				    pass->documents ? d->config.context : pass->context,
+				    &r.tables));
+	srt_tape_set_mesh(tape, d->mesh, SRT_MODEL_TENSOR_DIM);
+	record_inputs(&r);
+	srt_tape_unit_begin(tape, d->root);
+	x = record_embedding(&r);
+	for (int64_t i = 0; i < d->config.layers; i++) {
+		keep_hidden(&r, i, x);
+		x = record_block(&r, i, x);
+	}
+	if (pass->row != NULL)
+		x = srt_layer_row(tape, x, pass->row);
+	x = record_norm(&r, x, &d->norm);
+	keep_hidden(&r, d->config.layers, x);
+	record_end(&r, x);
+	SRT_TRY(srt_tape_finish(tape));
+	*io = made;
+	return SRT_OK;
+}
+
+srt_status_t srt_decoder_record_loss(srt_decoder_t *decoder, srt_tape_t *tape, int64_t batch,
+				     int64_t context, srt_decoder_io_t *io)
+{
+	const srt_decoder_pass_t pass = { .batch = batch, .context = context, .loss = 1 };
+
+	return srt_decoder_record(decoder, tape, &pass, io);
+}
+
+srt_status_t srt_decoder_memory(srt_decoder_t *d, srt_device_t *device, int64_t batch,
+				int64_t context, size_t *nbytes, size_t *scratch)
+{
+	srt_decoder_io_t io;
+	srt_tape_t *tape;
+	srt_status_t status;
+
+	SRT_TRY(srt_tape_create(device, SRT_TAPE_TRAINING, &tape));
+	status = srt_decoder_record_loss(d, tape, batch, context, &io);
+	if (status == SRT_OK) {
+		*nbytes = srt_tape_nbytes(tape);
+		*scratch = srt_tape_scratch_nbytes(tape);
+	}
+	srt_tape_destroy(tape);
+	return status;
+}
+
+/* ---- positions -------------------------------------------------------------------------- */
+
+/* Positions, and the first key that each token sees: of its document, and within the window. */
+static void make_positions(const srt_decoder_io_t *io, const int32_t *given, int32_t *positions,
+			   int32_t *first, int32_t *window_first)
+{
+	for (int64_t i = 0, n = io->batch * io->context; i < n; i++) {
+		const int32_t t = (int32_t)(i % io->context);
+
+		positions[i] = given != NULL ? given[i] : t;
+		first[i] = t == 0 || positions[i] != positions[i - 1] + 1 ? t : first[i - 1];
+		window_first[i] = (int32_t)(t + 1 - io->window);
+		if (io->window == 0 || window_first[i] < first[i])
+			window_first[i] = first[i];
+	}
+}
+
+static srt_status_t put_input(srt_tensor_t *input, const int32_t *values, srt_stream_t *stream)
+{
+	srt_view_t view;
+
+	if (input == NULL)
+		return SRT_OK;
+	view = srt_tensor_view(input);
+	return srt_buffer_copy_from_host(view.buffer, view.offset, values,
+					 (size_t)srt_tensor_rows(input) * sizeof(*values), stream);
+}
+
+srt_status_t srt_decoder_put_positions(const srt_decoder_io_t *io, const int32_t *positions,
+				       srt_stream_t *stream)
+{
+	const size_t n = (size_t)(io->batch * io->context);
+	int32_t *values;
+	srt_status_t status;
+
+	if (io->positions == NULL && io->window_first == NULL)
+		return SRT_OK;
+	values = malloc(3 * n * sizeof(*values));
+	if (values == NULL)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory for the positions of %zu tokens", n);
+	make_positions(io, positions, values, values + n, values + 2 * n);
+	status = put_input(io->positions, values, stream);
+	if (status == SRT_OK)
+		status = put_input(io->first, values + n, stream);
+	if (status == SRT_OK)
+		status = put_input(io->window_first, values + 2 * n, stream);
+	free(values);
+	return status;
+}

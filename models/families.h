@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The decoders by name: presets, and families of Hugging Face. A family is a row of a table: how
+ * its config.json becomes a description (models/decoder.h), and how its files keep the parameters.
+ * Names of parameters are those of its files.
+ */
+#ifndef SRT_MODELS_FAMILIES_H
+#define SRT_MODELS_FAMILIES_H
+
+#include <shardrt/shardrt.h>
+
+#include "models/decoder.h"
+
+/** A preset: "nano", "char", "gpt2-124m". @return SRT_ERR_NOT_FOUND for another name, with a
+ * sentence that has the names. */
+srt_status_t srt_decoder_preset(const char *name, srt_decoder_config_t *config);
+
+/** The i-th preset's name, NULL past the end. */
+const char *srt_decoder_preset_name(size_t i);
+
+/** The names of the presets' parameters: "blocks.0.attn.qkv.weight". */
+extern const srt_decoder_names_t srt_decoder_preset_names;
+
+/** What GPT-2 has but for sizes, qkv_bias and a tied head: members of a description. */
+#define SRT_DECODER_GPT2                                                                           \
+	.norm = SRT_DECODER_LAYERNORM, .norm_eps = 1e-5f, .act = SRT_GLU_GELU_TANH, .o_bias = 1,   \
+	.ffn_bias = 1
+
+/** The same with the presets' names. */
+#define SRT_DECODER_GPT .names = &srt_decoder_preset_names, SRT_DECODER_GPT2
+
+/** A family: llama, qwen2, qwen3, mistral, olmo2, gemma3_text, gpt_neox, gpt2. Static. */
+typedef struct srt_family srt_family_t;
+
+/** The model_type of config.json. */
+const char *srt_family_name(const srt_family_t *family);
+
+/** The i-th family, NULL past the end. */
+const srt_family_t *srt_family_at(size_t i);
+
+/**
+ * Reads a config.json, in the spelling of transformers 4 or 5. A key that is missing has the
+ * default of transformers; keys that transformers does not read for this family are not read.
+ * @param path the file, for sentences too. @param[out] family, config set on success only.
+ * @return SRT_ERR_NOT_FOUND, SRT_ERR_IO if it cannot be read, SRT_ERR_FORMAT if it is not JSON or a
+ *         value has another type, SRT_ERR_INVALID_ARGUMENT, with key and value, for what the
+ *         library does not have, SRT_ERR_UNSUPPORTED in a library without jansson.
+ */
+srt_status_t srt_family_read_config(const char *path, const srt_family_t **family,
+				    srt_decoder_config_t *config);
+
+/** srt_family_read_config() of a text of nbytes. */
+srt_status_t srt_family_parse_config(const char *text, size_t nbytes, const char *path,
+				     const srt_family_t **family, srt_decoder_config_t *config);
+
+/** How a file or folder has the parameters of a decoder, for srt_family_names(). */
+typedef struct srt_family_file {
+	const srt_family_t *family;
+	const srt_decoder_config_t *config;
+	int bare; /* names have no "model." or "transformer.", as of a model without a head */
+} srt_family_file_t;
+
+/**
+ * Compares the tensors of a file with a config.json.
+ * @param path for sentences. @param[out] match set on success only; borrows config.
+ * @return SRT_ERR_INVALID_ARGUMENT if the file has blocks that the decoder does not have, or not
+ *         the embedding of its size.
+ */
+srt_status_t srt_family_match(const srt_family_t *family, const srt_decoder_config_t *config,
+			      const srt_file_t *file, const char *path, srt_family_file_t *match);
+
+/** Names for srt_engine_load_named(). @param match borrowed while they are used. */
+srt_file_names_t srt_family_names(const srt_family_file_t *match);
+
+#endif

@@ -179,10 +179,11 @@ static srt_status_t check_tensor_ranks(const srt_decoder_config_t *c, int tensor
 				      "decoder: a vocabulary of %lld gives nothing to the last of "
 				      "%d tensor-parallel ranks",
 				      (long long)c->vocab, tensor_ranks);
-	if (c->qk_norm == SRT_DECODER_QK_WIDTH && tensor_ranks > 1)
+	/* of all heads at once, or with a weight whose gradient is a sum over all heads */
+	if (c->qk_norm != SRT_DECODER_QK_NONE && tensor_ranks > 1)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: the norm of queries and keys is over all heads "
-				      "(OLMo 2), which %d tensor-parallel ranks do not have",
+				      "decoder: queries and keys have norms (Qwen3, OLMo 2, Gemma "
+				      "3), which need the heads of all %d tensor-parallel ranks",
 				      tensor_ranks);
 	return SRT_OK;
 }

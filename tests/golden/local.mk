@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 DEVICE_SCRIPT_TESTS += tests/golden/test_golden.sh
-SCRIPT_TESTS += tests/golden/test_hf.sh
+DEVICE_SCRIPT_TESTS += tests/golden/test_hf.sh
 
 # Run by test_golden.sh and test_hf.sh.
 if HAVE_JANSSON

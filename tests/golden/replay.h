@@ -101,6 +101,12 @@ typedef struct verdict {
 	char failure[256];   /* the first one */
 } verdict_t;
 
+/* Whether a case is of the format of transformers' recordings. */
+bool golden_is_hf(const golden_t *g);
+/* Whether the case is a decoder that computes in bf16. transformers rounds within its layers: its
+ * gradients are up to 3 tolerances from those in double with the same rounded weights. */
+bool golden_is_wide(const golden_t *g);
+
 /* How many tolerances the values of the case may be off: 1, or the limit of a case that is known to
  * need more, and why. */
 double golden_limit(const golden_t *g, const char **why);

@@ -176,6 +176,13 @@ static srt_status_t open_train(golden_t *g, int rank)
 			 &g->expect_rank);
 }
 
+bool golden_is_hf(const golden_t *g)
+{
+	const char *format = golden_text(g->json, "format");
+
+	return format != NULL && !strcmp(format, "shardrt-golden-hf/1");
+}
+
 /* A recording of transformers, of one rank. */
 static srt_status_t open_hf(golden_t *g, const json_t *files)
 {
@@ -197,7 +204,6 @@ srt_status_t golden_open(const char *dir, int rank, golden_t *g)
 	const char *format;
 	srt_status_t status;
 	json_error_t error;
-	bool is_hf;
 	char *path;
 
 	*g = (golden_t){ .dir = dir };
@@ -214,10 +220,9 @@ srt_status_t golden_open(const char *dir, int rank, golden_t *g)
 	g->scenario = golden_text(g->json, "scenario");
 	g->reference = golden_text(g->json, "reference");
 	format = golden_text(g->json, "format");
-	is_hf = format != NULL && !strcmp(format, "shardrt-golden-hf/1");
 	if (g->name == NULL || g->kind == NULL ||
-	    (!is_hf && (g->scenario == NULL || g->reference == NULL)) ||
-	    (!is_hf && (format == NULL || strcmp(format, "shardrt-golden/1"))))
+	    (!golden_is_hf(g) && (g->scenario == NULL || g->reference == NULL)) ||
+	    (!golden_is_hf(g) && (format == NULL || strcmp(format, "shardrt-golden/1"))))
 		return srt_fail(SRT_ERR_FORMAT,
 				"%s/case.json is not of format shardrt-golden/1 or "
 				"shardrt-golden-hf/1",
@@ -226,7 +231,7 @@ srt_status_t golden_open(const char *dir, int rank, golden_t *g)
 	if (!strcmp(g->kind, "train")) {
 		SRT_TRY(open_train(g, rank));
 		SRT_TRY(open_file(g, golden_text(files, "expect"), &g->expect));
-	} else if (is_hf) {
+	} else if (golden_is_hf(g)) {
 		SRT_TRY(open_hf(g, files));
 	} else {
 		g->world_size = (int)golden_number(g->json, "world_size", 1);

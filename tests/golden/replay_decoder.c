@@ -91,7 +91,8 @@ static srt_status_t compare_movement(replay_t *r, const char *name, const json_t
 	if (status == SRT_OK)
 		verdict_exact(r->verdict,
 			      distance(got, want, n) <=
-				      golden_number(movement, "max_relative_distance", 0) *
+				      (golden_is_wide(r->golden) ? 4 : 1) *
+					      golden_number(movement, "max_relative_distance", 0) *
 					      distance(want, first, n),
 			      "%s is %g of its movement away", name,
 			      distance(got, want, n) / distance(want, first, n));

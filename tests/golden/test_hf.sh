@@ -1,19 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Replays what was recorded of Hugging Face's packages, in the folder hf of the recorded runs (configure --with-golden),
-# one case after the other. A copy of a tokenizer's case with a spoiled id, and one of an unknown kind, show that the
-# program can fail and skip.
-skip() { echo "SKIP: $*"; exit 77; }
+# Replays what was recorded of Hugging Face's packages, in the folder hf of the recorded runs (configure --with-golden): training
+# at the recorded number of ranks, decoders on one, two and three, in rows, flat and over tensor-parallel ranks, the
+# others on one. A copy of a case with a spoiled value, and one of an unknown kind, show that the program can fail and skip.
+. "$srcdir/tests/harness/run_ranks.sh"
+
 cases=$SRT_GOLDEN_DIR/hf/cases
 [ -n "$SRT_GOLDEN_DIR" ] && [ -d "$cases" ] ||
 	skip "no recorded cases: configure found none in ../shared/golden (--with-golden=DIR)"
 [ -x tests/golden/replay_hf ] || skip "tests/golden/replay_hf needs jansson"
+[ -x ./shardrun ] || skip "shardrun was not built"
 work=tests/golden/test_hf.dir
-rm -rf $work && mkdir -p $work/unknown || exit 1
+rm -rf $work && mkdir -p $work || exit 1
 trap 'rm -rf $work' EXIT
-failed=0 npassed=0 nskipped=0
 have() { grep -q "^#define HAVE_$1 1" config.h; }
+
+# kind CASE, world CASE: what case.json says; a case without a number of ranks is for one.
+kind() { sed -n 's/^ "kind": "\([a-z]*\)".*/\1/p' "$1/case.json"; }
+world() { sed -n 's/^ "world_size": \([0-9]*\).*/\1/p' "$1/case.json" | grep . || echo 1; }
 
 # lacks CASE: the package that the case needs and this build lacks; empty: none
 lacks()
@@ -23,32 +28,72 @@ lacks()
 	have UTF8PROC || ! grep -qE '"NFK?[CD]"' "$1/tokenizer.json" || echo utf8proc
 }
 
-for case in "$cases"/*; do
-	missing=$(lacks "$case" | sed 1q)
-	[ -z "$missing" ] || { echo "skipped: ${case##*/} needs $missing" && nskipped=$((nskipped + 1)) && continue; }
-	tests/golden/replay_hf "$case" > $work/out 2>&1
-	case $? in
-	0) npassed=$((npassed + 1)) ;;
-	77) nskipped=$((nskipped + 1)) && sed -n 's/^SKIP: //p' $work/out >> $work/skipped && continue ;;
-	*) failed=$((failed + 1)) ;;
-	esac
-	sed 20q $work/out
-done
-[ ! -f $work/skipped ] || sort $work/skipped | uniq -c
+# list: for each case its kind, ranks and folder, one a line
+list()
+{
+	for case in "$cases"/*; do
+		missing=$(lacks "$case" | sed 1q)
+		if [ -n "$missing" ]; then
+			echo "skip: ${case##*/} needs $missing" >&2
+		else
+			echo "$(kind "$case") $(world "$case") $case"
+		fi
+	done
+}
 
-echo '{"kind": "unknown"}' > $work/unknown/case.json
-tests/golden/replay_hf $work/unknown > $work/out
-[ $? = 77 ] || { echo "a case of an unknown kind is not skipped" && failed=1; }
-for case in "$cases"/tokenizer*; do
-	[ -d "$case" ] && [ -z "$(lacks "$case")" ] || continue
-	cp -RL "$case" $work/spoiled && chmod -R u+w $work/spoiled || exit 1
-	# the last byte of the last tensor, which is text
-	size=$(wc -c < $work/spoiled/expect.safetensors)
-	printf '\001' | dd of=$work/spoiled/expect.safetensors bs=1 seek=$((size - 1)) conv=notrunc 2> /dev/null
-	tests/golden/replay_hf $work/spoiled > $work/out
-	[ $? = 1 ] || { echo "a spoiled case does not fail" && failed=1; }
-	break
+# replay WORLD OPTIONS CASE...: fails if one fails; cases that are skipped are printed
+failed=0
+replay()
+{
+	n=$1 options=$2
+	shift 2
+	[ $# -gt 0 ] || return
+	code=0
+	./shardrun -n "$n" tests/golden/replay_hf $options "$@" > $work/out 2>&1 || code=$?
+	case $code in
+	0 | 77) ;;
+	*) failed=1 ;;
+	esac
+	echo "$n ranks $options: $(grep -c '^PASS' $work/out) passed, $(grep -c '^FAIL' $work/out) failed," \
+		"$(grep -c '^skip' $work/out) skipped"
+	if [ $code = 0 ] || [ $code = 77 ]; then grep '^skip' $work/out; else cat $work/out; fi
+}
+
+list > $work/list
+of_kind() { sed -n "s/^$1 $2 //p" $work/list; }
+for form in $forms; do
+	use_form $form
+	replay 1 "" $(of_kind '[a-z]*' 1)
+	for n in 2 3; do replay $n "" $(of_kind 'train' $n); done
+	replay 2 "--strategy zero1" $(of_kind 'hf' 1)
+	replay 3 "--flat" $(of_kind 'hf' 1) $(of_kind 'pack' 1)
+	replay 2 "--tp 2" $(of_kind 'hf' 1)
 done
-echo "$npassed passed, $failed failed, $nskipped skipped"
-[ "$npassed" -gt 0 ] || failed=1
-[ $failed = 0 ]
+[ $failed = 0 ] || exit 1
+[ "$SHARDRT_BACKEND" = cpu ] || exit 0
+
+# ---- what must fail, and what must be skipped
+# spoil PATTERN: a copy of the first such case whose last recorded bytes are others
+spoil()
+{
+	for case in "$cases"/$1; do
+		[ -d "$case" ] && [ -z "$(lacks "$case")" ] || continue
+		cp -RL "$case" $work/spoiled && chmod -R u+w $work/spoiled || exit 1
+		sed -i "s|\"\\.\\./|\"$(cd "$cases" && pwd)/|" $work/spoiled/case.json
+		size=$(wc -c < $work/spoiled/expect.safetensors)
+		printf '\001\177' | dd of=$work/spoiled/expect.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2> /dev/null
+		code=0
+		./shardrun -n 1 tests/golden/replay_hf $work/spoiled > $work/out 2>&1 || code=$?
+		[ $code = 1 ] || { cat $work/out && echo "FAIL: a spoiled ${case##*/} has status $code" && exit 1; }
+		rm -rf $work/spoiled
+		return
+	done
+}
+spoil 'tokenizer*'
+spoil 'hf_llama*'
+mkdir $work/unknown
+echo '{"format": "shardrt-golden-hf/1", "name": "unknown", "kind": "unknown", "files": {}}' > $work/unknown/case.json
+code=0
+./shardrun -n 1 tests/golden/replay_hf $work/unknown > $work/out 2>&1 || code=$?
+[ $code = 77 ] || { cat $work/out && echo "FAIL: a case of an unknown kind has status $code" && exit 1; }
+exit 0

@@ -65,8 +65,9 @@ int32_t srt_bpe_find(const srt_bpe_t *bpe, const char *text, size_t nbytes);
 /** Encodes pieces, one after the other, with a cache. Opaque. */
 typedef struct srt_bpe_encoder srt_bpe_encoder_t;
 
-/** Makes an encoder. @param bpe must outlive it. @param nbytes of text that it will have, about: the
- * cache is small for a short text, and has 8 MiB at most. @return SRT_ERR_OUT_OF_MEMORY. */
+/** Makes an encoder.
+ * @param bpe must outlive it. @param nbytes of text that it will have, about: the cache is small
+ *        for a short text, and has 8 MiB at most. @return SRT_ERR_OUT_OF_MEMORY. */
 srt_status_t srt_bpe_encoder_create(const srt_bpe_t *bpe, size_t nbytes,
 				    srt_bpe_encoder_t **encoder);
 

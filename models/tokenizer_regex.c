@@ -23,11 +23,14 @@
 	"\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}"                \
 	"\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 
+/* What \w has in addition outside of brackets. */
+#define WORD_ALONE "\\xb2\\xb3\\xb9\\xbc-\\xbe"
+
 /* A translation: p is what is left of the expression. */
 typedef struct {
 	const char *begin, *p;
 	srt_string_t *out;
-	bool in_class;
+	int depth; /* of brackets */
 } translator_t;
 
 static srt_status_t refuse(const translator_t *t, const char *what)
@@ -53,7 +56,7 @@ static srt_status_t copy(translator_t *t, size_t n)
 static srt_status_t put_class(translator_t *t, const char *open, const char *members)
 {
 	t->p += 2;
-	if (t->in_class)
+	if (t->depth > 0)
 		return put(t, members);
 	SRT_TRY(put(t, open));
 	SRT_TRY(put(t, members));
@@ -108,9 +111,10 @@ static srt_status_t translate_escape(translator_t *t)
 	case 'S':
 		return put_class(t, "[", NO_SPACES);
 	case 'w':
-		return put_class(t, "[", WORD);
+		return put_class(t, "[", t->depth > 0 ? WORD : WORD WORD_ALONE);
 	case 'W':
-		return t->in_class ? refuse(t, "\\W in brackets") : put_class(t, "[^", WORD);
+		return t->depth > 0 ? refuse(t, "\\W in brackets") :
+				      put_class(t, "[^", WORD WORD_ALONE);
 	case 'p':
 	case 'P':
 		return translate_property(t);
@@ -123,26 +127,34 @@ static srt_status_t translate_escape(translator_t *t)
 	case '\0':
 		return refuse(t, "a \\ at its end");
 	default:
-		if (strchr("dDnrtfae", c) != NULL || (!t->in_class && strchr("Az", c) != NULL) ||
+		if (strchr("dDnrtfae", c) != NULL || (t->depth == 0 && strchr("Az", c) != NULL) ||
 		    !isalnum((unsigned char)c))
 			return copy(t, 2);
 		return refuse(t, (const char[]){ '\\', c, '\0' });
 	}
 }
 
+/* Brackets in brackets add their members: PCRE2 has none, so they are left out. */
 static srt_status_t translate_class(translator_t *t)
 {
-	if (*t->p == '[')
-		return refuse(t, "brackets in brackets");
 	if (t->p[0] == '&' && t->p[1] == '&')
 		return refuse(t, "&& in brackets");
-	t->in_class = *t->p != ']';
+	if (*t->p == '[' && (t->p[-1] == '-' || strchr("^:-]", t->p[1]) != NULL))
+		return refuse(t, "brackets in brackets that are not plain members");
+	if (*t->p == ']' && t->depth > 1 && t->p[1] == '-')
+		return refuse(t, "a range after brackets in brackets");
+	if (*t->p == '[' || (*t->p == ']' && t->depth > 1)) {
+		t->depth += *t->p == '[' ? 1 : -1;
+		t->p++;
+		return SRT_OK;
+	}
+	t->depth -= *t->p == ']';
 	return copy(t, 1);
 }
 
 static srt_status_t open_class(translator_t *t)
 {
-	t->in_class = true;
+	t->depth = 1;
 	SRT_TRY(copy(t, t->p[1] == '^' ? 2 : 1));
 	return *t->p == ']' ? refuse(t, "] at the start of brackets") : SRT_OK;
 }
@@ -189,7 +201,7 @@ srt_status_t srt_pattern_translate(const char *expression, srt_string_t *out)
 	while (*t.p != '\0' && status == SRT_OK) {
 		if (*t.p == '\\')
 			status = translate_escape(&t);
-		else if (t.in_class)
+		else if (t.depth > 0)
 			status = translate_class(&t);
 		else if (*t.p == '[')
 			status = open_class(&t);

@@ -3,9 +3,17 @@
  * Tokenizers of Hugging Face (tokenizer.json): byte-level BPE, and BPE with byte fallback. Of
  * libshardrt-models, whose interface may change in every version.
  *
- * The ids and texts are those of the Python package tokenizers 0.23. What a file asks for and this
- * library lacks is refused by name. Regular expressions are translated for PCRE2, and NFC is made
- * by utf8proc: characters that are newer than their tables of Unicode are not letters.
+ * The ids and texts are those of the Python package tokenizers 0.23, and the ids of added tokens
+ * those of the file. It may have
+ *
+ *     normalizers      NFC, NFD, NFKC, NFKD, Prepend, Replace
+ *     pre-tokenizers   ByteLevel, Digits, Metaspace, Punctuation, Split
+ *     post-processors  ByteLevel, TemplateProcessing
+ *     decoders         ByteLevel, ByteFallback, Fuse, Metaspace, Replace, Strip
+ *
+ * and sequences of them. What else a file asks for is refused by name. Regular expressions are
+ * translated for PCRE2, and normal forms are made by utf8proc: characters that are newer than their
+ * tables of Unicode are not letters.
  *
  * A tokenizer does not change after it was opened: threads may use it concurrently.
  */

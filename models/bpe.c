@@ -9,6 +9,10 @@
 #include "models/bpe_impl.h"
 #include "models/try.h"
 
+/* The most slots between the place of a hash and that of its entry. Half of the slots are empty, so
+ * only a file that was made for this has more. */
+#define PROBES 1024
+
 /* The smallest power of two that is at least twice n, so that a probe ends soon. */
 static size_t choose_slots(size_t n)
 {
@@ -73,6 +77,8 @@ srt_status_t srt_bpe_add_token(srt_bpe_t *bpe, const char *text, size_t nbytes, 
 
 	if (bpe->tokens[id].nbytes > 0 || bpe->slots[slot] >= 0)
 		return srt_string_fail(SRT_ERR_FORMAT, "two tokens have the id %d or its text", id);
+	if ((slot - srt_bpe_hash(text, nbytes)) % bpe->nslots > PROBES)
+		return srt_string_fail(SRT_ERR_UNSUPPORTED, "too many tokens have the same hash");
 	bpe->tokens[id] = (srt_bpe_token_t){ (uint32_t)bpe->text.nbytes, (uint32_t)nbytes };
 	bpe->slots[slot] = id;
 	return srt_string_append(&bpe->text, text, nbytes);
@@ -132,6 +138,7 @@ srt_status_t srt_bpe_add_merge(srt_bpe_t *bpe, const char *left, size_t nleft, c
 	const int32_t a = srt_bpe_find(bpe, left, nleft), b = srt_bpe_find(bpe, right, nright);
 	srt_string_t both = { .nbytes = 0 };
 	srt_bpe_merge_t *merge;
+	uint64_t pair;
 	int32_t id = -1;
 
 	if (a >= 0 && b >= 0) {
@@ -149,7 +156,10 @@ srt_status_t srt_bpe_add_merge(srt_bpe_t *bpe, const char *left, size_t nleft, c
 	if (is_fallback(bpe, a) || is_fallback(bpe, b))
 		bpe->cuts = false;
 	add_joined(bpe, left, nleft, right, nright);
+	pair = (uint64_t)a << 32 | (uint32_t)b;
 	merge = (srt_bpe_merge_t *)srt_bpe_find_merge(bpe, a, b);
-	*merge = (srt_bpe_merge_t){ (uint64_t)a << 32 | (uint32_t)b, rank, id };
+	if (((size_t)(merge - bpe->merges) - srt_bpe_hash_pair(pair)) % bpe->nmerges > PROBES)
+		return srt_string_fail(SRT_ERR_UNSUPPORTED, "too many merges have the same hash");
+	*merge = (srt_bpe_merge_t){ pair, rank, id };
 	return SRT_OK;
 }

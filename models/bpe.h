@@ -48,11 +48,12 @@ srt_status_t srt_bpe_create(srt_bpe_t *bpe, size_t nids, size_t nmerges);
 /** Frees what it has; not bpe. */
 void srt_bpe_clear(srt_bpe_t *bpe);
 
-/** Adds a token. @return SRT_ERR_FORMAT if its id or text is there already. */
+/** Adds a token. @return SRT_ERR_FORMAT if its id or text is there already, SRT_ERR_UNSUPPORTED if
+ * the file was made so that searches take long. */
 srt_status_t srt_bpe_add_token(srt_bpe_t *bpe, const char *text, size_t nbytes, int32_t id);
 
 /** Adds a merge of two tokens, after all tokens. A pair that is there gets the new rank.
- * @return SRT_ERR_FORMAT if a part or the result is not a token. */
+ * @return SRT_ERR_FORMAT if a part or the result is not a token, SRT_ERR_UNSUPPORTED as above. */
 srt_status_t srt_bpe_add_merge(srt_bpe_t *bpe, const char *left, size_t nleft, const char *right,
 			       size_t nright, uint32_t rank);
 

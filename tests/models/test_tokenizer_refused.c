@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "models/bpe_impl.h"
 #include "tests/models/tokenizer_case.h"
 
 static const struct {
@@ -136,6 +137,27 @@ static void test_empty_lists(void)
 	check_tokenizer_refused(SRT_ERR_FORMAT, "too many lists and objects");
 }
 
+/* Tokens whose hashes are equal in the bits that choose their slots, so that each search would take
+ * as many steps as there are tokens. */
+static void test_equal_hashes(void)
+{
+	enum { N = 1100, SLOTS = 4096 };
+	FILE *f = fopen(tokenizer_path, "wb");
+	char text[16];
+
+	CHECK_OR_DIE(f != NULL);
+	fputs("{\"model\": {\"merges\": [], \"vocab\": {", f);
+	for (int i = 0, n = 0; n < N; i++) {
+		const int nbytes = snprintf(text, sizeof(text), "%d", i);
+
+		if (srt_bpe_hash(text, (size_t)nbytes) % SLOTS == 0)
+			fprintf(f, "%s\"%s\": %d", n > 0 ? ", " : "", text, n), n++;
+	}
+	fputs("}}}", f);
+	CHECK_OR_DIE(fclose(f) == 0);
+	check_tokenizer_refused(SRT_ERR_UNSUPPORTED, "too many tokens have the same hash");
+}
+
 static void test_arguments(void)
 {
 	srt_tokenizer_t *t = open_tokenizer(&(parts_t){ .vocab = NULL });
@@ -174,6 +196,7 @@ int main(void)
 	tokenizer_case_begin();
 	test_refused();
 	test_empty_lists();
+	test_equal_hashes();
 	test_arguments();
 	tokenizer_case_end();
 	return check_done();

@@ -60,7 +60,7 @@ int srt_command_expand(const srt_command_t *command,
 		       srt_command_t kernels[SRT_COMMAND_MAX_KERNELS]);
 
 /* Whether a command of attention has as many heads of keys as of queries, offset 0, and no first
- * keys: what every tuned version supports. */
+ * keys: what each tuned version supports. */
 bool srt_command_is_plain_attention(const srt_command_t *command);
 
 /* 64-bit FNV-1a of a tensor's name: the key of its random numbers. */

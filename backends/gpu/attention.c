@@ -62,12 +62,13 @@ static part_t make_part(srt_gpu_plan_t *plan)
 		.first_keys = command->bindings[is_backward ? 12 : 7],
 		.group = s->heads / s->kv_heads,
 	};
-	const int64_t most = srt_gpu_scratch_floats(&plan->gpu) / nscores_of(&part);
-	const int64_t rows = most / part.ld / ROWS * ROWS;
+	const int64_t floats = srt_gpu_scratch_floats(&plan->gpu), nscores = nscores_of(&part);
+	const int64_t rows = floats / nscores / part.ld / ROWS * ROWS;
+	const int64_t chains = part.group > 1 && is_backward ? 2 * s->keys * s->head_dim : 0;
 
 	part.most = srt_min64(s->queries, rows > ROWS ? rows : ROWS);
 	part.units = srt_min64(part.group > 1 ? s->heads : s->batch * s->heads,
-			       most / (part.most * part.ld));
+			       floats / (nscores * part.most * part.ld + chains));
 	if (part.most < s->queries || part.units < part.group)
 		part.units = 1;
 	part.units -= part.units > 1 ? part.units % part.group : 0;

@@ -281,4 +281,5 @@ void tt_test_attention_large(srt_dtype_t dtype)
 	check_attention_as(dtype, 2, 250, 130, 1, 64, LENGTHS, PLAIN);
 	/* The queries take several turns; chains of the gradients go on from turn to turn. */
 	check_attention_as(dtype, 1, 300, 32768, 1, 4, CAUSAL, PLAIN);
+	check_attention_as(dtype, 1, 300, 32768, 2, 4, CAUSAL | SHARED | FIRST | OFFSET, PLAIN);
 }

@@ -12,8 +12,8 @@
  *           dv = P^T dout, dk = dS^T Q    one chain by rising query
  *
  * If a head has more queries than a part, the chains of dk and dv continue from part to part in
- * scratch, as floats. If heads share a head of keys, a part has heads of one item, and the chains of
- * a group stay in scratch until all are there: their tree is dk and dv.
+ * scratch, as floats. If heads share a head of keys, a part has heads of one item, and the chains
+ * of a group stay in scratch until all are there: their tree is dk and dv.
  */
 #include "backends/gpu/gpu.h"
 #include "base/base.h"

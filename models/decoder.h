@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Decoders: one description for GPT-2 and the families of models/families.h, a root unit (embedding,
- * last norm, head) and a unit for each block.
+ * Decoders: one description for GPT-2 and the families of models/families.h; a root unit
+ * (embedding, last norm, head) and a unit for each block.
  *
  *     x = embedding[tokens] * embed_scale + positions[position]
  *     per block:  x += post1(o(attention(q, k, v of norm1(x))))

@@ -10,7 +10,7 @@
 
 /* ---- rotary positions ------------------------------------------------------------------- */
 
-/* Of positions 0 .. npositions - 1: cosines, then sines, (npositions, dim/2) each, on a device. */
+/* Cosines, then sines, (npositions, dim/2) each, of the positions from 0 on; on a device. */
 struct srt_decoder_tables {
 	srt_decoder_tables_t *next;
 	srt_device_t *device;

@@ -26,7 +26,7 @@ extern const srt_decoder_names_t srt_decoder_preset_names;
 	.norm = SRT_DECODER_LAYERNORM, .norm_eps = 1e-5f, .act = SRT_GLU_GELU_TANH, .o_bias = 1,   \
 	.ffn_bias = 1
 
-/** The same with the presets' names. */
+/** SRT_DECODER_GPT2 with the presets' names. */
 #define SRT_DECODER_GPT .names = &srt_decoder_preset_names, SRT_DECODER_GPT2
 
 /** A family: llama, qwen2, qwen3, mistral, olmo2, gemma3_text, gpt_neox, gpt2. Static. */

@@ -7,16 +7,12 @@
 
 #include "models/families_impl.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "models/try.h"
-
-/* The longest config.json that is read. */
-#define CONFIG_NBYTES (1 << 20)
 
 #ifndef HAVE_JANSSON
 
@@ -220,7 +216,6 @@ static srt_status_t read_scaling(const family_reader_t *r, const json_t *scaling
 				 srt_rope_t *rope)
 {
 	const json_t *type = get(scaling, "rope_type");
-	int64_t old = 0;
 	const char *name;
 
 	if (type == NULL)
@@ -238,13 +233,12 @@ static srt_status_t read_scaling(const family_reader_t *r, const json_t *scaling
 	SRT_TRY(read_float_of(r, scaling, "factor", &rope->factor));
 	SRT_TRY(read_float_of(r, scaling, "low_freq_factor", &rope->low));
 	SRT_TRY(read_float_of(r, scaling, "high_freq_factor", &rope->high));
-	if (json_is_integer(get(scaling, "original_max_position_embeddings")))
-		old = json_integer_value(get(scaling, "original_max_position_embeddings"));
-	rope->old_context = old;
+	/* 0: it is missing, or not a whole number */
+	rope->old_context = json_integer_value(get(scaling, "original_max_position_embeddings"));
 	if (get(scaling, "factor") == NULL || !(rope->factor >= 1))
 		return fail_type(r, key, "an object with a 'factor' of 1 or more");
 	if (rope->kind == SRT_ROPE_LLAMA3 &&
-	    (old < 1 || !(rope->low > 0) || !(rope->high > rope->low)))
+	    (rope->old_context < 1 || !(rope->low > 0) || !(rope->high > rope->low)))
 		return fail_type(r, key,
 				 "an object with original_max_position_embeddings, low_freq_factor "
 				 "and a larger high_freq_factor");
@@ -489,34 +483,3 @@ srt_status_t srt_family_parse_config(const char *text, size_t nbytes, const char
 }
 
 #endif
-
-/* ---- the file --------------------------------------------------------------------------- */
-
-srt_status_t srt_family_read_config(const char *path, const srt_family_t **family,
-				    srt_decoder_config_t *config)
-{
-	FILE *f = fopen(path, "rb");
-	srt_status_t status;
-	char *text;
-	size_t n;
-
-	if (f == NULL)
-		return srt_model_fail(errno == ENOENT ? SRT_ERR_NOT_FOUND : SRT_ERR_IO,
-				      "cannot open %s: %s", path, strerror(errno));
-	text = malloc(CONFIG_NBYTES);
-	if (text == NULL) {
-		fclose(f);
-		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for %s", path);
-	}
-	n = fread(text, 1, CONFIG_NBYTES, f);
-	if (ferror(f))
-		status = srt_model_fail(SRT_ERR_IO, "cannot read %s: %s", path, strerror(errno));
-	else if (n == CONFIG_NBYTES)
-		status = srt_model_fail(SRT_ERR_FORMAT, "%s has %d bytes or more", path,
-					CONFIG_NBYTES);
-	else
-		status = srt_family_parse_config(text, n, path, family, config);
-	free(text);
-	fclose(f);
-	return status;
-}

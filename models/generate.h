@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Generating text from a decoder, byte by byte. All ranks take part (a sharded model is gathered unit
- * by unit) and all draw the same bytes: the choice is a function of the parameters, the text so
- * far, the seed and the position.
+ * Generating text from a decoder, byte by byte. All ranks take part (a sharded model is gathered
+ * unit by unit) and all draw the same bytes: the choice is a function of the parameters, the
+ * text so far, the seed and the position.
  */
 #ifndef SRT_MODELS_GENERATE_H
 #define SRT_MODELS_GENERATE_H

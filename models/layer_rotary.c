@@ -48,8 +48,8 @@ static int check_shapes(srt_tape_t *tape, const srt_tensor_t *x, const srt_rotar
 {
 	if (in->positions->dtype == SRT_I32 && in->positions->rows == x->rows &&
 	    in->positions->n == 1 && in->head_dim > 0 && x->n % in->head_dim == 0 && in->dim >= 0 &&
-	    in->dim % 2 == 0 && in->dim <= in->head_dim && in->npositions > 0 &&
-	    in->copied >= 0 && in->copied <= x->n / in->head_dim)
+	    in->dim % 2 == 0 && in->dim <= in->head_dim && in->npositions > 0 && in->copied >= 0 &&
+	    in->copied <= x->n / in->head_dim)
 		return 1;
 	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 		      "rotary: x (%lld,%lld) in heads of %lld values, of which %lld are rotated, "

@@ -208,7 +208,8 @@ typedef struct srt_rotary {
 /**
  * Turns each pair of values of a head, dim / 2 apart, by the angle of the row's position: y1 = x1 *
  * cos - x2 * sin, y2 = x2 * cos + x1 * sin for i < dim / 2, x1 = x[i], x2 = x[i + dim / 2]; copies
- * the values from dim on, and the last heads. A position outside of the tables gives NaN. In place allowed.
+ * the values from dim on, and the last heads. A position outside of the tables gives NaN. In place
+ * allowed.
  */
 SRT_API srt_status_t srt_op_rotary(const srt_rotary_t *args, srt_stream_t *stream);
 

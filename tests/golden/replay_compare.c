@@ -41,14 +41,14 @@ static rule_t find_rule(const golden_t *g, const char *key, size_t n)
 			0 };
 	char kind[32];
 
-	if (json_is_object(json_object_get(tolerance, key))) { /* a wide one, of its own */
+	if (json_is_object(json_object_get(tolerance, key))) { /* a separate one */
 		rule.rtol = golden_number(json_object_get(tolerance, key), "rtol", 0);
 		rule.atol = golden_number(json_object_get(tolerance, key), "atol", 0);
 	}
 	category(key, kind, sizeof(kind));
 	rule.atol = golden_number(json_object_get(tolerance, "overrides"), key, rule.atol);
 	if (golden_is_hf(g) && strstr(key, ".param.") != NULL && outliers == NULL) {
-		/* as of torch's cases: where a gradient is rounding noise, Adam steps by about lr */
+		/* as in torch's cases: where a gradient is noise, Adam steps by about lr */
 		rule.noutliers = n / 100 > 1 ? n / 100 : 1;
 		rule.outlier_atol = 2 * g->nsteps *
 				    golden_number(json_object_get(g->json, "optimizer"), "lr", 0);
@@ -121,7 +121,7 @@ static const struct {
 	{ "sgs_fsdp1_transformer_distinct_w4_s5", 1.5,
 	  "one element; half an ulp of noise in torch's operations moves it by 1.46 tolerances" },
 	{ "hf_gemma3_text_2", 1.2,
-	  "one element; of gradients behind a GELU, of which the slope is 1 - tanh^2" },
+	  "one element; of a gradient through GELU, whose slope has 1 - tanh^2" },
 };
 
 bool golden_is_wide(const golden_t *g)

@@ -66,8 +66,8 @@ static double distance(const float *a, const float *b, size_t n)
 	return sqrt(sum);
 }
 
-/* The distance from the recorded values is small beside that from the first ones: tolerances of
- * elements in 16 bits would not see an update that was left out. */
+/* The distance from the recorded values is small compared with that from the first ones: tolerances
+ * of elements in 16 bits would not see an update that was left out. */
 static srt_status_t compare_movement(replay_t *r, const char *name, const json_t *movement)
 {
 	srt_param_t *p = replay_find(r, name);

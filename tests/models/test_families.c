@@ -104,8 +104,9 @@ static void test_spellings(void)
 		    "\"partial_rotary_factor\":0.34,\"rope_type\":\"default\"}," SIZES);
 	b = read_ok("\"model_type\":\"gpt_neox\",\"rotary_pct\":0.34," SIZES);
 	CHECK(a.rope.dim == 2 && b.rope.dim == 2);
-	a = read_ok("\"model_type\":\"gemma3_text\",\"layer_types\":[\"sliding_attention\","
-		    "\"full_attention\",\"sliding_attention\"],\"_sliding_window_pattern\":3," SIZES);
+	a = read_ok(
+		"\"model_type\":\"gemma3_text\",\"layer_types\":[\"sliding_attention\","
+		"\"full_attention\",\"sliding_attention\"],\"_sliding_window_pattern\":3," SIZES);
 	b = read_ok("\"model_type\":\"gemma3_text\",\"sliding_window_pattern\":2," SIZES);
 	CHECK(a.full[0] == 2 && b.full[0] == 2);
 	a = read_ok("\"model_type\":\"qwen2\",\"use_sliding_window\":true,\"sliding_window\":5,"
@@ -133,8 +134,9 @@ static void test_refused(void)
 		{ "\"model_type\":\"llama\",\"hidden_act\":\"relu\"," SIZES,
 		  SRT_ERR_INVALID_ARGUMENT, "'hidden_act' is \"relu\"" },
 		{ "\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}," SIZES,
-		  SRT_ERR_INVALID_ARGUMENT, "'rope_type' is \"yarn\"; of a model of type llama it "
-					    "can be default, linear or llama3" },
+		  SRT_ERR_INVALID_ARGUMENT,
+		  "'rope_type' is \"yarn\"; of a model of type llama it "
+		  "can be default, linear or llama3" },
 		{ "\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":4}," SIZES,
 		  SRT_ERR_FORMAT, "original_max_position_embeddings" },
 		{ "\"model_type\":\"llama\",\"rope_scaling\":{\"type\":\"linear\"}," SIZES,

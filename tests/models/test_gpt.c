@@ -388,7 +388,7 @@ static void test_sizes(void)
 	CHECK_ERROR_HAS("7 heads; it must be a multiple");
 	c.heads = 6;
 	CHECK_STATUS(srt_decoder_check(&c, 4), SRT_ERR_INVALID_ARGUMENT);
-	CHECK_ERROR_HAS("6 heads cannot be divided among 4 tensor-parallel ranks");
+	CHECK_ERROR_HAS("6 heads of queries cannot be divided among 4 tensor-parallel");
 	c.vocab = 10; /* 3, 3, 3 and 1; or 2, 2, 2, 2, 2 and nothing */
 	CHECK_OK(srt_decoder_check(&c, 3));
 	c.heads = 12;

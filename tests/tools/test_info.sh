@@ -128,7 +128,7 @@ has 2 "needs NAME=N,NAME=N" $info --plan --strategy hybrid --mesh replicate=2,sh
 has 2 "hybrid needs --mesh with replicate=R, and either shard=S or dp=S" $info --plan --strategy hybrid -n 4
 has 2 "zero3 need --mesh with either shard=N or dp=N" $info --plan --mesh replicate=4
 has 2 "-n and --mesh are both given" $info --plan --strategy hybrid --mesh replicate=2,shard=2 -n 4
-has 2 "4 heads cannot be divided among 3 tensor-parallel ranks" $info --plan --preset nano --mesh tp=3
+has 2 "4 heads of queries cannot be divided among 3 tensor-parallel ranks" $info --plan --preset nano --mesh tp=3
 has 2 "--mesh needs --plan" $info --mesh dp=2
 has 2 "must be a whole number" $info --plan -n 0
 has 2 "must be a whole number" $info --plan -n 2x

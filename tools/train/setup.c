@@ -83,9 +83,6 @@ int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
 	return -1;
 }
 
-/* Tokens of a sequence without --context, of a model that has more positions. */
-#define MOST_TOKENS 1024
-
 /* ---- checking --------------------------------------------------------------------------- */
 
 /* Tokens of a sequence for a folder of Hugging Face, which has all other sizes. */
@@ -104,7 +101,7 @@ static int prepare_length(trainer_t *t)
 					 "--context %" PRId64
 					 ": the model in --init %s has %" PRId64 " positions",
 					 o->context, o->init, t->config.context);
-	t->length = t->config.context < MOST_TOKENS ? t->config.context : MOST_TOKENS;
+	t->length = t->config.context < TRAIN_TOKENS ? t->config.context : TRAIN_TOKENS;
 	t->length = o->context ? o->context : t->length;
 	return 0;
 }
@@ -413,8 +410,8 @@ srt_status_t trainer_build(trainer_t *t)
 		SRT_TRY(srt_optim_set_lr(srt_engine_optim(t->engine), SRT_OPTIM_ALL_GROUPS, 0.0f,
 					 t->stream));
 	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
-	SRT_TRY(srt_buffer_create(t->device, srt_decoder_mem_kind(t->decoder), nbytes, "activations",
-				  &t->arena));
+	SRT_TRY(srt_buffer_create(t->device, srt_decoder_mem_kind(t->decoder), nbytes,
+				  "activations", &t->arena));
 	if (t->train_tape != NULL)
 		SRT_TRY(srt_tape_bind(t->train_tape, t->arena));
 	if (t->eval_tape != NULL) {

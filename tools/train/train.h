@@ -36,6 +36,9 @@
 /** All ranks check the losses once in so many steps; no rank waits for them in between. */
 #define TRAIN_WATCH 64
 
+/** Tokens of a sequence without --context, of a folder's model that has more positions. */
+#define TRAIN_TOKENS 1024
+
 /** Training has diverged after this many steps in succession whose loss is not finite, all of them
  * skipped. */
 #define TRAIN_STUCK 4

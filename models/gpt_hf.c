@@ -376,6 +376,12 @@ srt_status_t srt_gpt_hf_sizes(const srt_file_t *file, const char *path, const ch
 	c.vocab = wte.shape[0];
 	c.width = wte.shape[1];
 	c.context = wpe.shape[0];
+	if (c.width < 1 || fc.shape[1] % c.width != 0)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "tensor '%s' of %s is [%lld,%lld]: its second size must be a "
+				      "multiple of the width, %lld",
+				      fc.name, path, (long long)fc.shape[0], (long long)fc.shape[1],
+				      (long long)c.width);
 	c.ffn_width = fc.shape[1];
 	do {
 		snprintf(name, sizeof(name), "%sh.%lld.ln_1.weight", prefix, (long long)++c.layers);

@@ -273,21 +273,47 @@ srt_status_t srt_text_batch(const srt_text_t *text, uint64_t seed, int64_t step,
 
 int64_t srt_text_nwindows(const srt_text_t *text, int64_t context)
 {
-	int64_t predictions = (int64_t)srt_text_nvalidation(text) - 1;
+	/* Windows that only evaluate do not predict the token after them. */
+	const int64_t n = (int64_t)srt_text_nvalidation(text) - !text->evaluates;
 
-	return predictions < 1 ? 0 : (predictions + context - 1) / context;
+	return n < 1 ? 0 : (n + context - 1) / context;
+}
+
+/* Window w of tokens that are predicted within it: the last one is none. */
+static int64_t copy_separate(const srt_text_t *text, int64_t w, int64_t context, int32_t *ids,
+			     int32_t *targets)
+{
+	const int64_t left = (int64_t)srt_text_nvalidation(text) - w * context;
+	const int64_t n = left < 0 ? 0 : left < context ? left : context;
+
+	if (n == 0)
+		return 0;
+	if (read_tokens(text, text->ntrain + (size_t)(w * context), (size_t)n, ids) != SRT_OK)
+		return -1;
+	memcpy(targets, ids + 1, (size_t)(n - 1) * sizeof(*ids));
+	targets[n - 1] = -1;
+	return n;
+}
+
+static int64_t copy_window(const srt_text_t *text, int64_t w, int64_t context, int32_t *ids,
+			   int32_t *targets)
+{
+	const int64_t left = (int64_t)srt_text_nvalidation(text) - 1 - w * context;
+	const int64_t n = left < 0 ? 0 : left < context ? left : context;
+
+	if (n > 0 &&
+	    copy_tokens(text, text->ntrain + (size_t)(w * context), n, ids, targets) != SRT_OK)
+		return -1;
+	return n;
 }
 
 int64_t srt_text_window(const srt_text_t *text, int64_t w, int64_t context, int32_t *ids,
 			int32_t *targets)
 {
-	int64_t left = (int64_t)srt_text_nvalidation(text) - 1 - w * context;
-	int64_t n = left < 0 ? 0 : left < context ? left : context;
+	const int64_t n = text->evaluates ? copy_separate(text, w, context, ids, targets) :
+					    copy_window(text, w, context, ids, targets);
 
-	if (n > 0 &&
-	    copy_tokens(text, text->ntrain + (size_t)(w * context), n, ids, targets) != SRT_OK)
-		return -1;
-	for (int64_t t = n; t < context; t++)
+	for (int64_t t = n; n >= 0 && t < context; t++)
 		ids[t] = targets[t] = 0;
 	return n;
 }

@@ -100,13 +100,14 @@ srt_status_t srt_text_batch(const srt_text_t *text, uint64_t seed, int64_t step,
 			    int64_t count, int64_t context, int32_t *ids, int32_t *targets);
 
 /** Number of windows of `context` predictions without overlap that cover the validation part; the
- * last one may be shorter. */
+ * last one may be shorter. Of a text that only evaluates: of `context` tokens. */
 int64_t srt_text_nwindows(const srt_text_t *text, int64_t context);
 
 /**
  * Window w of the validation part.
  * @param[out] ids, targets (context) tokens, 0 after the end of the text.
- * @return the number of predictions in it: `context`, fewer in the last one, 0 past it; -1, with
+ * @return the number of predictions in it: `context`, fewer in the last one, 0 past it. Of a text
+ *         that only evaluates the number of tokens, of which the last one has the target -1; -1, with
  *         srt_error_last(), for a token outside the vocabulary or a file that cannot be read.
  */
 int64_t srt_text_window(const srt_text_t *text, int64_t w, int64_t context, int32_t *ids,

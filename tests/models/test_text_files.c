@@ -119,9 +119,15 @@ static void test_evaluation(void)
 {
 	srt_text_t *text = open_text(&(srt_text_source_t){
 		.path = FOLDER "/train_?.bin", .are_tokens = 1, .evaluates = 1 });
+	int32_t ids[CONTEXT], targets[CONTEXT], next = 1;
+	int64_t n;
 
 	CHECK_INT(srt_text_nvalidation(text), 60);
-	check_windows(text, 1, 60);
+	CHECK_INT(srt_text_nwindows(text, CONTEXT), (60 + CONTEXT - 1) / CONTEXT);
+	for (int64_t w = 0; (n = srt_text_window(text, w, CONTEXT, ids, targets)) > 0; w++)
+		for (int64_t i = 0; i < n; i++, next++)
+			CHECK(ids[i] == next && targets[i] == (i < n - 1 ? next + 1 : -1));
+	CHECK_INT(next, 61);
 	srt_text_destroy(text);
 }
 

@@ -73,19 +73,24 @@ for n in 1 2 3; do
 	tail -n 1 $tmp/out > $tmp/eval.$n
 	cmp -s $tmp/eval.1 $tmp/eval.$n || fail "--eval on $n ranks: $(cat $tmp/eval.$n), not $(cat $tmp/eval.1)"
 done
-awk -v ntokens=$(($(wc -c < $tmp/text) - 1)) '{
+# eval_of TEXT: the loss and the number of tokens
+eval_of()
+{
+	./shardrun -n 1 ./shardrt-train --init $tmp/model --text "$1" --batch 6 --eval > $tmp/out 2>&1 || fail "$(cat $tmp/out)"
+	sed -n 's/^loss \([0-9.]*\)  perplexity [0-9.]*  \([0-9]*\) tokens$/\1 \2/p' $tmp/out
+}
+nbytes=$(wc -c < $tmp/text)
+awk -v ntokens=$((nbytes - (nbytes + 15) / 16)) '{
 	if ($1 != "loss" || $3 != "perplexity" || $5 != ntokens || $2 < 4 || $2 > 7) exit 1
 	ratio = exp($2) / $4
 	if (ratio < 0.9999 || ratio > 1.0001) exit 1
 }' $tmp/eval.1 || fail "--eval: $(cat $tmp/eval.1)"
 echo "evaluation: $(cat $tmp/eval.1)"
-# The validation part alone, as a text.
-tail -c +$((ntrain + 1)) $tmp/text > $tmp/rest
-./shardrun -n 2 ./shardrt-train --init $tmp/model --text $tmp/rest --batch 6 --eval > $tmp/out 2>&1 || fail "$(cat $tmp/out)"
-rest=$(sed -n 's/^loss \([0-9.]*\) .*/\1/p' $tmp/out)
-./shardrun -n 2 ./shardrt-train --init $tmp/model --text $tmp/text --batch 6 --steps 0 --eval-every 1 --eval-batches 0 \
-	> $tmp/out 2>&1 || fail "$(cat $tmp/out)"
-grep -q "validation loss $(printf %.4f "$rest")" $tmp/out || fail "--eval of the validation part: $rest, but $(cat $tmp/out)"
+# Each window of 16 tokens is evaluated as if it were alone.
+head -c 32 $tmp/text > $tmp/two && head -c 16 $tmp/two > $tmp/one && tail -c 16 $tmp/two > $tmp/other || exit 1
+echo "$(eval_of $tmp/two) $(eval_of $tmp/one) $(eval_of $tmp/other)" > $tmp/windows
+awk '{ d = $1 - ($3 + $5) / 2; exit !($2 == 30 && $4 == 15 && $6 == 15 && d < 2e-6 && d > -2e-6) }' $tmp/windows ||
+	fail "--eval of two windows and of each: $(cat $tmp/windows)"
 
 # ---- schedules
 run="--text $tmp/text --steps 10 --warmup 2 --lr 0.01 --min-lr 0.001 --eval-every 0 --log $tmp/log"

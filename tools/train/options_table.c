@@ -152,7 +152,7 @@ const option_t train_option_table[] = {
 	    "to the next"),
 	FLAG("eval", eval,
 	     "no training: print loss and perplexity of all of --text or --tokens,\n"
-	     "in windows of --context"),
+	     "in windows of --context tokens, each from position 0"),
 	INT("sample", sample, "0", 0, 1e6, "bytes of text to generate and print after training"),
 	STRING("save", save, "FILE", NULL,
 	       "write the parameters (safetensors) at the end, also after Ctrl-C.\n"

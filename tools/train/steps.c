@@ -167,15 +167,19 @@ static int load_windows(trainer_t *t, int64_t first, int64_t end, int64_t *n)
 int64_t trainer_eval_tokens(const trainer_t *t)
 {
 	const int64_t context = t->length, windows = trainer_eval_windows(t);
+	const int64_t tokens = (int64_t)srt_text_nvalidation(t->text);
+	/* Windows of --eval do not predict their first token. */
+	const int64_t not_predicted = t->opt.eval ? windows : 1;
 
-	return windows < srt_text_nwindows(t->text, context) ?
-		       windows * context :
-		       (int64_t)srt_text_nvalidation(t->text) - 1;
+	if (windows == srt_text_nwindows(t->text, context))
+		return tokens - not_predicted;
+	return windows * context - (t->opt.eval ? windows : 0);
 }
 
 srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss)
 {
 	const int64_t windows = trainer_eval_windows(t), predictions = trainer_eval_tokens(t);
+	const int64_t losses = predictions + (t->opt.eval ? windows : 0); /* 0 without a target */
 	int64_t first, end, passes, kept = 0;
 	int stopped_by;
 	float total;
@@ -197,7 +201,7 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg,
 		SRT_TRY(keep_losses(t, &t->eval_io, t->eval_losses, kept, n));
 		kept += n;
 	}
-	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->eval_losses, 0, SRT_F32), kept, predictions,
+	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->eval_losses, 0, SRT_F32), kept, losses,
 			       srt_view(t->eval_total, 0, SRT_F32), t->stream));
 	SRT_TRY(srt_buffer_copy_to_host(&total, t->eval_total, 0, sizeof(total), t->stream));
 	*loss = (double)total / (double)predictions;

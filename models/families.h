@@ -53,6 +53,22 @@ srt_status_t srt_family_read_config(const char *path, const srt_family_t **famil
 srt_status_t srt_family_parse_config(const char *text, size_t nbytes, const char *path,
 				     const srt_family_t **family, srt_decoder_config_t *config);
 
+/**
+ * Reads a config.json as text.
+ * @param[out] text nbytes and a terminating zero, freed by the caller; set on success only.
+ * @return SRT_ERR_NOT_FOUND, SRT_ERR_IO, SRT_ERR_FORMAT if it is longer than 1 MiB.
+ */
+srt_status_t srt_family_read_text(const char *path, char **text, size_t *nbytes);
+
+/**
+ * Sets "dtype" and "torch_dtype" of a config.json, whatever of the two it has; the rest stays as it
+ * is. Without both it gets "torch_dtype", which all versions of transformers read.
+ * @param text one that srt_family_parse_config() has accepted.
+ * @param dtype SRT_F32, SRT_F16 or SRT_BF16.
+ * @param[out] changed freed by the caller; set on success only.
+ */
+srt_status_t srt_family_set_dtype(const char *text, srt_dtype_t dtype, char **changed);
+
 /** How a file or folder has the parameters of a decoder, for srt_family_names(). */
 typedef struct srt_family_file {
 	const srt_family_t *family;

@@ -69,6 +69,7 @@ libmodels_la_SOURCES = \
 	models/families.h \
 	models/families_config.c \
 	models/families_impl.h \
+	models/families_text.c \
 	models/generate.c \
 	models/generate.h \
 	models/gpt_hf.c \

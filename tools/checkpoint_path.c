@@ -51,6 +51,7 @@ static void advise(const char *folder, char *text, size_t ntext)
 	} files[] = {
 		{ "pytorch_model.bin", "save its tensors as a safetensors file" },
 		{ "pytorch_model.bin.index.json", "save its tensors as safetensors files" },
+		{ "config.json", "without weights it is for shardrt-train --init-random" },
 	};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)

@@ -9,6 +9,8 @@ libtools_la_SOURCES = \
 	tools/descriptors.h \
 	tools/mesh.c \
 	tools/mesh.h \
+	tools/model_folder.c \
+	tools/model_folder.h \
 	tools/precision.c \
 	tools/precision.h
 
@@ -112,10 +114,12 @@ shardrt_train_SOURCES = \
 	tools/train/report.c \
 	tools/train/resume.c \
 	tools/train/save.c \
+	tools/train/save_folder.c \
 	tools/train/saves.c \
 	tools/train/setup.c \
 	tools/train/sizes.c \
-	tools/train/steps.c
+	tools/train/steps.c \
+	tools/train/text.c
 shardrt_train_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_train_LDADD = libtools.la libmodels.la $(PEAK_LIBS) $(SRT_LIB) -lm
 

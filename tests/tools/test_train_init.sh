@@ -104,12 +104,12 @@ hash 2 $model $run --text $tmp/text --pure --dtype bf16 --save $tmp/half > /dev/
 mkdir $tmp/folder
 ./shardrt-ckpt convert --to hf $tmp/half $tmp/folder/model.safetensors > $tmp/out || fail "convert: $(cat $tmp/out)"
 steps="--text $tmp/text --batch 6 --steps 0 --eval-every 0"
-hash 1 --init $tmp/folder $steps --pure --dtype bf16 --save $tmp/half > /dev/null
-data $tmp/half 1 | sed 's/^/ 0000/' > $tmp/want
+hash 1 --init $tmp/folder $steps --pure --dtype bf16 --save $tmp/narrow > /dev/null
+data $tmp/narrow/model.safetensors 1 | sed 's/^/ 0000/' > $tmp/want
 for n in 1 2 3; do
 	[ $n -le $most_ranks ] || continue
 	hash $n --init $tmp/folder $steps --strategy zero3 --save $tmp/wide > /dev/null
-	data $tmp/wide 2 | cmp - $tmp/want || fail "a GPT-2 in bf16 on $n ranks"
+	data $tmp/wide/model.safetensors 2 | cmp - $tmp/want || fail "a GPT-2 in bf16 on $n ranks"
 done
 
 # GPT-2 that do not fit.

@@ -12,15 +12,14 @@
 #include "models/gpt_hf.h"
 #include "models/try.h"
 #include "tools/checkpoint_path.h"
+#include "tools/model_folder.h"
 #include "tools/train/train.h"
 
-/* The description in the config.json of a folder of Hugging Face. */
-static int read_family(trainer_t *t)
+/* The description in t->config_text. @param path for messages. */
+static int parse_config(trainer_t *t, const char *path)
 {
-	char path[4096 + 16];
-
-	snprintf(path, sizeof(path), "%s/config.json", t->opt.init);
-	if (srt_family_read_config(path, &t->family, &t->config) != SRT_OK)
+	if (srt_family_parse_config(t->config_text, strlen(t->config_text), path, &t->family,
+				    &t->config) != SRT_OK)
 		return trainer_set_error(t, "--init: %s", srt_error_last());
 	if (t->opt.generate > 0 || t->opt.sample > 0)
 		return trainer_set_error(t,
@@ -28,6 +27,25 @@ static int read_family(trainer_t *t)
 					 "--init %s are not bytes",
 					 t->opt.init);
 	return 0;
+}
+
+/* The description in the config.json of a folder of Hugging Face, or in that file. */
+static int read_family(trainer_t *t)
+{
+	char path[TOOL_CONFIG_NBYTES];
+	const char *slash;
+	size_t n;
+
+	tool_find_config(t->opt.init, path);
+	if (srt_family_read_text(path, &t->config_text, &n) != SRT_OK)
+		return trainer_set_error(t, "--init: %s", srt_error_last());
+	if (strlen(t->config_text) != n)
+		return trainer_set_error(t, "--init: %s has a byte of value 0", path);
+	slash = strrchr(path, '/');
+	t->model_folder = slash != NULL ? strndup(path, (size_t)(slash - path)) : strdup(".");
+	if (t->model_folder == NULL)
+		return trainer_set_error(t, "no memory for the path of a folder");
+	return parse_config(t, path);
 }
 
 /* The sizes of an open file or checkpoint. Without metadata of ours and names of Hugging Face, the
@@ -121,6 +139,8 @@ int trainer_read_sizes(trainer_t *t)
 	srt_file_t *file;
 	int failed;
 
+	if (t->opt.init_random)
+		return read_family(t);
 	if (find_init(t) != 0)
 		return -1;
 	if (srt_file_open(t->opt.init, &file) != SRT_OK)
@@ -152,7 +172,7 @@ srt_status_t trainer_start_values(trainer_t *t)
 	srt_file_names_t names;
 	srt_status_t status;
 
-	if (t->opt.init == NULL)
+	if (t->opt.init == NULL || t->opt.init_random)
 		return srt_decoder_init(t->decoder, (uint64_t)t->opt.seed, t->stream);
 	if (t->init_is_checkpoint) {
 		status = srt_checkpoint_load(t->engine, t->opt.init, &values, t->stream);

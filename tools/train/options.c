@@ -21,6 +21,11 @@ static int refuse_value(char *why, size_t nwhy, const option_t *opt, const char 
 	if (opt->words != NULL)
 		snprintf(why, nwhy, "--%s must be one of %s, not '%s'", opt->name, opt->words,
 			 value);
+	else if (opt->type == OPT_SIZE)
+		snprintf(why, nwhy,
+			 "--%s needs a number of bytes, also with suffix k, m or g, from %.0f on, "
+			 "not '%s'",
+			 opt->name, opt->min, value);
 	else if (opt->type == OPT_INT)
 		snprintf(why, nwhy, "--%s needs a whole number from %.0f to %.0f, not '%s'",
 			 opt->name, opt->min, opt->max, value);
@@ -28,6 +33,27 @@ static int refuse_value(char *why, size_t nwhy, const option_t *opt, const char 
 		snprintf(why, nwhy, "--%s needs a number from %g to %g, not '%s'", opt->name,
 			 opt->min, opt->max, value);
 	return -1;
+}
+
+/* @return bytes, or -1 for another text. */
+static int64_t parse_size(const char *value)
+{
+	static const char suffixes[] = "kmg";
+	const char *suffix;
+	char *end;
+	int64_t n;
+
+	errno = 0;
+	n = strtoll(value, &end, 10);
+	if (errno || end == value || n < 0)
+		return -1;
+	suffix = *end ? strchr(suffixes, *end) : NULL;
+	if (suffix != NULL && end[1] == '\0') {
+		end++;
+		if (__builtin_mul_overflow(n, INT64_C(1) << (10 * (suffix - suffixes + 1)), &n))
+			return -1;
+	}
+	return *end ? -1 : n;
 }
 
 static int set_option(train_options_t *o, const option_t *opt, const char *value, char *why,
@@ -44,6 +70,14 @@ static int set_option(train_options_t *o, const option_t *opt, const char *value
 		long long n = strtoll(value, &end, 10);
 
 		if (errno || end == value || *end || (double)n < opt->min || (double)n > opt->max)
+			return refuse_value(why, nwhy, opt, value);
+		*get_int_field(o, opt) = n;
+		return 0;
+	}
+	case OPT_SIZE: {
+		int64_t n = parse_size(value);
+
+		if ((double)n < opt->min || (double)n > opt->max)
 			return refuse_value(why, nwhy, opt, value);
 		*get_int_field(o, opt) = n;
 		return 0;

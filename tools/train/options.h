@@ -27,12 +27,12 @@ typedef struct train_options {
 	const char *save, *checkpoint, *init, *log, *prompt;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
 	int64_t batch, steps, accumulate, micro_batches, warmup, decay_steps, threads, seed;
-	int64_t eval_every, eval_batches, sample, generate, save_every, keep;
+	int64_t eval_every, eval_batches, sample, generate, save_every, keep, max_shard_size;
 	double lr, min_lr, beta1, beta2, momentum, weight_decay, clip, temperature;
 	double init_scale;
 	int64_t strategy, flat, optimizer, accumulate_mode, clip_p, numerics; /* indices of words */
-	int64_t dtype, reduce_dtype, scaler, schedule, decay;                 /* of words too */
-	int64_t pure, recompute, eval, resume, hash, help, version;           /* flags */
+	int64_t dtype, reduce_dtype, scaler, schedule, decay, save_dtype;     /* of words too */
+	int64_t pure, recompute, eval, resume, init_random, hash, help, version; /* flags */
 } train_options_t;
 
 /**

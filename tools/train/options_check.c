@@ -156,6 +156,14 @@ int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 		snprintf(why, nwhy, "--save-every needs --save FILE or --checkpoint DIR");
 		return -1;
 	}
+	if (o->init_random && o->init == NULL) {
+		snprintf(why, nwhy, "--init-random needs --init FOLDER, which has a config.json");
+		return -1;
+	}
+	if ((o->max_shard_size > 0 || o->save_dtype >= 0) && o->save == NULL) {
+		snprintf(why, nwhy, "--max-shard-size and --save-dtype need --save FOLDER");
+		return -1;
+	}
 	if (o->resume && o->checkpoint == NULL) {
 		snprintf(why, nwhy, "--resume needs --checkpoint DIR");
 		return -1;

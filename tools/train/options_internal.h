@@ -12,6 +12,7 @@
 enum option_type {
 	OPT_STRING,
 	OPT_INT,
+	OPT_SIZE, /* bytes, also with suffix k, m or g */
 	OPT_REAL,
 	OPT_WORD,     /* index of one of the words in `words` */
 	OPT_OPTIONAL, /* the same; the second word if there is no value */

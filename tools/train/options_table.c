@@ -16,6 +16,10 @@
 	{                                                                                          \
 		name, OPT_INT, FIELD(f), "N", initial, min, max, NULL, help                        \
 	}
+#define SIZE(name, f, initial, min, max, help)                                                     \
+	{                                                                                          \
+		name, OPT_SIZE, FIELD(f), "BYTES", initial, min, max, NULL, help                   \
+	}
 #define REAL(name, f, initial, min, max, help)                                                     \
 	{                                                                                          \
 		name, OPT_REAL, FIELD(f), "X", initial, min, max, NULL, help                       \
@@ -157,7 +161,14 @@ const option_t train_option_table[] = {
 	STRING("save", save, "FILE", NULL,
 	       "write the parameters (safetensors) at the end, also after Ctrl-C.\n"
 	       "If the loss is not finite, the file is left unchanged and the exit\n"
-	       "status is 1"),
+	       "status is 1. With --init of a model of Hugging Face: a folder that\n"
+	       "transformers loads"),
+	WORD("save-dtype", save_dtype, "-", "f32|f16|bf16",
+	     "dtype of the weights in such a folder; default: that of the\n"
+	     "parameters"),
+	SIZE("max-shard-size", max_shard_size, NULL, 1, 9e18,
+	     "most bytes of weights in a file of such a folder, also with suffix\n"
+	     "k, m or g; default: 5e9"),
 	INT("save-every", save_every, "0", 0, OPTION_BIG,
 	    "write --save and --checkpoint every N steps, too; 0: at the end\n"
 	    "only. The file of --save has the parameters alone: a run with --init\n"
@@ -175,7 +186,11 @@ const option_t train_option_table[] = {
 	       "start from saved parameters; the file contains the model size:\n"
 	       "one of --save, a checkpoint, or the folder of --checkpoint, which\n"
 	       "means its latest one; or a GPT-2 of Hugging Face\n"
-	       "(model.safetensors, config.json next to it has the number of heads)"),
+	       "(model.safetensors, config.json next to it has the number of heads);\n"
+	       "or a folder of Hugging Face, whose config.json has the sizes"),
+	FLAG("init-random", init_random,
+	     "start from random values; of --init, a folder of Hugging Face, only\n"
+	     "config.json is read"),
 	INT("generate", generate, "0", 0, 1e6,
 	    "generate and print N bytes and stop; without --text"),
 	STRING("prompt", prompt, "TEXT", "\n", "start of the generated text; default: a newline"),

@@ -47,6 +47,8 @@ int trainer_try_save(trainer_t *t, int *error)
 	char temporary[2048], renamed[2048 + 8];
 	int fd;
 
+	if (t->family != NULL)
+		return trainer_try_save_folder(t, error);
 	*error = 0;
 	if (stat(t->opt.save, &st) == 0 && !S_ISREG(st.st_mode))
 		return trainer_set_error(
@@ -100,6 +102,8 @@ srt_status_t trainer_save(trainer_t *t, const char *path)
 					   { "shardrt.numerics", train_numerics(t->context) } };
 	srt_status_t status;
 
+	if (t->family != NULL)
+		return trainer_save_folder(t, path);
 	train_print_sizes(&t->config, sizes, sizeof(sizes));
 	snprintf(version, sizeof(version), "%d", srt_numerics_version());
 	status = srt_engine_save(t->engine, path, metadata, 4, t->stream);
@@ -187,8 +191,10 @@ static srt_status_t save_elsewhere(trainer_t *t, const last_save_t *last)
 	else
 		trainer_set_failure(t, "%s lost, %s cannot be written either: %s", last->what, path,
 				    why);
-	if (status != SRT_OK && made)
+	if (status != SRT_OK && made) {
+		rmdir(path); /* what is to be saved may be a folder too */
 		rmdir(mine.folder);
+	}
 	return SRT_ERR_IO;
 }
 

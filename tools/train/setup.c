@@ -60,8 +60,7 @@ static bool is_lasting(int error)
 	}
 }
 
-/* Whether the launcher has started the job again: then the paths and the text were right before. */
-static bool is_started_again(void)
+bool trainer_is_started_again(void)
 {
 	const char *count = "0";
 
@@ -75,7 +74,8 @@ int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	set_why(t, is_lasting(error) && !is_started_again() ? TOOL_EXIT_USAGE : EXIT_FAILURE,
+	set_why(t,
+		is_lasting(error) && !trainer_is_started_again() ? TOOL_EXIT_USAGE : EXIT_FAILURE,
 		format, ap);
 	va_end(ap);
 	length = strlen(t->why);
@@ -129,7 +129,10 @@ static int prepare_sizes(trainer_t *t)
 	}
 	if (srt_decoder_check(c, t->tensor_ranks) != SRT_OK)
 		return trainer_set_error(t, "%s", srt_error_last());
-	return o->init != NULL ? trainer_check_ntensors(t) : 0;
+	if (t->family == NULL && (o->max_shard_size > 0 || o->save_dtype >= 0))
+		return trainer_set_error(t, "--max-shard-size and --save-dtype are for a model of "
+					    "Hugging Face, which --init names");
+	return o->init != NULL && !o->init_random ? trainer_check_ntensors(t) : 0;
 }
 
 static int prepare_prompt(trainer_t *t)
@@ -174,26 +177,6 @@ static int prepare_ranks(trainer_t *t)
 	return 0;
 }
 
-static int prepare_text(trainer_t *t)
-{
-	const train_options_t *o = &t->opt;
-	const srt_text_source_t source = { .path = o->tokens != NULL ? o->tokens : o->text,
-					   .validation = o->val,
-					   .are_tokens = o->tokens != NULL,
-					   .evaluates = (int)o->eval };
-	srt_status_t status = srt_text_open(&source, &t->text);
-
-	if (status == SRT_OK)
-		status = srt_text_check(t->text, t->length, t->config.vocab);
-	if (status == SRT_OK) /* the ranks share the work, as all see the same file */
-		status = srt_text_check_tokens(t->text, t->rank, t->world);
-	if (status == SRT_OK)
-		return 0;
-	return status == SRT_ERR_IO || is_started_again() ?
-		       trainer_set_failure(t, "%s", srt_error_last()) :
-		       trainer_set_error(t, "%s", srt_error_last());
-}
-
 static int need_feature(trainer_t *t, const char *option, srt_feature_t feature)
 {
 	srt_feature_info_t info = SRT_FEATURE_INFO_INIT;
@@ -230,38 +213,7 @@ int trainer_prepare(trainer_t *t)
 					 " micro-batches; it must be a multiple of %" PRId64,
 					 o->batch, t->ndata, o->accumulate, parts);
 	t->micro = o->batch / parts;
-	return prepare_text(t);
-}
-
-int trainer_compare_texts(trainer_t *t)
-{
-	typedef struct text_id {
-		uint64_t ntokens, hash;
-	} text_id_t;
-	const char *unit = t->opt.tokens != NULL ? "tokens" : "bytes";
-	text_id_t mine = { 0 }, *all = calloc((size_t)t->world, sizeof(*all));
-	int differs = 0;
-
-	if (all == NULL)
-		return trainer_set_error(t, "no memory to compare the texts of the ranks");
-	if (t->text != NULL)
-		mine = (text_id_t){ srt_text_ntokens(t->text), srt_text_hash(t->text) };
-	if (srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all) != SRT_OK)
-		differs = trainer_set_error(t, "%s", srt_error_last());
-	for (int r = 1; r < t->world && !differs; r++)
-		if (all[r].ntokens != all[0].ntokens || all[r].hash != all[0].hash)
-			differs =
-				trainer_set_error(t,
-						  "the ranks have different texts: %s has %" PRIu64
-						  " %s (hash %016" PRIx64
-						  ") on rank %d, but %" PRIu64
-						  " %s (hash %016" PRIx64 ") on rank 0",
-						  t->opt.tokens != NULL ? t->opt.tokens :
-									  t->opt.text,
-						  all[r].ntokens, unit, all[r].hash, r,
-						  all[0].ntokens, unit, all[0].hash);
-	free(all);
-	return differs;
+	return trainer_open_text(t);
 }
 
 /* ---- building ----------------------------------------------------------------------------- */
@@ -496,4 +448,6 @@ void trainer_destroy(trainer_t *t)
 	srt_text_destroy(t->text);
 	srt_stream_destroy(t->stream);
 	srt_context_destroy(t->context);
+	free(t->config_text);
+	free(t->model_folder);
 }

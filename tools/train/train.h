@@ -7,9 +7,11 @@
  *     options_check.c    checks that involve several options
  *     engine_options.c   what the options determine of the engine
  *     init.c             the first values: initial ones, or those of a file
- *     setup.c            makes the trainer: sizes, text, engine, tapes, memory
+ *     setup.c            makes the trainer: sizes, engine, tapes, memory
+ *     text.c             opens the text or the tokens
  *     saves.c            what is saved between two steps and after the last one
  *     save.c             writes the parameters; the last save, elsewhere if it fails
+ *     save_folder.c      writes the folder of a model of Hugging Face
  *     checkpoint.c       saves sharded checkpoints
  *     resume.c           goes on from a checkpoint
  *     folder.c           the names in the folder of checkpoints
@@ -24,6 +26,7 @@
 #ifndef SRT_TOOLS_TRAIN_TRAIN_H
 #define SRT_TOOLS_TRAIN_TRAIN_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include <shardrt/shardrt.h>
@@ -73,7 +76,9 @@ typedef struct trainer {
 	srt_stream_t *stream;
 	srt_text_t *text;
 	const char *hf_prefix;      /* of the names of --init if it is a file of GPT-2, else NULL */
-	const srt_family_t *family; /* of --init if it is a folder of Hugging Face, else NULL */
+	const srt_family_t *family; /* of --init if it is a model of Hugging Face, else NULL */
+	char *config_text;          /* its config.json */
+	char *model_folder;         /* that has this file; NULL: it is in a checkpoint */
 	size_t init_ntensors;       /* of --init */
 	int init_is_checkpoint;
 	char init_path[4096]; /* what --init means */
@@ -146,9 +151,8 @@ typedef struct train_report {
 int trainer_prepare(trainer_t *t);
 /** Engine, tapes and memory. Collective. */
 srt_status_t trainer_build(trainer_t *t);
-/** Compares the texts of all ranks. Collective; the same result on all ranks.
- * @return 0, or -1 with t->why. */
-int trainer_compare_texts(trainer_t *t);
+/** Whether the launcher has started the job again: then the paths and the text were right before. */
+bool trainer_is_started_again(void);
 /** Sets t->why of wrong options, for exit status 2: shardrun does not start the job again. Control
  * bytes, which could drive a terminal, become '?'. @return -1. */
 int trainer_set_error(trainer_t *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -169,6 +173,15 @@ const char *train_numerics(const srt_context_t *context);
 void trainer_describe(const trainer_t *t, FILE *out);
 /** Peak FLOP/s of this rank, measured for some milliseconds; 0: not known. Local. */
 double trainer_peak(const trainer_t *t);
+
+/* ---- text.c */
+
+/** Opens the text of --text or --tokens and checks it against the model. Local.
+ * @return 0, or -1 with t->why. */
+int trainer_open_text(trainer_t *t);
+/** Compares the texts of all ranks. Collective; the same result on all ranks.
+ * @return 0, or -1 with t->why. */
+int trainer_compare_texts(trainer_t *t);
 
 /* ---- init.c */
 
@@ -212,6 +225,9 @@ srt_status_t trainer_ask_rank0(trainer_t *t, int *value);
 srt_status_t trainer_check_save(trainer_t *t, srt_status_t status);
 /** Writes the parameters. Collective. t->why has the error of a file that cannot be written. */
 srt_status_t trainer_save(trainer_t *t, const char *path);
+/** As trainer_try_save() and trainer_save(), of a folder with a model of Hugging Face. */
+int trainer_try_save_folder(trainer_t *t, int *error);
+srt_status_t trainer_save_folder(trainer_t *t, const char *folder);
 /** Allocates the space in an open file. Local. @return 0, or errno. */
 int trainer_try_space(int fd, int64_t nbytes);
 /**

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opens the text or the tokens of a run, which are the same on all ranks. */
+#include "tools/train/train.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+int trainer_open_text(trainer_t *t)
+{
+	const train_options_t *o = &t->opt;
+	const srt_text_source_t source = { .path = o->tokens != NULL ? o->tokens : o->text,
+					   .validation = o->val,
+					   .are_tokens = o->tokens != NULL,
+					   .evaluates = (int)o->eval };
+	srt_status_t status = srt_text_open(&source, &t->text);
+
+	if (status == SRT_OK)
+		status = srt_text_check(t->text, t->length, t->config.vocab);
+	if (status == SRT_OK) /* the ranks share the work, as all see the same file */
+		status = srt_text_check_tokens(t->text, t->rank, t->world);
+	if (status == SRT_OK)
+		return 0;
+	return status == SRT_ERR_IO || trainer_is_started_again() ?
+		       trainer_set_failure(t, "%s", srt_error_last()) :
+		       trainer_set_error(t, "%s", srt_error_last());
+}
+
+int trainer_compare_texts(trainer_t *t)
+{
+	typedef struct text_id {
+		uint64_t ntokens, hash;
+	} text_id_t;
+	const char *unit = t->opt.tokens != NULL ? "tokens" : "bytes";
+	text_id_t mine = { 0 }, *all = calloc((size_t)t->world, sizeof(*all));
+	int differs = 0;
+
+	if (all == NULL)
+		return trainer_set_error(t, "no memory to compare the texts of the ranks");
+	if (t->text != NULL)
+		mine = (text_id_t){ srt_text_ntokens(t->text), srt_text_hash(t->text) };
+	if (srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all) != SRT_OK)
+		differs = trainer_set_error(t, "%s", srt_error_last());
+	for (int r = 1; r < t->world && !differs; r++)
+		if (all[r].ntokens != all[0].ntokens || all[r].hash != all[0].hash)
+			differs =
+				trainer_set_error(t,
+						  "the ranks have different texts: %s has %" PRIu64
+						  " %s (hash %016" PRIx64
+						  ") on rank %d, but %" PRIu64
+						  " %s (hash %016" PRIx64 ") on rank 0",
+						  t->opt.tokens != NULL ? t->opt.tokens :
+									  t->opt.text,
+						  all[r].ntokens, unit, all[r].hash, r,
+						  all[0].ntokens, unit, all[0].hash);
+	free(all);
+	return differs;
+}

@@ -67,7 +67,7 @@ shardrt_info_SOURCES = \
 	tools/info/plan.c \
 	tools/info/topology.c
 shardrt_info_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
-shardrt_info_LDADD = libmodels.la libtools.la $(SRT_LIB) $(SRT_PKG_LIBS) -lm
+shardrt_info_LDADD = libtools.la libmodels.la $(SRT_LIB) $(SRT_PKG_LIBS) -lm
 
 # Asks drivers for their devices, for the library, which finds it with the modules.
 srtprobedir = $(pkglibdir)
@@ -88,12 +88,12 @@ shardrt_ckpt_SOURCES = \
 	tools/ckpt/verify.c \
 	tools/train/sizes.c
 shardrt_ckpt_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
-shardrt_ckpt_LDADD = libmodels.la libtools.la $(SRT_LIB) -lm
+shardrt_ckpt_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
 
 bin_PROGRAMS += shardrt-tokens
 shardrt_tokens_SOURCES = tools/tokens/tokens.c
 shardrt_tokens_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
-shardrt_tokens_LDADD = libmodels.la libtools.la $(SRT_LIB) -lm
+shardrt_tokens_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
 
 bin_PROGRAMS += shardrt-train
 shardrt_train_SOURCES = \

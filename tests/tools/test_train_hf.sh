@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # shardrt-train on folders of Hugging Face: a config.json alone and --init-random, --save to a folder, in several files and
-# other dtypes, into the folder of --init too; what is loaded again has the hash of what was saved.
+# other dtypes, into the folder of --init too; what is loaded again has the hash of what was saved. Checkpoints of such
+# runs: resumed, started from and converted.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 for package in JANSSON XXHASH; do
@@ -107,6 +108,24 @@ for model in llama gpt2 gpt_neox; do
 	[ -n "$loaded" ] && [ "$(hash 2 --init $tmp/shards --steps 0 --pure --dtype bf16)" = "$loaded" ] ||
 		fail "$model: in bf16"
 	echo "$model: $trained"
+
+	# A checkpoint has config.json: it is converted to the folder that --save writes, and is enough to go on from.
+	long="--steps 4 --lr 0.01 --strategy zero3 --checkpoint $tmp/run.$model --save-every 2"
+	for steps in 2 4; do
+		resumed=$(hash 2 --init $tmp/$model --init-random $long --resume --save $tmp/again)
+		[ $steps = 4 ] || rm -r $tmp/run.$model/step-0000000004 || fail "$model: no checkpoint of step 4"
+		[ $steps = 4 ] || echo step-0000000002 > $tmp/run.$model/latest
+	done
+	grep -q "^resumed from $tmp/run.$model/step-0000000002\$" $tmp/out || fail "$model: not resumed: $(cat $tmp/out)"
+	[ "$resumed" = "$trained" ] || fail "$model: resumed $resumed, not $trained"
+	rm -rf $tmp/converted
+	./shardrt-ckpt convert --to hf $tmp/run.$model $tmp/converted > $tmp/out 2>&1 || fail "$model: $(cat $tmp/out)"
+	./shardrt-ckpt diff $tmp/converted $tmp/again > $tmp/out || fail "$model, converted: $(cat $tmp/out)"
+	cmp $tmp/converted/config.json $tmp/again/config.json || fail "$model: another config.json"
+	loaded=$(hash 2 --init $tmp/run.$model --steps 0 --save $tmp/converted)
+	[ "$loaded" = "$trained" ] || fail "$model: the checkpoint is loaded with $loaded, not $trained"
+	./shardrt-ckpt diff $tmp/converted $tmp/again > $tmp/out || fail "$model, from the checkpoint: $(cat $tmp/out)"
+	cmp $tmp/converted/config.json $tmp/again/config.json || fail "$model: another config.json from the checkpoint"
 done
 
 # What does not fit.

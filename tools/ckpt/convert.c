@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * shardrt-ckpt convert: a GPT between the names and layout of this library and those of Hugging
- * Face (models/gpt_hf.h). Tensors are copied in pieces, transposed ones in blocks of rows.
+ * Face (models/gpt_hf.h); a checkpoint of a model of Hugging Face (models/families.h) to a folder.
+ * Tensors are copied in pieces, transposed ones in blocks of rows.
  */
 #include "tools/ckpt/ckpt.h"
 
@@ -13,8 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "models/families.h"
 #include "models/gpt_hf.h"
 #include "tools/common.h"
+#include "tools/model_folder.h"
 #include "tools/train/train.h" /* sizes.c */
 
 /* A tensor of the new file. */
@@ -22,12 +25,15 @@ typedef struct target {
 	char name[256];
 	const char *source; /* in the old file; NULL: zeros */
 	int transposed;
+	int64_t interleaved_heads; /* as of srt_file_source_t */
 } target_t;
 
 typedef struct conversion {
 	const ckpt_request_t *request;
 	int to_hf;
-	const char *prefix; /* of the names of Hugging Face */
+	const char *prefix;         /* of the names of Hugging Face */
+	const char *config_text;    /* config.json of a model of Hugging Face; NULL: a GPT */
+	const srt_family_t *family; /* of that model */
 	srt_file_t *file;
 	srt_decoder_config_t config;
 	size_t n;
@@ -71,16 +77,46 @@ static int read_their_sizes(conversion_t *c)
 	return srt_decoder_check(&c->config, 1) == SRT_OK ? 0 : ckpt_fail();
 }
 
+/* The model of a checkpoint that has a config.json. */
+static int read_family(conversion_t *c)
+{
+	return srt_family_parse_config(c->config_text, strlen(c->config_text), c->request->path[0],
+				       &c->family, &c->config) == SRT_OK ?
+		       0 :
+		       ckpt_fail();
+}
+
 /* ---- what the new file gets ------------------------------------------------------------- */
+
+/* The name and layout of a parameter in a folder of the family. @return whether it has one. */
+static int find_in_family(const conversion_t *c, const char *name, target_t *target)
+{
+	const srt_family_file_t file = { .family = c->family, .config = &c->config };
+	const srt_file_names_t names = srt_family_names(&file);
+	srt_file_source_t source = { .size = sizeof(source) };
+
+	if (!names.find(name, &source, names.arg) || strlen(source.name) >= sizeof(target->name))
+		return 0;
+	snprintf(target->name, sizeof(target->name), "%s", source.name);
+	target->transposed = source.transposed;
+	target->interleaved_heads = source.interleaved_heads;
+	return 1;
+}
+
+static int find_target(const conversion_t *c, const char *name, target_t *target)
+{
+	if (c->family != NULL)
+		return find_in_family(c, name, target);
+	return (c->to_hf ? srt_gpt_to_hf : srt_gpt_from_hf)(name, c->prefix, target->name,
+							    sizeof(target->name),
+							    &target->transposed);
+}
 
 static int add_target(conversion_t *c, const srt_file_tensor_t *t)
 {
 	target_t *target = &c->targets[c->n];
 	srt_file_entry_t *entry = &c->entries[c->n];
-	const int known = c->to_hf ? srt_gpt_to_hf(t->name, c->prefix, target->name,
-						   sizeof(target->name), &target->transposed) :
-				     srt_gpt_from_hf(t->name, c->prefix, target->name,
-						     sizeof(target->name), &target->transposed);
+	const int known = find_target(c, t->name, target);
 
 	if (!known && !c->to_hf && srt_gpt_hf_is_constant(t->name))
 		return 0;
@@ -89,9 +125,11 @@ static int add_target(conversion_t *c, const srt_file_tensor_t *t)
 			   c->request->path[0]);
 		return CKPT_TROUBLE;
 	}
-	if (t->dtype == SRT_DTYPE_NONE || t->ndim > 2 || (target->transposed && t->ndim != 2)) {
-		tool_error("tensor '%s' of %s has dtype %s and %d dimensions, which a GPT does not "
-			   "have",
+	if (t->dtype == SRT_DTYPE_NONE || t->ndim < 1 || t->ndim > 2 ||
+	    (target->transposed && t->ndim != 2) ||
+	    (target->interleaved_heads > 0 && t->shape[0] % (3 * target->interleaved_heads) != 0)) {
+		tool_error("tensor '%s' of %s has dtype %s and %d dimensions, or a size, which the "
+			   "model does not have",
 			   t->name, c->request->path[0], t->dtype_name, t->ndim);
 		return CKPT_TROUBLE;
 	}
@@ -152,27 +190,41 @@ static int list_targets(conversion_t *c)
 			   c->request->path[0], c->n, c->config.layers, needed);
 		return CKPT_TROUBLE;
 	}
-	return c->to_hf && !c->config.qkv_bias ? add_zero_biases(c) : 0;
+	return c->to_hf && c->family == NULL && !c->config.qkv_bias ? add_zero_biases(c) : 0;
 }
 
 /* ---- copying ---------------------------------------------------------------------------- */
 
-static srt_status_t copy_plain(const conversion_t *c, size_t i, size_t nbytes, char *piece)
+/* Bytes of the new file, from `from` on in the old one. */
+static srt_status_t copy_bytes(const conversion_t *c, size_t i, size_t from, size_t to,
+			       size_t nbytes, char *piece)
 {
 	for (size_t at = 0, n; at < nbytes; at += n) {
 		srt_status_t status = SRT_OK;
 
 		n = nbytes - at < CKPT_PIECE_NBYTES ? nbytes - at : CKPT_PIECE_NBYTES;
 		if (c->targets[i].source != NULL)
-			status = srt_file_read(c->file, c->targets[i].source, at, n, piece);
+			status = srt_file_read(c->file, c->targets[i].source, from + at, n, piece);
 		else
 			memset(piece, 0, n);
 		if (status == SRT_OK)
-			status = srt_file_writer_put(c->writer, i, at, piece, n);
+			status = srt_file_writer_put(c->writer, i, to + at, piece, n);
 		if (status != SRT_OK)
 			return status;
 	}
 	return SRT_OK;
+}
+
+/* Rows of all queries, all keys and all values become those of each head together. */
+static srt_status_t copy_interleaved(const conversion_t *c, size_t i, size_t nbytes, char *piece)
+{
+	const size_t heads = (size_t)c->targets[i].interleaved_heads, block = nbytes / (3 * heads);
+	srt_status_t status = SRT_OK;
+
+	for (size_t to = 0; to < 3 * heads && status == SRT_OK; to++)
+		status = copy_bytes(c, i, (to % 3 * heads + to / 3) * block, to * block, block,
+				    piece);
+	return status;
 }
 
 /* Rows row .. row + n - 1 of the (rows,columns) of the new file, from its columns in the old one:
@@ -224,31 +276,56 @@ static srt_status_t copy_transposed(const conversion_t *c, size_t i)
 	return status;
 }
 
-static int write_file(conversion_t *c)
+static srt_status_t copy_tensor(const conversion_t *c, size_t i, char *piece)
+{
+	const srt_file_entry_t *e = &c->entries[i];
+	const size_t nelem = (size_t)(e->shape[0] * (e->ndim == 2 ? e->shape[1] : 1));
+	const size_t nbytes = nelem * srt_dtype_bits(e->dtype) / 8;
+
+	if (c->targets[i].transposed)
+		return copy_transposed(c, i);
+	return c->targets[i].interleaved_heads > 0 ? copy_interleaved(c, i, nbytes, piece) :
+						     copy_bytes(c, i, 0, 0, nbytes, piece);
+}
+
+/* A file, or the folder of a family. */
+static srt_status_t create_writer(conversion_t *c)
 {
 	char sizes[TRAIN_SIZES_NBYTES];
 	const srt_file_metadata_t metadata[] = { { "format", "pt" }, { TRAIN_SIZES_KEY, sizes } };
+
+	if (c->family != NULL)
+		return srt_file_writer_create_folder(c->request->path[1], c->entries, c->n, NULL, 0,
+						     0, &c->writer);
+	train_print_sizes(&c->config, sizes, sizeof(sizes));
+	return srt_file_writer_create(c->request->path[1], c->entries, c->n, metadata,
+				      c->to_hf ? 1 : 2, &c->writer);
+}
+
+static int write_file(conversion_t *c)
+{
 	char *piece = malloc(CKPT_PIECE_NBYTES);
 	srt_status_t status;
 
 	if (piece == NULL)
 		return fail_memory();
-	train_print_sizes(&c->config, sizes, sizeof(sizes));
-	status = srt_file_writer_create(c->request->path[1], c->entries, c->n, metadata,
-					c->to_hf ? 1 : 2, &c->writer);
-	for (size_t i = 0; i < c->n && status == SRT_OK; i++) {
-		const srt_file_entry_t *e = &c->entries[i];
-		const size_t nelem = (size_t)(e->shape[0] * (e->ndim == 2 ? e->shape[1] : 1));
-
-		status = c->targets[i].transposed ?
-				 copy_transposed(c, i) :
-				 copy_plain(c, i, nelem * srt_dtype_bits(e->dtype) / 8, piece);
-	}
+	status = create_writer(c);
+	for (size_t i = 0; i < c->n && status == SRT_OK; i++)
+		status = copy_tensor(c, i, piece);
 	free(piece);
 	if (status == SRT_OK)
 		status = srt_file_writer_commit(c->writer);
 	srt_file_writer_destroy(c->writer);
 	return status == SRT_OK ? 0 : ckpt_fail();
+}
+
+/* config.json of the model, with the dtype of its weights. */
+static int write_family_config(const conversion_t *c)
+{
+	return tool_write_config(c->request->path[1], c->config_text, c->entries[0].dtype) ==
+			       SRT_OK ?
+		       0 :
+		       ckpt_fail();
 }
 
 /* config.json in the folder of the new file, unless one is there. */
@@ -296,15 +373,19 @@ int ckpt_convert(const ckpt_request_t *r)
 
 	if (ckpt_open(r->path[0], 0, &c.file) != 0)
 		return CKPT_TROUBLE;
-	code = c.to_hf ? read_our_sizes(&c) : read_their_sizes(&c);
-	if (code == 0 && c.to_hf && srt_gpt_hf_check_config(r->path[1], &c.config) != SRT_OK)
+	if (c.to_hf && srt_file_find_metadata(c.file, TRAIN_CONFIG_KEY, &c.config_text) == SRT_OK)
+		code = read_family(&c);
+	else
+		code = c.to_hf ? read_our_sizes(&c) : read_their_sizes(&c);
+	if (code == 0 && c.to_hf && c.family == NULL &&
+	    srt_gpt_hf_check_config(r->path[1], &c.config) != SRT_OK)
 		code = ckpt_fail();
 	if (code == 0)
 		code = list_targets(&c);
 	if (code == 0)
 		code = write_file(&c);
 	if (code == 0 && c.to_hf)
-		code = write_config(&c);
+		code = c.family != NULL ? write_family_config(&c) : write_config(&c);
 	if (code == 0)
 		printf("wrote %s: %zu tensors\n", r->path[1], c.n);
 	free(c.targets);

@@ -189,11 +189,11 @@ static srt_status_t begin(trainer_t *t, const char *folder, int64_t step)
 {
 	train_checkpoint_t name = { .step = step };
 	train_position_t position;
-	srt_checkpoint_entry_t entries[TRAIN_NENTRIES];
-	const srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
-						   .scaler = t->scaler,
-						   .entries = entries,
-						   .nentries = TRAIN_NENTRIES };
+	srt_checkpoint_entry_t entries[TRAIN_NENTRIES + 1];
+	srt_checkpoint_options_t options = { .size = sizeof(srt_checkpoint_options_t),
+					     .scaler = t->scaler,
+					     .entries = entries,
+					     .nentries = TRAIN_NENTRIES };
 	char path[TRAIN_PATH_NBYTES];
 	srt_status_t status;
 
@@ -203,6 +203,10 @@ static srt_status_t begin(trainer_t *t, const char *folder, int64_t step)
 	train_print_checkpoint(folder, &name, path);
 	train_get_position(t, step, &position);
 	train_list_entries(&position, entries);
+	if (t->config_text != NULL)
+		entries[options.nentries++] =
+			(srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), TRAIN_CONFIG_KEY,
+						  t->config_text, strlen(t->config_text) };
 	status = trainer_check_save(t, srt_checkpoint_save_begin(t->engine, path, &options,
 								 &t->writing, t->stream));
 	if (status == SRT_OK)

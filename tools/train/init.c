@@ -52,8 +52,16 @@ static int read_family(trainer_t *t)
  * sizes of the preset stay. */
 static int find_sizes(trainer_t *t, const srt_file_t *file)
 {
-	const char *sizes;
+	const char *sizes, *config;
 
+	if (t->init_is_checkpoint &&
+	    srt_file_find_metadata(file, TRAIN_CONFIG_KEY, &config) == SRT_OK) {
+		t->config_text = strdup(config);
+		return t->config_text != NULL ?
+			       parse_config(t, t->opt.init) :
+			       trainer_set_error(t, "no memory for the config.json of %s",
+						 t->opt.init);
+	}
 	if (srt_file_find_metadata(file, TRAIN_SIZES_KEY, &sizes) == SRT_OK) {
 		if (train_parse_sizes(sizes, &t->config) != 0)
 			return trainer_set_error(

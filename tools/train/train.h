@@ -201,7 +201,9 @@ srt_status_t trainer_start_values(trainer_t *t);
 
 /** The metadata entry of a saved file that holds the model's sizes. */
 #define TRAIN_SIZES_KEY "shardrt.gpt"
-/** Room for it. */
+/** The entry of a checkpoint that holds the config.json of a model of Hugging Face. */
+#define TRAIN_CONFIG_KEY "config.json"
+/** Room for the sizes. */
 #define TRAIN_SIZES_NBYTES 256
 /** Writes the entry. */
 void train_print_sizes(const srt_decoder_config_t *config, char *text, size_t text_nbytes);

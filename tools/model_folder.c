@@ -14,12 +14,20 @@
 #include "models/families.h"
 #include "models/model.h"
 
+/* Tokens of a sequence of a model that has more positions. */
+#define MOST_TOKENS 1024
+
 void tool_find_config(const char *path, char *config)
 {
 	struct stat st;
 	const int is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 
 	snprintf(config, TOOL_CONFIG_NBYTES, "%s%s", path, is_folder ? "/config.json" : "");
+}
+
+int64_t tool_find_length(int64_t wanted, int64_t positions)
+{
+	return wanted ? wanted : positions < MOST_TOKENS ? positions : MOST_TOKENS;
 }
 
 /* Writes a file and syncs it. @return 0, or errno. */

@@ -3,6 +3,8 @@
 #ifndef SRT_TOOLS_MODEL_FOLDER_H
 #define SRT_TOOLS_MODEL_FOLDER_H
 
+#include <stdint.h>
+
 #include <shardrt/dtype.h>
 #include <shardrt/status.h>
 
@@ -12,6 +14,10 @@
 /** The config.json that a path means: that of a folder, or the file itself.
  * @param config TOOL_CONFIG_NBYTES. */
 void tool_find_config(const char *path, char *config);
+
+/** Tokens of a sequence: those that are wanted, or without them (0) the positions of the model, at
+ * most 1024. */
+int64_t tool_find_length(int64_t wanted, int64_t positions);
 
 /**
  * Writes config.json with another dtype; the file is replaced as a whole. Local, blocking.

@@ -103,6 +103,23 @@ for preset in nano char gpt2-124m; do
 		has 0 "on $ranks" $info --plan --preset $preset -n $n --strategy ddp
 	done
 done
+model=$(mktemp -d)
+cat > $model/config.json << 'END'
+{ "model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "max_position_embeddings": 64, "vocab_size": 256, "tie_word_embeddings": true }
+END
+if grep -q '^#define HAVE_JANSSON 1' config.h; then
+	has 0 "23712 parameters, fp32, zero3 on 2 ranks" $info --plan --model $model -n 2
+	has 0 "angles of positions *2.0 KiB" $info --plan --model $model
+	has 0 "angles of positions *640 B" $info --plan --model $model/config.json --context 20
+	has 0 "weight f32 (256, 32)" $info --tree --model $model
+	has 2 "context 65: the model in $model has 64 positions" $info --plan --model $model --context 65
+	has 2 "cannot open $model/none" $info --plan --model $model/none
+fi
+rm -r $model
+has 0 "total" $info --plan --preset nano --context 32
+has 2 "preset and --model are both given" $info --plan --preset nano --model $model
+has 2 "model needs --plan or --tree" $info --model $model
 has 0 "4 micro-batches" $info --plan --accumulate 4
 has 2 "unknown preset \"giant\"" $info --plan --preset giant
 has 2 "must be one of ddp|zero1|zero2|zero3|hybrid" $info --plan --strategy zero9

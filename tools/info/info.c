@@ -36,10 +36,13 @@ static const char usage[] =
 	"                       the last collectives of the ranks, and which rank waits for which\n"
 	"  -h, --help           print this help and exit\n"
 	"\n"
-	"Memory plan and modules of a GPT, for one rank of a job that is not run:\n"
+	"Memory plan and modules of a model, for one rank of a job that is not run:\n"
 	"      --plan           print the plan\n"
 	"      --tree           print the modules with their units, parameters and placements\n"
 	"      --preset NAME    model size: nano, char or gpt2-124m (default nano)\n"
+	"      --model FOLDER   a model of Hugging Face instead: its config.json, or this file;\n"
+	"                       weights are not needed\n"
+	"      --context N      tokens in a sequence; without it those of the model, at most 1024\n"
 	"  -n N                 number of ranks (default 1)\n"
 	"      --strategy S     ddp, zero1, zero2, zero3 or hybrid (default zero3)\n"
 	"      --mesh DIM=N,... ranks as a grid, instead of -n; DIM is shard, replicate, dp or tp\n"
@@ -63,6 +66,8 @@ enum {
 	OPT_PLAN,
 	OPT_TREE,
 	OPT_PRESET,
+	OPT_MODEL,
+	OPT_CONTEXT,
 	OPT_STRATEGY,
 	OPT_MESH,
 	OPT_RESHARD,
@@ -86,6 +91,8 @@ static const struct option long_options[] = {
 	{ "plan", no_argument, NULL, OPT_PLAN },
 	{ "tree", no_argument, NULL, OPT_TREE },
 	{ "preset", required_argument, NULL, OPT_PRESET },
+	{ "model", required_argument, NULL, OPT_MODEL },
+	{ "context", required_argument, NULL, OPT_CONTEXT },
 	{ "strategy", required_argument, NULL, OPT_STRATEGY },
 	{ "mesh", required_argument, NULL, OPT_MESH },
 	{ "reshard", required_argument, NULL, OPT_RESHARD },
@@ -206,6 +213,7 @@ typedef struct request {
 	char *const *paths; /* of --flight */
 	int npaths;
 	const char *plan_option; /* an option that needs --plan or --tree, if given */
+	int has_preset;
 	info_plan_t what;
 } request_t;
 
@@ -287,8 +295,17 @@ static int parse_option(request_t *r, int opt)
 		return 0;
 	case OPT_PRESET:
 		r->plan_option = "--preset";
+		r->has_preset = 1;
 		r->what.preset = optarg;
 		return 0;
+	case OPT_MODEL:
+		r->plan_option = "--model";
+		r->what.model = optarg;
+		return 0;
+	case OPT_CONTEXT:
+		r->plan_option = "--context";
+		r->what.context = parse_count("--context", optarg, INT32_MAX);
+		return r->what.context ? 0 : TOOL_EXIT_USAGE;
 	case 'n':
 		r->plan_option = "-n";
 		r->what.world_size = parse_count("-n", optarg, 1 << 20);
@@ -342,6 +359,10 @@ static int parse_options(request_t *r, int argc, char **argv)
 	}
 	if (!r->flight && r->npaths > 0) {
 		tool_error("unexpected argument \"%s\"", argv[optind]);
+		return TOOL_EXIT_USAGE;
+	}
+	if (r->has_preset && r->what.model != NULL) {
+		tool_error("--preset and --model are both given: one has the sizes");
 		return TOOL_EXIT_USAGE;
 	}
 	if (r->what.mesh.ndim > 0 && r->what.world_size != 1) {

@@ -36,6 +36,9 @@ int info_flight(char *const *paths, int npaths);
 /** The job to plan. */
 typedef struct info_plan {
 	const char *preset;                          /* of a GPT */
+	const char *model;                           /* a folder of Hugging Face, or its
+						      * config.json, instead; NULL: none */
+	int64_t context;                             /* tokens of a sequence; 0: of the model */
 	int64_t strategy, flat, dtype, reduce_dtype; /* indices of words of tools/precision.h */
 	int reshard;                                 /* of srt_unit_options_t */
 	int pure, recompute, plan, tree;             /* plan, tree: what is printed */
@@ -45,7 +48,7 @@ typedef struct info_plan {
 	int accumulate; /* micro-batches per step */
 } info_plan_t;
 
-/** The memory plan of a preset for each rank, and its modules. @return the exit status. */
+/** The memory plan of a model for each rank, and its modules. @return the exit status. */
 int info_plan(const info_plan_t *plan);
 
 #endif

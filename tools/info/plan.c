@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memory plan of a GPT preset: declares it on an engine of one rank, asks the engine for the
- * plan of the first and the last rank of the job, and prints it, or its modules. Nothing is
- * allocated or run.
+ * The memory plan of a model, a preset of a GPT or one of Hugging Face: declares it on an engine of
+ * one rank, asks the engine for the plan of the first and the last rank of the job, and prints it,
+ * or its modules. Nothing is allocated or run.
  */
 #include "tools/common.h"
 #include "tools/info/info.h"
@@ -15,6 +15,7 @@
 
 #include "models/families.h"
 #include "models/try.h"
+#include "tools/model_folder.h"
 #include "tools/precision.h"
 
 static void print_row(const char *role, size_t first, size_t last, int same)
@@ -75,24 +76,32 @@ static void print_start(const srt_decoder_config_t *config, srt_dtype_t stored)
 /* The memory that shardrt-train needs in addition, for micro-batches of some sizes, on this device
  * and in its numerics mode; exact. */
 static srt_status_t print_compute(srt_context_t *context, srt_decoder_t *decoder,
-				  const srt_plan_t *first, const srt_plan_t *last)
+				  int64_t context_length, const srt_plan_t *first,
+				  const srt_plan_t *last)
 {
-	const int64_t context_length = srt_decoder_config(decoder)->context;
 	const int same = same_sizes(first, last);
 
 	for (int64_t sequences = 1; sequences <= 16; sequences *= 4) {
-		size_t nbytes, scratch;
+		size_t nbytes, scratch, tables;
 
 		SRT_TRY(srt_decoder_memory(decoder, srt_context_device(context), sequences,
 					   context_length, &nbytes, &scratch));
+		tables = srt_decoder_tables_nbytes(decoder);
 		printf("    with micro-batches of %d sequence%s\n", (int)sequences,
 		       sequences == 1 ? "" : "s");
 		print_row("  activations", nbytes, nbytes, same);
 		print_row("  scratch of products and attention", scratch, scratch, same);
-		print_row("  total", first->total + nbytes + scratch,
-			  last->total + nbytes + scratch, same);
+		if (tables > 0)
+			print_row("  angles of positions", tables, tables, same);
+		print_row("  total", first->total + nbytes + scratch + tables,
+			  last->total + nbytes + scratch + tables, same);
 	}
 	return SRT_OK;
+}
+
+static const char *get_name(const info_plan_t *what)
+{
+	return what->model != NULL ? what->model : what->preset;
 }
 
 /* Modules, units and what tensor parallelism cuts; data-parallel ranks share rows. */
@@ -100,7 +109,7 @@ static srt_status_t print_tree(const srt_engine_t *engine, const info_plan_t *wh
 {
 	char strategy[16];
 
-	printf("tree: %s, %s on %d rank%s", what->preset,
+	printf("tree: %s, %s on %d rank%s", get_name(what),
 	       tool_word(TOOL_STRATEGIES, what->strategy, strategy), what->world_size,
 	       what->world_size == 1 ? "" : "s");
 	if (what->strategy == SRT_STRATEGY_DDP)
@@ -111,9 +120,9 @@ static srt_status_t print_tree(const srt_engine_t *engine, const info_plan_t *wh
 	return srt_module_print(srt_engine_module(engine), stdout);
 }
 
-static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
-				const srt_decoder_config_t *config,
-				const tool_precision_t *precision)
+static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
+			       const srt_decoder_config_t *config, int64_t context_length,
+			       const tool_precision_t *precision)
 {
 	srt_engine_options_t options = { .size = sizeof(options),
 					 .strategy = (srt_strategy_t)what->strategy,
@@ -149,14 +158,14 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 	if (status == SRT_OK && what->plan) {
 		printf("plan: %s, %lld parameters, %s%s, %s on %d rank%s, AdamW, clipping, %d "
 		       "micro-batch%s\n",
-		       what->preset, (long long)srt_decoder_nparams(config, 0),
+		       get_name(what), (long long)srt_decoder_nparams(config, 0),
 		       what->pure ? "pure " : "", tool_word(TOOL_DTYPES, what->dtype, dtype),
 		       tool_word(TOOL_STRATEGIES, what->strategy, strategy), what->world_size,
 		       what->world_size == 1 ? "" : "s", what->accumulate,
 		       what->accumulate == 1 ? "" : "es");
 		print_plan(&first, &last, what->world_size);
 		print_start(config, precision->stored);
-		status = print_compute(context, decoder, &first, &last);
+		status = print_compute(context, decoder, context_length, &first, &last);
 	}
 	if (status == SRT_OK && what->tree)
 		status = print_tree(engine, what);
@@ -166,6 +175,41 @@ static srt_status_t plan_preset(srt_context_t *context, const info_plan_t *what,
 	return status;
 }
 
+static int refuse_sizes(void)
+{
+	tool_error("%s", srt_error_last());
+	return -1;
+}
+
+/* The sizes of the model, and the tokens of a sequence. @return 0, or -1 after an error message. */
+static int find_sizes(const info_plan_t *what, srt_decoder_config_t *config, int64_t *length)
+{
+	char path[TOOL_CONFIG_NBYTES];
+	const srt_family_t *family;
+	const char *name;
+
+	if (what->model != NULL) {
+		tool_find_config(what->model, path);
+		if (srt_family_read_config(path, &family, config) != SRT_OK)
+			return refuse_sizes();
+		*length = tool_find_length(what->context, config->context);
+		if (*length <= config->context)
+			return 0;
+		tool_error("--context %lld: the model in %s has %lld positions",
+			   (long long)what->context, what->model, (long long)config->context);
+		return -1;
+	}
+	if (srt_decoder_preset(what->preset, config) != SRT_OK) {
+		tool_error("unknown preset \"%s\"; the presets are:", what->preset);
+		for (size_t i = 0; (name = srt_decoder_preset_name(i)) != NULL; i++)
+			fprintf(stderr, "    %s\n", name);
+		return -1;
+	}
+	config->context = what->context ? what->context : config->context;
+	*length = config->context;
+	return 0;
+}
+
 int info_plan(const info_plan_t *what)
 {
 	/* One rank, also if a launcher started this program. */
@@ -173,6 +217,7 @@ int info_plan(const info_plan_t *what)
 	srt_context_t *context;
 	srt_decoder_config_t config;
 	tool_precision_t precision;
+	int64_t length;
 	char why[600];
 
 	if (tool_precision((tool_dtype_t)what->dtype, what->pure, (tool_reduce_t)what->reduce_dtype,
@@ -180,14 +225,8 @@ int info_plan(const info_plan_t *what)
 		tool_error("%s", why);
 		return TOOL_EXIT_USAGE;
 	}
-	if (srt_decoder_preset(what->preset, &config) != SRT_OK) {
-		const char *name;
-
-		tool_error("unknown preset \"%s\"; the presets are:", what->preset);
-		for (size_t i = 0; (name = srt_decoder_preset_name(i)) != NULL; i++)
-			fprintf(stderr, "    %s\n", name);
+	if (find_sizes(what, &config, &length) != 0)
 		return TOOL_EXIT_USAGE;
-	}
 	if (srt_decoder_check(&config, tool_mesh_tensor_ranks(&what->mesh)) != SRT_OK) {
 		tool_error("%s", srt_error_last());
 		return TOOL_EXIT_USAGE;
@@ -200,7 +239,7 @@ int info_plan(const info_plan_t *what)
 		tool_error("%s", srt_error_last());
 		return 1;
 	}
-	if (plan_preset(context, what, &config, &precision) != SRT_OK) {
+	if (plan_model(context, what, &config, length, &precision) != SRT_OK) {
 		tool_error("%s", srt_error_last());
 		srt_context_destroy(context);
 		return 1;

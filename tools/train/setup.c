@@ -12,6 +12,7 @@
 #include "models/try.h"
 #include "tools/common.h"
 #include "tools/mesh.h"
+#include "tools/model_folder.h"
 #include "tools/train/peak.h"
 
 static int set_why(trainer_t *t, int exit_status, const char *format, va_list ap)
@@ -101,8 +102,7 @@ static int prepare_length(trainer_t *t)
 					 "--context %" PRId64
 					 ": the model in --init %s has %" PRId64 " positions",
 					 o->context, o->init, t->config.context);
-	t->length = t->config.context < TRAIN_TOKENS ? t->config.context : TRAIN_TOKENS;
-	t->length = o->context ? o->context : t->length;
+	t->length = tool_find_length(o->context, t->config.context);
 	return 0;
 }
 

@@ -39,9 +39,6 @@
 /** All ranks check the losses once in so many steps; no rank waits for them in between. */
 #define TRAIN_WATCH 64
 
-/** Tokens of a sequence without --context, of a folder's model that has more positions. */
-#define TRAIN_TOKENS 1024
-
 /** Training has diverged after this many steps in succession whose loss is not finite, all of them
  * skipped. */
 #define TRAIN_STUCK 4
@@ -151,7 +148,7 @@ typedef struct train_report {
 int trainer_prepare(trainer_t *t);
 /** Engine, tapes and memory. Collective. */
 srt_status_t trainer_build(trainer_t *t);
-/** Whether the launcher has started the job again: then the paths and the text were right before. */
+/** Whether the launcher has started the job again: the paths and the text were right before. */
 bool trainer_is_started_again(void);
 /** Sets t->why of wrong options, for exit status 2: shardrun does not start the job again. Control
  * bytes, which could drive a terminal, become '?'. @return -1. */

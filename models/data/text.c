@@ -31,7 +31,7 @@ static srt_status_t fail_memory(const char *path)
 	return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the files of %s", path);
 }
 
-static srt_status_t add_file(srt_text_t *t, const char *path)
+static srt_status_t add_file(srt_text_t *t, const char *path, const srt_tokenizer_t *tokenizer)
 {
 	srt_text_file_t *files = realloc(t->files, (t->nfiles + 1) * sizeof(*files));
 	size_t *begin;
@@ -44,7 +44,9 @@ static srt_status_t add_file(srt_text_t *t, const char *path)
 		return fail_memory(path);
 	t->begin = begin;
 	t->begin[t->nfiles] = t->ntokens;
-	SRT_TRY(srt_text_file_open(path, t->are_tokens, &t->files[t->nfiles++]));
+	files += t->nfiles++;
+	SRT_TRY(tokenizer != NULL ? srt_text_file_encode(path, tokenizer, files) :
+				    srt_text_file_open(path, t->are_tokens, files));
 	t->ntokens += t->files[t->nfiles - 1].ntokens;
 	t->begin[t->nfiles] = t->ntokens;
 	return SRT_OK;
@@ -69,16 +71,16 @@ static srt_status_t add_matching(srt_text_t *t, const char *pattern)
 				      "cannot list the files of %s", pattern);
 	qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), compare_paths);
 	for (size_t i = 0; i < found.gl_pathc && status == SRT_OK; i++)
-		status = add_file(t, found.gl_pathv[i]);
+		status = add_file(t, found.gl_pathv[i], NULL);
 	globfree(&found);
 	return status;
 }
 
 /* A text is one file, whatever its name is; a file of tokens that is there is one too. */
-static srt_status_t add_files(srt_text_t *t, const char *path)
+static srt_status_t add_files(srt_text_t *t, const char *path, const srt_tokenizer_t *tokenizer)
 {
 	if (!t->are_tokens || strpbrk(path, "*?[") == NULL || access(path, F_OK) == 0)
-		return add_file(t, path);
+		return add_file(t, path, tokenizer);
 	return add_matching(t, path);
 }
 
@@ -96,12 +98,14 @@ static void hash_files(srt_text_t *t)
 
 static srt_status_t open_files(srt_text_t *t, const srt_text_source_t *source)
 {
-	SRT_TRY(add_files(t, source->path));
+	SRT_TRY(add_files(t, source->path, source->tokenizer));
 	t->ntrain = source->evaluates          ? 0 :
 		    source->validation != NULL ? t->ntokens :
 						 t->ntokens / 10 * 9 + t->ntokens % 10 * 9 / 10;
 	if (source->validation != NULL)
-		SRT_TRY(add_files(t, source->validation));
+		SRT_TRY(add_files(t, source->validation, source->tokenizer));
+	if (source->tokenizer != NULL)
+		t->are_tokens = 1;
 	for (size_t i = 0; i < t->nfiles; i++)
 		t->largest = t->files[i].largest > t->largest ? t->files[i].largest : t->largest;
 	hash_files(t);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A text as training data: a file of one token a byte, or files of tokens (tokens.h), read as one
- * sequence. The first nine tenths are for training and the tail is for validation, unless there are
- * other files for it.
+ * A text as training data: a file of one token a byte, one that a tokenizer encodes, or files of
+ * tokens (tokens.h), read as one sequence. The first nine tenths are for training and the tail is
+ * for validation, unless there are other files for it.
  *
  * The global batch of a step is a function of (seed, step) alone: the start of sequence `index` is
  * a counter-based hash of (seed, step, index). Rank r takes the contiguous slice r of the indices
@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <shardrt/models/tokenizer.h>
 #include <shardrt/status.h>
 
 /** A text: open files, of which batches are read. Opaque; not thread-safe. */
@@ -26,7 +27,10 @@ typedef struct srt_text_source {
 	const char *path;
 	const char *validation; /* the same, of the validation part; NULL: the last tenth */
 	int are_tokens;         /* 1: files of tokens; 0: of bytes */
-	int evaluates;          /* 1: all of it is the validation part */
+	/* Texts are encoded by it once and kept in memory as tokens, without those of its template;
+	 * borrowed for the call. NULL: each byte is a token. Not with are_tokens. */
+	const srt_tokenizer_t *tokenizer;
+	int evaluates; /* 1: all of it is the validation part */
 } srt_text_source_t;
 
 /**

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -169,6 +170,90 @@ srt_status_t srt_text_file_open(const char *path, int are_tokens, srt_text_file_
 	f->written = st.st_mtim;
 	SRT_TRY(find_tokens(f));
 	return scan(f, &f->hash, &f->largest);
+}
+
+/* ---- encoding --------------------------------------------------------------------------- */
+
+static srt_status_t fail_storing(const srt_text_file_t *f)
+{
+	return srt_model_fail(SRT_ERR_IO, "cannot keep the tokens of the text %s in memory: %s",
+			      f->path, strerror(errno));
+}
+
+static srt_status_t write_bytes(const srt_text_file_t *f, int fd, const unsigned char *bytes,
+				size_t nbytes)
+{
+	for (size_t done = 0; done < nbytes;) {
+		const ssize_t n = write(fd, bytes + done, nbytes - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return fail_storing(f);
+		done += (size_t)n;
+	}
+	return SRT_OK;
+}
+
+/* Tokens of 32 bits, little-endian. */
+static srt_status_t write_tokens(const srt_text_file_t *f, int fd, const int32_t *ids, size_t n)
+{
+	unsigned char bytes[PIECE_NBYTES];
+
+	for (size_t at = 0, count; at < n; at += count) {
+		count = n - at < sizeof(bytes) / 4 ? n - at : sizeof(bytes) / 4;
+		for (size_t i = 0; i < 4 * count; i++)
+			bytes[i] = (unsigned char)((uint32_t)ids[at + i / 4] >> 8 * (i % 4));
+		SRT_TRY(write_bytes(f, fd, bytes, 4 * count));
+	}
+	return SRT_OK;
+}
+
+/* Replaces the file by one without a name that has the tokens. */
+static srt_status_t store_tokens(srt_text_file_t *f, const int32_t *ids, size_t n)
+{
+	struct stat st;
+	int fd = memfd_create("tokens", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return fail_storing(f);
+	close(f->fd);
+	f->fd = fd;
+	SRT_TRY(write_tokens(f, fd, ids, n));
+	if (fstat(fd, &st) != 0)
+		return fail_storing(f);
+	f->are_tokens = 1;
+	f->item = 4;
+	f->ntokens = n;
+	f->nbytes = 4 * n;
+	f->written = st.st_mtim;
+	return scan(f, &f->hash, &f->largest);
+}
+
+srt_status_t srt_text_file_encode(const char *path, const srt_tokenizer_t *tokenizer,
+				  srt_text_file_t *f)
+{
+	srt_status_t status;
+	int32_t *ids = NULL;
+	size_t n = 0;
+	char *text;
+
+	SRT_TRY(srt_text_file_open(path, 0, f));
+	text = malloc(f->nbytes);
+	if (text == NULL)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for the text %s",
+				      path);
+	status = read_bytes(f, 0, text, f->nbytes);
+	if (status == SRT_OK) {
+		status = srt_tokenizer_encode(tokenizer, text, f->nbytes, 0, &ids, &n);
+		if (status != SRT_OK)
+			status = srt_model_fail(status, "the text %s: %s", path, srt_error_last());
+	}
+	free(text);
+	if (status == SRT_OK)
+		status = store_tokens(f, ids, n);
+	free(ids);
+	return status;
 }
 
 void srt_text_file_close(srt_text_file_t *f)

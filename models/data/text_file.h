@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include <shardrt/models/tokenizer.h>
 #include <shardrt/status.h>
 
 typedef struct srt_text_file {
@@ -34,6 +35,11 @@ uint64_t srt_text_hash_bytes(uint64_t hash, const void *bytes, size_t nbytes);
 
 /** As srt_text_load() or srt_text_load_tokens(). To be closed also after a failure. */
 srt_status_t srt_text_file_open(const char *path, int are_tokens, srt_text_file_t *file);
+/** Opens a text and replaces it by its tokens, which are encoded once and kept in memory: later
+ * changes of the file are not seen. To be closed also after a failure.
+ * @return as srt_text_load() and srt_tokenizer_encode(), with the path. */
+srt_status_t srt_text_file_encode(const char *path, const srt_tokenizer_t *tokenizer,
+				  srt_text_file_t *file);
 /** Frees what the file has. */
 void srt_text_file_close(srt_text_file_t *file);
 /** As srt_text_check_unchanged(). */

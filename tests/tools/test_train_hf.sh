@@ -3,7 +3,7 @@
 #
 # shardrt-train on folders of Hugging Face: a config.json alone and --init-random, --save to a folder, in several files and
 # other dtypes, into the folder of --init too; what is loaded again has the hash of what was saved. Checkpoints of such
-# runs: resumed, started from and converted.
+# runs: resumed, started from and converted. Texts that are encoded.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 for package in JANSSON XXHASH; do
@@ -127,6 +127,30 @@ for model in llama gpt2 gpt_neox; do
 	./shardrt-ckpt diff $tmp/converted $tmp/again > $tmp/out || fail "$model, from the checkpoint: $(cat $tmp/out)"
 	cmp $tmp/converted/config.json $tmp/again/config.json || fail "$model: another config.json from the checkpoint"
 done
+
+# A text is encoded by the tokenizer of the folder, as shardrt-tokens encodes it.
+mkdir $tmp/tokens
+sed 's/"vocab_size": 256/"vocab_size": 1000/' $tmp/llama/config.json > $tmp/tokens/config.json
+refused "there is no $tmp/tokens/tokenizer.json to encode it by, and the vocabulary of 1000 is not one of bytes" \
+	--init $tmp/tokens --init-random
+cp "$srcdir/tests/models/tokenizer.json" $tmp/tokens/tokenizer.json
+if ./shardrt-info --features | grep -q '^Hugging Face tokenizers  *built'; then
+	./shardrt-tokens encode --tokenizer $tmp/tokens $tmp/text $tmp/text.bin > $tmp/out || fail "$(cat $tmp/out)"
+	train="--init $tmp/tokens --init-random --steps 4 --lr 0.01 --eval-every 2"
+	encoded=$(hash 2 $train --save $tmp/tokens.out)
+	tokens=$(run="--tokens $tmp/text.bin --batch 6 --context 20" && hash 2 $train)
+	[ -n "$encoded" ] && [ "$encoded" = "$tokens" ] || fail "encoded $encoded, not $tokens"
+	cmp $tmp/tokens/tokenizer.json $tmp/tokens.out/tokenizer.json || fail "no tokenizer.json"
+	loaded=$(hash 1 --init $tmp/tokens.out --steps 1 --val $tmp/text)
+	[ -n "$loaded" ] || fail "no hash"
+	printf 'ab\377' > $tmp/bytes
+	refused "the text $tmp/bytes: the text is not UTF-8: byte 2 is 0xff" --init $tmp/tokens.out --text $tmp/bytes
+	sed 's/"vocab_size": 1000/"vocab_size": 257/' $tmp/tokens/config.json > $tmp/config
+	cp $tmp/config $tmp/tokens/config.json
+	refused "the vocabulary has 0 .. 256" --init $tmp/tokens --init-random
+else
+	echo "skipped: tokenizers need jansson, PCRE2 and utf8proc"
+fi
 
 # What does not fit.
 mkdir $tmp/empty

@@ -41,7 +41,8 @@ const option_t train_option_table[] = {
 	HEADING("Data and model"),
 	STRING("text", text, "FILE", NULL,
 	       "text to train on, one token per byte; the first nine tenths train,\n"
-	       "the rest validates"),
+	       "the rest validates. If the folder of --init has a tokenizer.json,\n"
+	       "the text is encoded by it at the start, on each rank"),
 	STRING("tokens", tokens, "FILES", NULL,
 	       "instead of --text: tokens of 16 or 32 bits in a file as llm.c\n"
 	       "writes it, or of 16 bits as nanoGPT, split in the same way; with\n"

@@ -4,16 +4,47 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+#include "tools/model_folder.h"
+
+/* The tokenizer of a model of Hugging Face, NULL if its folder has none: then bytes are tokens, if
+ * the vocabulary is one of bytes. */
+static int open_tokenizer(trainer_t *t, srt_tokenizer_t **tokenizer)
+{
+	char path[TOOL_CONFIG_NBYTES];
+
+	snprintf(path, sizeof(path), "%s/tokenizer.json",
+		 t->model_folder != NULL ? t->model_folder : t->opt.init);
+	if (access(path, F_OK) == 0)
+		return srt_tokenizer_open(path, tokenizer) == SRT_OK ?
+			       0 :
+			       trainer_set_error(t, "--text: %s", srt_error_last());
+	if (t->config.vocab <= 256)
+		return 0;
+	return trainer_set_error(t,
+				 "--text: there is no %s to encode it by, and the vocabulary of "
+				 "%" PRId64 " is not one of bytes: encode the text by "
+				 "shardrt-tokens, and give the file to --tokens",
+				 path, t->config.vocab);
+}
 
 int trainer_open_text(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
-	const srt_text_source_t source = { .path = o->tokens != NULL ? o->tokens : o->text,
-					   .validation = o->val,
-					   .are_tokens = o->tokens != NULL,
-					   .evaluates = (int)o->eval };
-	srt_status_t status = srt_text_open(&source, &t->text);
+	srt_text_source_t source = { .path = o->tokens != NULL ? o->tokens : o->text,
+				     .validation = o->val,
+				     .are_tokens = o->tokens != NULL,
+				     .evaluates = (int)o->eval };
+	srt_tokenizer_t *tokenizer = NULL;
+	srt_status_t status;
 
+	if (t->family != NULL && o->tokens == NULL && open_tokenizer(t, &tokenizer) != 0)
+		return -1;
+	source.tokenizer = tokenizer;
+	t->counts_bytes = o->tokens == NULL && tokenizer == NULL;
+	status = srt_text_open(&source, &t->text);
+	srt_tokenizer_close(tokenizer);
 	if (status == SRT_OK)
 		status = srt_text_check(t->text, t->length, t->config.vocab);
 	if (status == SRT_OK) /* the ranks share the work, as all see the same file */
@@ -30,7 +61,7 @@ int trainer_compare_texts(trainer_t *t)
 	typedef struct text_id {
 		uint64_t ntokens, hash;
 	} text_id_t;
-	const char *unit = t->opt.tokens != NULL ? "tokens" : "bytes";
+	const char *unit = t->counts_bytes ? "bytes" : "tokens";
 	text_id_t mine = { 0 }, *all = calloc((size_t)t->world, sizeof(*all));
 	int differs = 0;
 

@@ -72,6 +72,7 @@ typedef struct trainer {
 	srt_mesh_t *mesh;     /* NULL: none */
 	srt_stream_t *stream;
 	srt_text_t *text;
+	int counts_bytes;           /* tokens of the text are bytes */
 	const char *hf_prefix;      /* of the names of --init if it is a file of GPT-2, else NULL */
 	const srt_family_t *family; /* of --init if it is a model of Hugging Face, else NULL */
 	char *config_text;          /* its config.json */

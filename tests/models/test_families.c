@@ -225,16 +225,15 @@ static void check_dtype(const char *text, srt_dtype_t dtype, const char *want)
 	free(changed);
 }
 
-/* config.json with another dtype: values of all types in front of the key, and the key elsewhere. */
+/* config.json with another dtype: values of all types before the key, and the key elsewhere. */
 static void test_dtype(void)
 {
 	check_dtype("{\"a\": 1}", SRT_F32, "{\n  \"torch_dtype\": \"float32\",\"a\": 1}");
 	check_dtype("{\"dtype\" : null\n}", SRT_BF16, "{\"dtype\" : \"bfloat16\"\n}");
 	check_dtype("{\"a\":[1,{\"dtype\":2}],\"torch_dtype\":\"x\",\"b\":{}}\n", SRT_F16,
 		    "{\"a\":[1,{\"dtype\":2}],\"torch_dtype\":\"float16\",\"b\":{}}\n");
-	check_dtype(" { \"a\\\"}\": \"dtype\", \"dtype\":\"f,}\" , \"torch_dtype\":1 }", SRT_F32,
-		    " { \"a\\\"}\": \"dtype\", \"dtype\":\"float32\" , "
-		    "\"torch_dtype\":\"float32\" }");
+	check_dtype(" { \"a\\\"}\": 1, \"dtype\":\"f,}\" , \"torch_dtype\":1 }", SRT_F32,
+		    " { \"a\\\"}\": 1, \"dtype\":\"float32\" , \"torch_dtype\":\"float32\" }");
 }
 
 static void test_presets(void)

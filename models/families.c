@@ -3,7 +3,6 @@
 #include "models/families_impl.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,40 +221,6 @@ const char *srt_family_name(const srt_family_t *family)
 const srt_family_t *srt_family_at(size_t i)
 {
 	return i < NFAMILIES ? &families[i] : NULL;
-}
-
-/* ---- config.json ---------------------------------------------------------------------- */
-
-/* The longest config.json that is read. */
-#define CONFIG_NBYTES (1 << 20)
-
-srt_status_t srt_family_read_config(const char *path, const srt_family_t **family,
-				    srt_decoder_config_t *config)
-{
-	FILE *f = fopen(path, "rb");
-	srt_status_t status;
-	char *text;
-	size_t n;
-
-	if (f == NULL)
-		return srt_model_fail(errno == ENOENT ? SRT_ERR_NOT_FOUND : SRT_ERR_IO,
-				      "cannot open %s: %s", path, strerror(errno));
-	text = malloc(CONFIG_NBYTES);
-	if (text == NULL) {
-		fclose(f);
-		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for %s", path);
-	}
-	n = fread(text, 1, CONFIG_NBYTES, f);
-	if (ferror(f))
-		status = srt_model_fail(SRT_ERR_IO, "cannot read %s: %s", path, strerror(errno));
-	else if (n == CONFIG_NBYTES)
-		status = srt_model_fail(SRT_ERR_FORMAT, "%s has %d bytes or more", path,
-					CONFIG_NBYTES);
-	else
-		status = srt_family_parse_config(text, n, path, family, config);
-	free(text);
-	fclose(f);
-	return status;
 }
 
 /* ---- files ------------------------------------------------------------------------------ */

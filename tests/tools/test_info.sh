@@ -110,8 +110,8 @@ cat > $model/config.json << 'END'
 END
 if grep -q '^#define HAVE_JANSSON 1' config.h; then
 	has 0 "23712 parameters, fp32, zero3 on 2 ranks" $info --plan --model $model -n 2
-	has 0 "angles of positions *2.0 KiB" $info --plan --model $model
-	has 0 "angles of positions *640 B" $info --plan --model $model/config.json --context 20
+	has 0 "angles of positions                     2.0 KiB" $info --plan --model $model
+	has 0 "angles of positions                       640 B" $info --plan --model $model/config.json --context 20
 	has 0 "weight f32 (256, 32)" $info --tree --model $model
 	has 2 "context 65: the model in $model has 64 positions" $info --plan --model $model --context 65
 	has 2 "cannot open $model/none" $info --plan --model $model/none

@@ -111,7 +111,7 @@ int64_t srt_text_nwindows(const srt_text_t *text, int64_t context);
  * Window w of the validation part.
  * @param[out] ids, targets (context) tokens, 0 after the end of the text.
  * @return the number of predictions in it: `context`, fewer in the last one, 0 past it. Of a text
- *         that only evaluates the number of tokens, of which the last one has the target -1; -1, with
+ *         that only evaluates the number of tokens, the last with target -1; -1, with
  *         srt_error_last(), for a token outside the vocabulary or a file that cannot be read.
  */
 int64_t srt_text_window(const srt_text_t *text, int64_t w, int64_t context, int32_t *ids,

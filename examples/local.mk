@@ -4,11 +4,13 @@
 # library, as a user would.
 EXAMPLES = \
 	examples/train_all \
+	examples/train_llama \
 	examples/train_modules \
 	examples/train_own \
 	examples/train_tape
 check_PROGRAMS += $(EXAMPLES)
 examples_train_all_LDADD = $(SRT_LIB)
+examples_train_llama_LDADD = libshardrt-models.la $(SRT_LIB)
 examples_train_modules_LDADD = $(SRT_LIB)
 examples_train_own_LDADD = $(SRT_LIB) -lm
 examples_train_tape_LDADD = libshardrt-models.la $(SRT_LIB)
@@ -22,6 +24,7 @@ dist_example_DATA = \
 	examples/opencl_kernel.c \
 	examples/relu_model.h \
 	examples/train_all.c \
+	examples/train_llama.c \
 	examples/train_modules.c \
 	examples/train_own.c \
 	examples/train_tape.c

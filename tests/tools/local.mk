@@ -2,6 +2,7 @@
 tools_thread_tests = tests/tools/test_train_streams.sh
 # Trainings that compare results of code that other tests run, too: a sanitizer need not see them again.
 RESULT_DEVICE_TESTS = \
+	tests/tools/test_hash_decoders.sh \
 	tests/tools/test_hash_matrix.sh \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_precision.sh \
@@ -49,4 +50,5 @@ PROGRAM_TESTS += tests/tools/test_restart_delay
 tests_tools_test_restart_delay_SOURCES = tests/tools/test_restart_delay.c tools/shardrun/restart.c
 # Run by the script of the same name.
 check_PROGRAMS += tests/tools/test_strategies
-EXTRA_DIST += tests/tools/embedding.cc tests/tools/hash_matrix.def tests/tools/readme.sed
+EXTRA_DIST += tests/tools/decoders/llama.json tests/tools/decoders/qwen3.json tests/tools/embedding.cc \
+	tests/tools/hash_matrix.def tests/tools/readme.sed

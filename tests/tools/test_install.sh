@@ -7,7 +7,7 @@
 # and run on two ranks by the installed launcher. Both builds must print the same. Then the program in the README.
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAIL: $*"; exit 1; }
-examples="train_own train_all train_modules train_tape"
+examples="train_own train_all train_llama train_modules train_tape"
 dest=$PWD/tests/install.tmp
 unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR
 
@@ -109,7 +109,7 @@ run()
 
 for example in $examples; do
 	case $example in
-	train_tape) flags shardrt-models ;;
+	train_llama | train_tape) flags shardrt-models ;;
 	*) flags shardrt ;;
 	esac
 	build "$srcdir/examples/$example.c" $example

@@ -225,7 +225,7 @@ static void spoil_gelu(srt_ocl_device_t *device)
 	while (strcmp(p->source->name, "elementwise") != 0)
 		CHECK_OR_DIE(--p >= device->programs);
 	spoiled = srt_strdup(p->source->text);
-	number = spoiled != NULL ? strstr(spoiled, "(gelu_tanh,") : NULL;
+	number = spoiled != NULL ? strstr(spoiled, "k_gelu_tanh(float") : NULL;
 	number = number != NULL ? strstr(number, "1.0f") : NULL;
 	CHECK_OR_DIE(number != NULL);
 	number[2] = '6';

@@ -299,12 +299,13 @@ static double limit_ms(const worker_t *w)
 	return (wait_s + w->patience) * 1000;
 }
 
-/* UCX 1.13 sometimes calls abort() when a peer ends while it connects to it. */
+/* UCX 1.13 sometimes calls abort() when a peer ends while it connects to it, or has closed. */
 static bool ucx_has_failed(const worker_t *w)
 {
 	char command[600];
 
-	snprintf(command, sizeof(command), "grep -qs 'ucp_request.c.*Assertion' %s/out", w->dir);
+	snprintf(command, sizeof(command),
+		 "grep -qs '\\(ucp_request\\|tcp_iface\\)\\.c.*Assertion' %s/out", w->dir);
 	return w->heartbeat_s != NULL && system(command) == 0;
 }
 

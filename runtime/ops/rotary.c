@@ -15,7 +15,7 @@ static srt_status_t check_shape(const char *name, const srt_rotary_t *a)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: npositions is %lld, must be at least 1", name,
 				(long long)a->npositions);
-	if (a->copied < 0 || a->copied > a->heads)
+	if (a->copied < 0 || (a->heads >= 0 && a->copied > a->heads))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: copied is %lld, of %lld heads", name,
 				(long long)a->copied, (long long)a->heads);
 	SRT_TRY(srt_op_check_pitch(name, width, a->ldx));

@@ -150,7 +150,7 @@ void srt_file_writer_destroy(srt_file_writer_t *writer)
 /* Copies what is left of an open file. */
 static srt_status_t copy_bytes(int fd, const char *from, const srt_replacement_t *to)
 {
-	char bytes[8192];
+	char bytes[4096];
 	ssize_t n;
 
 	while ((n = read(fd, bytes, sizeof(bytes))) != 0) {

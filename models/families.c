@@ -183,7 +183,7 @@ static const srt_family_t families[] = {
 	  .biases = FAMILY_BIAS_QKV | FAMILY_BIAS_O,
 	  .windows = FAMILY_WINDOW_PATTERN,
 	  .has_padding = 1,
-	  .read = srt_family_read_gemma3 },
+	  .keys = FAMILY_KEYS_GEMMA3 },
 	{ .name = "gpt_neox",
 	  .config = { .names = &gpt_neox_names,
 		      .norm = SRT_DECODER_LAYERNORM,
@@ -197,7 +197,7 @@ static const srt_family_t families[] = {
 	  .eps_key = "layer_norm_eps",
 	  .biases = FAMILY_BIAS_QKV | FAMILY_BIAS_O,
 	  .interleaved = 1,
-	  .read = srt_family_read_gpt_neox },
+	  .keys = FAMILY_KEYS_GPT_NEOX },
 	{ .name = "gpt2",
 	  .config = { .names = &gpt2_names, .qkv_bias = 1, .tied = 1, SRT_DECODER_GPT2 },
 	  .act_key = "activation_function",
@@ -208,7 +208,7 @@ static const srt_family_t families[] = {
 			 [FAMILY_CONTEXT] = "n_positions",
 			 [FAMILY_FFN] = "n_inner" },
 	  .transposed = 1,
-	  .read = srt_family_read_gpt2 },
+	  .keys = FAMILY_KEYS_GPT2 },
 };
 
 #define NFAMILIES (sizeof(families) / sizeof(families[0]))

@@ -30,11 +30,11 @@ srt_status_t srt_family_parse_config(const char *text, size_t nbytes, const char
 #else
 #include <jansson.h>
 
-struct family_reader {
+typedef struct family_reader {
 	const json_t *json;
 	const char *path;
 	const char *type; /* model_type */
-};
+} family_reader_t;
 
 /* ---- values ----------------------------------------------------------------------------- */
 
@@ -383,7 +383,7 @@ static srt_status_t read_windows(const family_reader_t *r, const srt_family_t *f
 
 /* ---- keys of one family ------------------------------------------------------------------ */
 
-srt_status_t srt_family_read_gemma3(const family_reader_t *r, srt_decoder_config_t *c)
+static srt_status_t read_gemma3(const family_reader_t *r, srt_decoder_config_t *c)
 {
 	float scalar = 256.0f;
 
@@ -396,7 +396,7 @@ srt_status_t srt_family_read_gemma3(const family_reader_t *r, srt_decoder_config
 	return refuse_bool(r, "use_bidirectional_attention", 0);
 }
 
-srt_status_t srt_family_read_gpt_neox(const family_reader_t *r, srt_decoder_config_t *c)
+static srt_status_t read_gpt_neox(const family_reader_t *r, srt_decoder_config_t *c)
 {
 	c->kv_heads = 0;
 	c->head_dim = 0;
@@ -404,7 +404,7 @@ srt_status_t srt_family_read_gpt_neox(const family_reader_t *r, srt_decoder_conf
 	return read_bool(r, "use_parallel_residual", &c->parallel);
 }
 
-srt_status_t srt_family_read_gpt2(const family_reader_t *r, srt_decoder_config_t *c)
+static srt_status_t read_gpt2(const family_reader_t *r, srt_decoder_config_t *c)
 {
 	int scaled = 1;
 
@@ -415,6 +415,21 @@ srt_status_t srt_family_read_gpt2(const family_reader_t *r, srt_decoder_config_t
 		c->scale = 1.0f;
 	SRT_TRY(refuse_bool(r, "scale_attn_by_inverse_layer_idx", 0));
 	return refuse_bool(r, "add_cross_attention", 0);
+}
+
+static srt_status_t read_own_keys(const family_reader_t *r, const srt_family_t *family,
+				  srt_decoder_config_t *c)
+{
+	switch (family->keys) {
+	case FAMILY_KEYS_GEMMA3:
+		return read_gemma3(r, c);
+	case FAMILY_KEYS_GPT_NEOX:
+		return read_gpt_neox(r, c);
+	case FAMILY_KEYS_GPT2:
+		return read_gpt2(r, c);
+	default:
+		return SRT_OK;
+	}
 }
 
 /* ---- the whole -------------------------------------------------------------------------- */
@@ -451,8 +466,7 @@ static srt_status_t read_all(const family_reader_t *r, const srt_family_t *famil
 	if (family->has_padding)
 		SRT_TRY(read_padding(r, c));
 	SRT_TRY(read_windows(r, family, c));
-	if (family->read != NULL)
-		SRT_TRY(family->read(r, c));
+	SRT_TRY(read_own_keys(r, family, c));
 	SRT_TRY(read_rope(r, c));
 	return srt_decoder_check(c, 1);
 }

@@ -20,8 +20,13 @@ typedef enum family_windows {
 /** Sizes that each config.json has. */
 enum { FAMILY_WIDTH, FAMILY_LAYERS, FAMILY_HEADS, FAMILY_CONTEXT, FAMILY_FFN, FAMILY_SIZES };
 
-/** A config.json that is being read. */
-typedef struct family_reader family_reader_t;
+/** Keys that only one family has. */
+typedef enum family_keys {
+	FAMILY_KEYS_NONE = 0,
+	FAMILY_KEYS_GEMMA3,
+	FAMILY_KEYS_GPT_NEOX,
+	FAMILY_KEYS_GPT2
+} family_keys_t;
 
 struct srt_family {
 	const char *name;
@@ -34,12 +39,7 @@ struct srt_family {
 	int has_padding; /* pad_token_id is the embedding's padding_idx */
 	int transposed;  /* matrices of blocks, in files */
 	int interleaved; /* rows of the joint projection are by head, in files */
-	/* What only this family has; NULL: nothing. */
-	srt_status_t (*read)(const family_reader_t *r, srt_decoder_config_t *c);
+	family_keys_t keys;
 };
-
-srt_status_t srt_family_read_gemma3(const family_reader_t *r, srt_decoder_config_t *c);
-srt_status_t srt_family_read_gpt_neox(const family_reader_t *r, srt_decoder_config_t *c);
-srt_status_t srt_family_read_gpt2(const family_reader_t *r, srt_decoder_config_t *c);
 
 #endif

@@ -176,6 +176,7 @@ DIST_TESTS_NEED = \
 	tests/engine/test_checkpoint_files \
 	tests/engine/test_engine_values \
 	tests/engine/test_file \
+	tests/engine/test_save_folder \
 	tests/engine/test_unit_buffers \
 	tests/harness/always_fails \
 	tests/harness/list_backends

@@ -70,6 +70,7 @@ static srt_status_t find_tables(srt_decoder_t *d, srt_device_t *device, int64_t 
 				const srt_decoder_tables_t **found)
 {
 	srt_decoder_tables_t *t;
+	srt_status_t status = SRT_OK;
 
 	for (t = d->tables; t != NULL; t = t->next) {
 		*found = t;
@@ -79,14 +80,19 @@ static srt_status_t find_tables(srt_decoder_t *d, srt_device_t *device, int64_t 
 	t = calloc(1, sizeof(*t));
 	if (t == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for tables");
-	*t = (srt_decoder_tables_t){ .next = d->tables,
-				     .device = device,
-				     .npositions = npositions };
-	d->tables = t; /* frees them, also after a failure */
-	*found = t;
+	*t = (srt_decoder_tables_t){ .device = device, .npositions = npositions };
 	if (d->config.has_window_rope)
-		SRT_TRY(create_table(device, &d->config.window_rope, npositions, &t->windows));
-	return create_table(device, &d->config.rope, npositions, &t->all);
+		status = create_table(device, &d->config.window_rope, npositions, &t->windows);
+	if (status == SRT_OK)
+		status = create_table(device, &d->config.rope, npositions, &t->all);
+	if (status != SRT_OK) {
+		srt_decoder_tables_destroy(t);
+		return status;
+	}
+	t->next = d->tables;
+	d->tables = t;
+	*found = t;
+	return SRT_OK;
 }
 
 size_t srt_decoder_tables_nbytes(const srt_decoder_t *d)

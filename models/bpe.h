@@ -42,7 +42,7 @@ typedef struct srt_bpe {
 	bool cuts; /* long pieces are cut where no merge joins */
 } srt_bpe_t;
 
-/** Allocates the tables for ids below nids and so many merges. @return SRT_ERR_OUT_OF_MEMORY. */
+/** Allocates tables for ids below nids and for nmerges merges. @return SRT_ERR_OUT_OF_MEMORY. */
 srt_status_t srt_bpe_create(srt_bpe_t *bpe, size_t nids, size_t nmerges);
 
 /** Frees what it has; not bpe. */

@@ -148,7 +148,7 @@ static srt_status_t read_sizes(const family_reader_t *r, const srt_family_t *fam
 	if (get(r->json, "vocab_size") == NULL)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "%s has no 'vocab_size'", r->path);
 	SRT_TRY(read_int(r, "vocab_size", &c->vocab));
-	/* null: as many as heads */
+	/* null: every query head has its own key and value */
 	if (json_is_null(json_object_get(r->json, "num_key_value_heads")))
 		c->kv_heads = 0;
 	SRT_TRY(read_int(r, "num_key_value_heads", &c->kv_heads));

@@ -92,7 +92,7 @@ grep -v "blocks\.[01]\.attn\.qkv\.bias: only in $tmp/biased" $tmp/out | grep -qx
 	fail "ours and what was loaded from theirs: $(cat $tmp/out)"
 echo "hash of what is loaded from a GPT-2 of Hugging Face: $first"
 
-# data FILE WORDS: its data, as 16-bit numbers, so many in a line
+# data FILE WORDS: prints the data of FILE as 16-bit numbers, WORDS to a line
 data()
 {
 	begin=$(od -An -tu4 -N4 "$1" | tr -d ' ')

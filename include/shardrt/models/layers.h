@@ -70,7 +70,7 @@ typedef struct srt_rmsnorm_in {
 } srt_rmsnorm_in_t;
 
 /** y = x / sqrt(mean(x^2) + eps) * weight (n) for each run of n values of a row of x (rows, a
- * multiple of n): with as many as a head has, a norm of each head. */
+ * multiple of n). With n the size of a head, each head has its own norm. */
 SRT_API srt_tensor_t *srt_layer_rmsnorm_of(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 					   const srt_rmsnorm_in_t *in);
 

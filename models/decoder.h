@@ -117,6 +117,9 @@ typedef struct srt_decoder_config {
 /** A decoder declared on an engine. Opaque. */
 typedef struct srt_decoder srt_decoder_t;
 
+/** Keys and values of the tokens of some sequences, which passes read and extend. Opaque. */
+typedef struct srt_decoder_cache srt_decoder_cache_t;
+
 /** What a tape computes. */
 typedef struct srt_decoder_pass {
 	int64_t batch,
@@ -124,6 +127,11 @@ typedef struct srt_decoder_pass {
 	int documents;      /* rows may have several documents (srt_decoder_put_positions()) */
 	int loss;           /* with targets and the loss of each token; else logits */
 	const int64_t *row; /* logits: of this row only, read at each forward pass; NULL: of all */
+	/* Not NULL, on a forward tape: the tokens are new ones of sequences in this cache, which
+	 * outlives the tape: `context` tokens of one sequence, batch 1, or with `step` one token of
+	 * each of the first `batch` sequences, context 1. */
+	srt_decoder_cache_t *cache;
+	int step;
 	srt_tensor_t **hidden; /* NULL, or layers + 1, set: inputs of the blocks and what the head
 				 * reads, kept */
 } srt_decoder_pass_t;
@@ -135,9 +143,11 @@ typedef struct srt_decoder_io {
 	srt_tensor_t
 		*positions; /* (batch*context,1), SRT_I32, inputs: srt_decoder_put_positions() */
 	srt_tensor_t *first, *window_first;
-	srt_tensor_t *loss;   /* (batch*context,1), kept; 0 without a target */
-	srt_tensor_t *logits; /* (batch*context,vocab) or (1,vocab), SRT_F32, kept */
+	srt_tensor_t *rows, *lengths; /* of a pass with a cache */
+	srt_tensor_t *loss;           /* (batch*context,1), kept; 0 without a target */
+	srt_tensor_t *logits;         /* (batch*context,vocab) or (1,vocab), SRT_F32, kept */
 	int64_t batch, context, window;
+	srt_decoder_cache_t *cache;
 } srt_decoder_io_t;
 
 /**
@@ -195,6 +205,37 @@ srt_status_t srt_decoder_record_loss(srt_decoder_t *decoder, srt_tape_t *tape, i
  */
 srt_status_t srt_decoder_put_positions(const srt_decoder_io_t *io, const int32_t *positions,
 				       srt_stream_t *stream);
+
+/**
+ * Allocates a cache for tapes of this decoder: 2 * layers * sequences * length rows of this rank's
+ * kv_heads * head_dim values in the compute dtype of the blocks. After srt_decoder_declare().
+ * @param length most tokens of a sequence, up to config->context.
+ * @param[out] cache owned by the caller.
+ * @return SRT_ERR_INVALID_ARGUMENT for sizes out of range, SRT_ERR_OUT_OF_MEMORY.
+ */
+srt_status_t srt_decoder_cache_create(srt_decoder_t *decoder, srt_device_t *device,
+				      int64_t sequences, int64_t length,
+				      srt_decoder_cache_t **cache);
+/** Frees it; after its tapes. NULL is allowed. */
+void srt_decoder_cache_destroy(srt_decoder_cache_t *cache);
+/** Bytes of device memory. */
+size_t srt_decoder_cache_nbytes(const srt_decoder_cache_t *cache);
+/** Copies the first ntokens tokens of a sequence over those of another. Asynchronous. */
+srt_status_t srt_decoder_cache_move(srt_decoder_cache_t *cache, int64_t from, int64_t to,
+				    int64_t ntokens, srt_stream_t *stream);
+
+/**
+ * Fills all inputs of a pass with a cache, which reads n new tokens of one sequence.
+ * @param before tokens that the sequence has in the cache, those after them are replaced; before +
+ *        n is at most its length.
+ * @param ids (n), n from 1 to io->context; the pass's other rows have no token.
+ */
+srt_status_t srt_decoder_put_chunk(const srt_decoder_io_t *io, int64_t sequence, int64_t before,
+				   const int32_t *ids, int64_t n, srt_stream_t *stream);
+/** Fills all inputs of a pass with `step`: ids[i] is the new token of sequence i, which has
+ * before[i] tokens in the cache, less than its length; n up to io->batch sequences. */
+srt_status_t srt_decoder_put_step(const srt_decoder_io_t *io, const int32_t *before,
+				  const int32_t *ids, int64_t n, srt_stream_t *stream);
 
 /** Bytes of the angles that its tapes of rotary positions read, in device memory; the tapes that
  * were recorded have made them. 0 without rotary positions. */

@@ -31,6 +31,22 @@ struct srt_decoder {
 	srt_decoder_block_t blocks[]; /* config.layers */
 };
 
+struct srt_decoder_cache {
+	srt_buffer_t *buffer;
+	int64_t sequences, length;
+	srt_dtype_t dtype;
+	size_t row_nbytes;     /* of the keys, or values, of a token in a layer */
+	int64_t nparts;        /* keys and values of all layers */
+	srt_attention_at_t at; /* of the chunk that a pass reads */
+};
+
+/** The keys and values of a layer, without `rows` and `at`. */
+srt_attention_cache_t srt_decoder_cache_of(const srt_decoder_cache_t *cache, int64_t layer);
+
+/** Copies numbers into an input, (rows,1); does nothing for NULL. */
+srt_status_t srt_decoder_put_input(srt_tensor_t *input, const int32_t *values,
+				   srt_stream_t *stream);
+
 /** Frees tables and those after it. NULL is allowed. */
 void srt_decoder_tables_destroy(srt_decoder_tables_t *tables);
 

@@ -170,6 +170,15 @@ static srt_tensor_t *record_rotary(const recorder_t *r, int has_window, int64_t 
 	return srt_layer_rotary(r->tape, x, &in);
 }
 
+static srt_tensor_t *record_cached(const recorder_t *r, int64_t layer, const srt_attention_in_t *in)
+{
+	srt_attention_cache_t cache = srt_decoder_cache_of(r->pass->cache, layer);
+
+	cache.rows = r->io->rows;
+	cache.at = r->pass->step ? NULL : &r->pass->cache->at;
+	return srt_layer_attention_cached(r->tape, in, &cache);
+}
+
 static srt_tensor_t *record_attention(const recorder_t *r, int64_t layer, srt_tensor_t *x)
 {
 	const srt_decoder_config_t *c = &r->d->config;
@@ -182,6 +191,7 @@ static srt_tensor_t *record_attention(const recorder_t *r, int64_t layer, srt_te
 		.causal = 1,
 		.scale = c->scale,
 		.first = has_window ? r->io->window_first : r->io->first,
+		.lengths = r->io->lengths,
 	};
 
 	if (block->part[SRT_DECODER_QKV].weight != NULL) {
@@ -198,7 +208,8 @@ static srt_tensor_t *record_attention(const recorder_t *r, int64_t layer, srt_te
 		if (in.k == NULL || in.v == NULL)
 			return NULL; /* not packed: the tape has the failure */
 	}
-	x = srt_layer_attention_of(r->tape, &in);
+	x = r->pass->cache != NULL ? record_cached(r, layer, &in) :
+				     srt_layer_attention_of(r->tape, &in);
 	return record_rowwise(r, block, SRT_DECODER_O, x);
 }
 
@@ -253,7 +264,14 @@ static srt_tensor_t *record_block(const recorder_t *r, int64_t layer, srt_tensor
 
 /* ---- the whole -------------------------------------------------------------------------- */
 
-/* Inputs: positions where they are not the row's, first keys where not all are seen. */
+/* Whether tokens have positions of their own, instead of those of their row. */
+static int has_positions(const srt_decoder_pass_t *pass)
+{
+	return pass->documents || pass->cache != NULL;
+}
+
+/* Inputs: positions where they are not the row's, first keys where not all are seen, and where a
+ * cache has the keys. */
 static void record_inputs(const recorder_t *r)
 {
 	const srt_decoder_config_t *c = &r->d->config;
@@ -261,14 +279,19 @@ static void record_inputs(const recorder_t *r)
 
 	*r->io = (srt_decoder_io_t){ .batch = r->pass->batch,
 				     .context = r->pass->context,
-				     .window = c->window };
+				     .window = c->window,
+				     .cache = r->pass->cache };
 	r->io->ids = srt_tape_input(r->tape, SRT_I32, rows, 1);
-	if (c->rotary || r->pass->documents)
+	if (c->rotary || has_positions(r->pass))
 		r->io->positions = srt_tape_input(r->tape, SRT_I32, rows, 1);
 	if (r->pass->documents)
 		r->io->first = srt_tape_input(r->tape, SRT_I32, rows, 1);
 	if (c->window > 0)
 		r->io->window_first = srt_tape_input(r->tape, SRT_I32, rows, 1);
+	if (r->pass->cache != NULL)
+		r->io->rows = srt_tape_input(r->tape, SRT_I32, rows, 1);
+	if (r->pass->step)
+		r->io->lengths = srt_tape_input(r->tape, SRT_I32, rows, 1);
 }
 
 /* A factor of at least 2^-14 and less than 65504 as the dtype has it, to nearest even. */
@@ -289,8 +312,8 @@ static float round_factor(float factor, srt_dtype_t dtype)
 static srt_tensor_t *record_embedding(const recorder_t *r)
 {
 	const srt_decoder_config_t *c = &r->d->config;
-	/* Positions of documents are looked up one by one, those of whole rows by row. */
-	srt_param_t *by_row = r->pass->documents ? NULL : r->d->positions;
+	/* Tokens' own positions are looked up one by one, those of whole rows by row. */
+	srt_param_t *by_row = has_positions(r->pass) ? NULL : r->d->positions;
 	srt_tensor_t *x, *y;
 
 	x = srt_layer_embedding_rowwise_padded(r->tape, r->io->ids, r->d->embedding, by_row,
@@ -353,7 +376,8 @@ static void record_end(const recorder_t *r, srt_tensor_t *x)
 static srt_status_t check_pass(const srt_decoder_config_t *c, const srt_decoder_pass_t *pass)
 {
 	if (pass->batch >= 1 && pass->context >= 1 && pass->context <= c->context &&
-	    pass->batch <= INT32_MAX / pass->context)
+	    pass->batch <= INT32_MAX / pass->context &&
+	    (pass->cache == NULL || (pass->step ? pass->context : pass->batch) == 1))
 		return SRT_OK;
 	return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
 			      "decoder: %lld rows of %lld tokens, but rows have 1 to %lld tokens, "
@@ -370,10 +394,10 @@ srt_status_t srt_decoder_record(srt_decoder_t *d, srt_tape_t *tape, const srt_de
 	srt_tensor_t *x;
 
 	SRT_TRY(check_pass(&d->config, pass));
-	/* documents have positions up to the decoder's context */
+	/* tokens' own positions go up to the decoder's context */
 	if (d->config.rotary)
 		SRT_TRY(find_tables(d, tape->device,
-				    pass->documents ? d->config.context : pass->context,
+				    has_positions(pass) ? d->config.context : pass->context,
 				    &r.tables));
 	srt_tape_set_mesh(tape, d->mesh, SRT_MODEL_TENSOR_DIM);
 	record_inputs(&r);
@@ -435,7 +459,7 @@ static void make_positions(const srt_decoder_io_t *io, const int32_t *given, int
 	}
 }
 
-static srt_status_t put_input(srt_tensor_t *input, const int32_t *values, srt_stream_t *stream)
+srt_status_t srt_decoder_put_input(srt_tensor_t *input, const int32_t *values, srt_stream_t *stream)
 {
 	srt_view_t view;
 
@@ -460,11 +484,11 @@ srt_status_t srt_decoder_put_positions(const srt_decoder_io_t *io, const int32_t
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
 				      "no host memory for the positions of %zu tokens", n);
 	make_positions(io, positions, values, values + n, values + 2 * n);
-	status = put_input(io->positions, values, stream);
+	status = srt_decoder_put_input(io->positions, values, stream);
 	if (status == SRT_OK)
-		status = put_input(io->first, values + n, stream);
+		status = srt_decoder_put_input(io->first, values + n, stream);
 	if (status == SRT_OK)
-		status = put_input(io->window_first, values + 2 * n, stream);
+		status = srt_decoder_put_input(io->window_first, values + 2 * n, stream);
 	free(values);
 	return status;
 }

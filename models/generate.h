@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Generating text from a decoder, byte by byte. All ranks take part (a sharded model is gathered
- * unit by unit) and all draw the same bytes: the choice is a function of the parameters, the
- * text so far, the seed and the position.
+ * Generating tokens from a decoder: prompts are read in chunks, then all sequences grow by a token
+ * in each pass, against a cache of keys and values. A token and its log-probability are a function
+ * of the parameters, the tokens before it, the sampling and the key of its sequence, to the bit: not
+ * of the other sequences, the chunks, the strategy or the number of ranks. docs/decoding.md has the
+ * promise and its limits.
  */
 #ifndef SRT_MODELS_GENERATE_H
 #define SRT_MODELS_GENERATE_H
@@ -12,42 +14,85 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/families.h"
+#include "models/decoder.h"
 
-/** A recorded forward pass for one sequence. Opaque. */
+/** Recorded passes, and the cache of their sequences. Opaque. */
 typedef struct srt_generator srt_generator_t;
 
-/** How the next byte is chosen. */
+/** Sizes of a generator. */
+typedef struct srt_generator_options {
+	int64_t sequences; /* that grow at the same time, at least 1 */
+	int64_t length; /* most tokens of a sequence, its prompt included; 1 .. config->context */
+	int64_t chunk;  /* tokens of a prompt that one pass reads; 0: 64 */
+} srt_generator_options_t;
+
+/** How the next token is chosen. */
 typedef struct srt_sampling {
-	float temperature; /* logits are divided by it; 0 = always the most likely byte */
+	float temperature; /* logits are divided by it; 0: always the likeliest token */
+	int64_t top_k;     /* only this many likeliest tokens are drawn; 0: all */
+	float top_p; /* only the likeliest tokens whose probabilities reach this sum; 0 or 1: all */
+	int64_t vocab; /* only tokens below this are chosen; 0: all */
 	uint64_t seed;
+	const int32_t *eos; /* tokens that end a sequence, of which they are the last one */
+	size_t neos;
 } srt_sampling_t;
 
+/** Why a sequence ended. */
+typedef enum srt_finish {
+	SRT_FINISH_LENGTH = 0, /* max_tokens, or the generator's length */
+	SRT_FINISH_EOS,
+	SRT_FINISH_STOPPED /* by the caller's function */
+} srt_finish_t;
+
+/** A prompt and what follows it. Arrays are the caller's. */
+typedef struct srt_sequence {
+	const int32_t *prompt; /* nprompt >= 1 tokens, each below the vocabulary */
+	int64_t nprompt;
+	int64_t max_tokens;  /* new tokens, at least 0 */
+	uint64_t key;        /* of its random numbers, with the seed and the position */
+	int32_t *tokens;     /* (max_tokens): the new tokens */
+	float *logprobs;     /* (max_tokens), or NULL: minus the training loss of each token, of the
+			     * logits as they are: temperature and limits do not count */
+	int64_t ntokens;     /* out: tokens that there are so far */
+	srt_finish_t finish; /* out */
+} srt_sequence_t;
+
+/** Called for each new token, sequences[i].tokens[ntokens - 1]. @return not 0: the sequence ends. */
+typedef int (*srt_on_token_t)(void *arg, srt_sequence_t *sequence);
+
 /**
- * Records the forward pass.
- * @param nmax most bytes (prompt and new ones) of a text: sizes the pass, up to the model's
- *        context; longer texts see their last part.
- * @param[out] generator owned by the caller.
+ * Records the passes and allocates the cache, which is outside of the engine's plan
+ * (srt_generator_nbytes()). Local.
+ * @param decoder must outlive the generator.
+ * @param[out] generator owned by the caller, set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for sizes out of range, SRT_ERR_OUT_OF_MEMORY.
  */
-srt_status_t srt_generator_create(srt_decoder_t *decoder, srt_device_t *device, int64_t nmax,
+srt_status_t srt_generator_create(srt_decoder_t *decoder, srt_device_t *device,
+				  const srt_generator_options_t *options,
 				  srt_generator_t **generator);
 /** Frees it, not its arena. NULL is allowed. */
 void srt_generator_destroy(srt_generator_t *generator);
-/** Bytes of device memory that it needs. */
+/** Bytes of device memory that it has allocated: the cache, and inputs of sampling. */
 size_t srt_generator_nbytes(const srt_generator_t *generator);
+/** Bytes of the arena that it needs. */
+size_t srt_generator_arena_nbytes(const srt_generator_t *generator);
 /** Bytes that the stream keeps (srt_tape_scratch_nbytes()). */
 size_t srt_generator_scratch_nbytes(const srt_generator_t *generator);
-/** Gives it that memory, borrowed; may be shared with tapes that do not run at the same time. */
+/** Gives it its arena, borrowed, of srt_decoder_mem_kind(); may be shared with tapes that do not
+ * run at the same time. */
 srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t *arena);
 
 /**
- * Continues a prompt by n bytes. Collective and blocking.
- * @param prompt nprompt >= 1 bytes, each below the vocabulary.
- * @param[out] text nprompt + n bytes: the prompt, then the new ones.
- * @return SRT_ERR_INVALID_ARGUMENT for an empty prompt or a byte outside the vocabulary.
+ * Continues n prompts; sequences that end make place for the next prompts. Blocking. The passes are
+ * the engine's: collective where forward passes are (zero3, tensor parallelism), with the same
+ * prompts on all ranks then; local with ddp, and with zero1 and zero2 once the values are gathered.
+ * @param on_token may be NULL.
+ * @return SRT_ERR_INVALID_ARGUMENT, with a sentence, for a prompt that is empty, longer than the
+ *         generator's length, or has a token outside of the vocabulary, and for sampling out of
+ *         range: nothing is generated then.
  */
-srt_status_t srt_generate(srt_generator_t *generator, const srt_sampling_t *sampling,
-			  const unsigned char *prompt, size_t nprompt, unsigned char *text,
-			  size_t n, srt_stream_t *stream);
+srt_status_t srt_decoder_generate(srt_generator_t *generator, const srt_sampling_t *sampling,
+				  srt_sequence_t *sequences, size_t n, srt_on_token_t on_token,
+				  void *arg, srt_stream_t *stream);
 
 #endif

@@ -11,6 +11,7 @@ INSTALLED_MODEL_SOURCES = \
 	models/hash.h \
 	models/layer_activation.c \
 	models/layer_attention.c \
+	models/layer_attention_cached.c \
 	models/layer_batchnorm.c \
 	models/layer_broadcast.c \
 	models/layer_cast.c \
@@ -63,6 +64,7 @@ libmodels_la_SOURCES = \
 	models/data/tokens.h \
 	models/decoder.c \
 	models/decoder.h \
+	models/decoder_cache.c \
 	models/decoder_impl.h \
 	models/decoder_tape.c \
 	models/families.c \
@@ -78,6 +80,8 @@ libmodels_la_SOURCES = \
 	models/mlp.h \
 	models/model.c \
 	models/model.h \
+	models/sample.c \
+	models/sample.h \
 	models/transformer.c \
 	models/transformer.h
 libmodels_la_LIBADD = $(SRT_MODELS_LIBS)

@@ -106,6 +106,7 @@ typedef struct srt_grad_to {
 /* Constants of the layers that have some. */
 typedef struct srt_node_args {
 	srt_attention_t attention;
+	srt_attention_cache_t cache; /* of new tokens */
 	float eps;
 	int64_t context;
 	int64_t padding;

@@ -20,6 +20,7 @@ static const struct {
 } kinds[] = {
 	{ "hf", replay_hf_model },
 	{ "pack", replay_hf_pack },
+	{ "decode", replay_hf_decode },
 	{ "tokenizer", replay_hf_tokenizer },
 };
 

@@ -5,6 +5,7 @@
  *
  *     replay_hf.c            the program
  *     replay_hf_model.c      kinds "hf" and "pack": values, gradients and steps of a decoder
+ *     replay_hf_decode.c     kind "decode": tokens that follow prompts
  *     replay_hf_tokenizer.c  kind "tokenizer": ids of strings, text of ids
  *     replay_hf_run.c        a decoder of a folder on an engine, and its rows of tokens
  */
@@ -85,6 +86,8 @@ srt_status_t replay_hf_model(golden_t *g, srt_context_t *context, const hf_optio
 			     verdict_t *v);
 srt_status_t replay_hf_pack(golden_t *g, srt_context_t *context, const hf_options_t *options,
 			    verdict_t *v);
+srt_status_t replay_hf_decode(golden_t *g, srt_context_t *context, const hf_options_t *options,
+			      verdict_t *v);
 srt_status_t replay_hf_tokenizer(golden_t *g, srt_context_t *context, const hf_options_t *options,
 				 verdict_t *v);
 

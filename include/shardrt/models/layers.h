@@ -220,6 +220,35 @@ SRT_API srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attenti
 SRT_API srt_tensor_t *srt_layer_attention(srt_tape_t *tape, srt_tensor_t *qkv, int64_t context,
 					  int64_t heads, int causal);
 
+/** The new tokens of a pass in a cache: of one sequence, at these positions. */
+typedef struct srt_attention_at {
+	int64_t sequence; /* of the cache's */
+	int64_t offset;   /* position of the first new token */
+} srt_attention_at_t;
+
+/** Keys and values of the tokens of some sequences, in memory of the caller that outlives the
+ * tape. A value, which does not grow. */
+typedef struct srt_attention_cache {
+	srt_view_t k, v; /* (sequences*length, kv_width), in the dtype of q */
+	int64_t sequences, length;
+	/* (batch*queries,1), SRT_I32: the row of k and v where a new token's are stored; below 0:
+	 * nowhere. */
+	srt_tensor_t *rows;
+	/* Not NULL: new tokens of one sequence, batch 1, of which each sees those up to itself; read
+	 * at each forward pass. NULL: one new token for each of the first `batch` sequences, which
+	 * sees the tokens that srt_attention_in_t.lengths counts, itself included. */
+	const srt_attention_at_t *at;
+} srt_attention_cache_t;
+
+/**
+ * Attention of new tokens, whose keys and values are stored in the cache first, to the cache's
+ * tokens, with the bits of srt_layer_attention_of() over all tokens at once. `in` has the new
+ * tokens' q, k and v, packed in q or in three tensors; causal, offset and mask are not used. Only
+ * for forward tapes.
+ */
+SRT_API srt_tensor_t *srt_layer_attention_cached(srt_tape_t *tape, const srt_attention_in_t *in,
+						 const srt_attention_cache_t *cache);
+
 /** y (1,n) = row *row of x (rows,n). `row` is read at each forward pass; no backward. */
 SRT_API srt_tensor_t *srt_layer_row(srt_tape_t *tape, srt_tensor_t *x, const int64_t *row);
 

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The cache of keys and values of a decoder, and the inputs of passes that read and extend it. */
+#include "models/decoder_impl.h"
+
+#include <stdlib.h>
+
+#include "models/try.h"
+
+/* Rows of a layer's keys, then of its values, layer after layer: (layers, 2, sequences*length,
+ * kv_width). */
+static size_t row_nbytes(const srt_decoder_t *d, srt_dtype_t dtype)
+{
+	const int64_t width = d->config.kv_heads / d->tensor_ranks * d->config.head_dim;
+
+	return (size_t)width * (srt_dtype_bits(dtype) / 8);
+}
+
+static srt_status_t check_sizes(const srt_decoder_config_t *c, int64_t sequences, int64_t length)
+{
+	if (sequences >= 1 && length >= 1 && length <= c->context &&
+	    sequences <= INT32_MAX / length)
+		return SRT_OK;
+	return srt_model_fail(
+		SRT_ERR_INVALID_ARGUMENT,
+		"decoder: a cache of %lld sequences of %lld tokens, but a sequence has "
+		"1 to %lld tokens, and all have at most %d",
+		(long long)sequences, (long long)length, (long long)c->context, INT32_MAX);
+}
+
+srt_status_t srt_decoder_cache_create(srt_decoder_t *d, srt_device_t *device, int64_t sequences,
+				      int64_t length, srt_decoder_cache_t **created)
+{
+	srt_unit_types_t types = { .size = sizeof(types) };
+	srt_decoder_cache_t *cache;
+	srt_status_t status;
+
+	SRT_TRY(check_sizes(&d->config, sequences, length));
+	SRT_TRY(srt_unit_types(d->blocks[0].unit, &types));
+	cache = calloc(1, sizeof(*cache));
+	if (cache == NULL)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for a cache");
+	cache->sequences = sequences;
+	cache->length = length;
+	cache->dtype = types.compute;
+	cache->row_nbytes = row_nbytes(d, types.compute);
+	cache->nparts = 2 * d->config.layers;
+	status = srt_buffer_create(device, SRT_MEM_DEVICE,
+				   (size_t)(cache->nparts * sequences * length) * cache->row_nbytes,
+				   "keys and values", &cache->buffer);
+	if (status != SRT_OK) {
+		free(cache);
+		return status;
+	}
+	*created = cache;
+	return SRT_OK;
+}
+
+void srt_decoder_cache_destroy(srt_decoder_cache_t *cache)
+{
+	if (cache == NULL)
+		return;
+	srt_buffer_destroy(cache->buffer);
+	free(cache);
+}
+
+size_t srt_decoder_cache_nbytes(const srt_decoder_cache_t *cache)
+{
+	return srt_buffer_nbytes(cache->buffer);
+}
+
+/* Where part i, keys or values of a layer, begins. */
+static size_t part_offset(const srt_decoder_cache_t *cache, int64_t i)
+{
+	return (size_t)(i * cache->sequences * cache->length) * cache->row_nbytes;
+}
+
+srt_attention_cache_t srt_decoder_cache_of(const srt_decoder_cache_t *cache, int64_t layer)
+{
+	return (srt_attention_cache_t){
+		.k = srt_view(cache->buffer, part_offset(cache, 2 * layer), cache->dtype),
+		.v = srt_view(cache->buffer, part_offset(cache, 2 * layer + 1), cache->dtype),
+		.sequences = cache->sequences,
+		.length = cache->length,
+	};
+}
+
+srt_status_t srt_decoder_cache_move(srt_decoder_cache_t *cache, int64_t from, int64_t to,
+				    int64_t ntokens, srt_stream_t *stream)
+{
+	const size_t sequence = (size_t)cache->length * cache->row_nbytes;
+
+	for (int64_t i = 0; i < cache->nparts; i++) {
+		const size_t part = part_offset(cache, i);
+
+		SRT_TRY(srt_buffer_copy(cache->buffer, part + (size_t)to * sequence, cache->buffer,
+					part + (size_t)from * sequence,
+					(size_t)ntokens * cache->row_nbytes, stream));
+	}
+	return SRT_OK;
+}
+
+/* ---- inputs ------------------------------------------------------------------------------ */
+
+/* The arrays of a pass, each of as many numbers as it has tokens. */
+enum { IDS, POSITIONS, ROWS, LENGTHS, WINDOW_FIRST, NARRAYS };
+
+/* Token i of the pass has this id, and this position of a sequence; below 0: there is none. */
+static void set_token(const srt_decoder_io_t *io, int32_t *arrays, int64_t i, int32_t id,
+		      int64_t sequence, int64_t position)
+{
+	const int64_t n = io->batch * io->context;
+	const int is_there = position >= 0;
+
+	arrays[IDS * n + i] = is_there ? id : 0;
+	arrays[POSITIONS * n + i] = is_there ? (int32_t)position : 0;
+	arrays[ROWS * n + i] = is_there ? (int32_t)(sequence * io->cache->length + position) : -1;
+	arrays[LENGTHS * n + i] = (int32_t)(position + 1);
+	arrays[WINDOW_FIRST * n + i] = (int32_t)(position + 1 - io->window);
+}
+
+static srt_status_t create_arrays(const srt_decoder_io_t *io, int32_t **arrays)
+{
+	*arrays = calloc((size_t)(NARRAYS * io->batch * io->context), sizeof(**arrays));
+	return *arrays != NULL ? SRT_OK :
+				 srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+						"no host memory for the inputs of a pass");
+}
+
+static srt_status_t put_arrays(const srt_decoder_io_t *io, const int32_t *arrays,
+			       srt_stream_t *stream)
+{
+	srt_tensor_t *const inputs[NARRAYS] = { io->ids, io->positions, io->rows, io->lengths,
+						io->window_first };
+
+	for (int j = 0; j < NARRAYS; j++)
+		SRT_TRY(srt_decoder_put_input(inputs[j], arrays + j * io->batch * io->context,
+					      stream));
+	return SRT_OK;
+}
+
+srt_status_t srt_decoder_put_chunk(const srt_decoder_io_t *io, int64_t sequence, int64_t before,
+				   const int32_t *ids, int64_t n, srt_stream_t *stream)
+{
+	srt_status_t status;
+	int32_t *arrays;
+
+	SRT_TRY(create_arrays(io, &arrays));
+	for (int64_t i = 0; i < io->context; i++)
+		set_token(io, arrays, i, i < n ? ids[i] : 0, sequence, i < n ? before + i : -1);
+	io->cache->at = (srt_attention_at_t){ .sequence = sequence, .offset = before };
+	status = put_arrays(io, arrays, stream);
+	free(arrays);
+	return status;
+}
+
+srt_status_t srt_decoder_put_step(const srt_decoder_io_t *io, const int32_t *before,
+				  const int32_t *ids, int64_t n, srt_stream_t *stream)
+{
+	srt_status_t status;
+	int32_t *arrays;
+
+	SRT_TRY(create_arrays(io, &arrays));
+	for (int64_t i = 0; i < io->batch; i++)
+		set_token(io, arrays, i, i < n ? ids[i] : 0, i, i < n ? before[i] : -1);
+	status = put_arrays(io, arrays, stream);
+	free(arrays);
+	return status;
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Decoding has the bits of training: tokens and log-probabilities of a Llama, a Qwen3 and a Mistral
+ * with a window, in fp32 and bf16, whatever the batch and the chunks of prompts, with ddp and zero3
+ * at every world size; log-probabilities are minus the losses of a pass over whole rows, alone or
+ * packed. Digests hold that on all devices and instruction sets (test_decode.sh). Also: what ends a
+ * sequence, how tokens are drawn, and what is refused.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <shardrt/shardrt.h>
+
+#include "models/generate.h"
+#include "models/sample.h"
+#include "tests/harness/bits.h"
+#include "tests/harness/check.h"
+#include "tests/harness/options.h"
+
+enum { LENGTH = 48, NPROMPTS = 9, NEW = 12, VOCAB = 61 };
+
+static srt_context_t *context;
+static srt_device_t *device;
+static srt_stream_t *stream;
+
+/* ---- models ------------------------------------------------------------------------------- */
+
+static const srt_decoder_names_t names = {
+	.root = "Decoder",
+	.block = "Block",
+	.blocks = "blocks",
+	.embedding = "embedding",
+	.norm = "norm",
+	.head = "head",
+	.part = { [SRT_DECODER_NORM1] = "norm1",
+		  [SRT_DECODER_Q] = "q",
+		  [SRT_DECODER_K] = "k",
+		  [SRT_DECODER_V] = "v",
+		  [SRT_DECODER_Q_NORM] = "q_norm",
+		  [SRT_DECODER_K_NORM] = "k_norm",
+		  [SRT_DECODER_O] = "o",
+		  [SRT_DECODER_NORM2] = "norm2",
+		  [SRT_DECODER_GATE] = "gate",
+		  [SRT_DECODER_UP] = "up",
+		  [SRT_DECODER_DOWN] = "down" },
+};
+
+/* Large initial values, so that every key counts. */
+#define SIZES                                                                                      \
+	.names = &names, .layers = 2, .width = 32, .heads = 4, .kv_heads = 2, .ffn_width = 40,     \
+	.vocab = VOCAB, .context = 64, .norm_eps = 1e-5f, .gated = 1, .rotary = 1,                 \
+	.init_std = 0.4f
+
+static const struct model {
+	const char *name;
+	srt_decoder_config_t config;
+	uint64_t digests[2]; /* fp32, bf16 */
+} models[] = {
+	{ "llama",
+	  { SIZES, .rope = { .size = sizeof(srt_rope_t), .dim = 8, .base = 10000.0f } },
+	  { 0x57f2b6a3b8e057aau, 0xe1bc05ae4e93cc0bu } },
+	{ "qwen3",
+	  { SIZES, .head_dim = 16, .qk_norm = SRT_DECODER_QK_HEAD, .tied = 1,
+	    .rope = { .size = sizeof(srt_rope_t), .dim = 16, .base = 1000000.0f } },
+	  { 0xe6a4f525f789a015u, 0xd4879a30c64691f5u } },
+	{ "mistral",
+	  { SIZES, .window = 5,
+	    .rope = { .size = sizeof(srt_rope_t), .dim = 8, .base = 10000.0f } },
+	  { 0x65ac165c31248cd6u, 0x8787b7da168d5507u } },
+};
+
+typedef struct opened {
+	srt_engine_t *engine;
+	srt_decoder_t *decoder;
+	srt_generator_t *generator;
+	srt_buffer_t *arena;
+} opened_t;
+
+static void open_model(opened_t *m, const srt_decoder_config_t *config, srt_strategy_t strategy,
+		       int is_bf16)
+{
+	const srt_precision_t precision = { .size = sizeof(precision),
+					    .param = is_bf16 ? SRT_BF16 : SRT_F32,
+					    .reduce = SRT_F32 };
+	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
+
+	*m = (opened_t){ 0 };
+	options.strategy = strategy;
+	options.precision = &precision;
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m->engine));
+	CHECK_OK_OR_DIE(srt_decoder_declare(m->engine, config, NULL, &m->decoder));
+	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
+	CHECK_OK_OR_DIE(srt_decoder_init(m->decoder, 5, stream));
+}
+
+static void open_generator(opened_t *m, int64_t sequences, int64_t chunk)
+{
+	const srt_generator_options_t options = { .sequences = sequences,
+						  .length = LENGTH,
+						  .chunk = chunk };
+
+	CHECK_OK_OR_DIE(srt_generator_create(m->decoder, device, &options, &m->generator));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, srt_decoder_mem_kind(m->decoder),
+					  srt_generator_arena_nbytes(m->generator), "arena",
+					  &m->arena));
+	CHECK_OK_OR_DIE(srt_generator_bind(m->generator, m->arena));
+}
+
+static void close_generator(opened_t *m)
+{
+	CHECK_OK(srt_stream_sync(stream));
+	srt_generator_destroy(m->generator);
+	srt_buffer_destroy(m->arena);
+}
+
+static void close_model(opened_t *m)
+{
+	CHECK_OK(srt_stream_sync(stream));
+	srt_decoder_destroy(m->decoder);
+	srt_engine_destroy(m->engine);
+}
+
+/* ---- texts -------------------------------------------------------------------------------- */
+
+/* Prompts, and what was generated after them; different lengths, so that places become free. */
+typedef struct texts {
+	int32_t prompts[NPROMPTS][LENGTH], tokens[NPROMPTS][NEW];
+	float logprobs[NPROMPTS][NEW];
+	srt_sequence_t sequences[NPROMPTS];
+} texts_t;
+
+static void generate(opened_t *m, const srt_sampling_t *sampling, texts_t *t)
+{
+	static const int lengths[NPROMPTS] = { 1, 5, 2, 17, 9, 30, 3, 12, 7 };
+	static const int new_tokens[NPROMPTS] = { 12, 3, 7, 12, 1, 9, 12, 5, 12 };
+
+	memset(t, 0, sizeof(*t));
+	for (int i = 0; i < NPROMPTS; i++) {
+		for (int k = 0; k < lengths[i]; k++)
+			t->prompts[i][k] = (7 * i + 11 * k + k * k) % VOCAB;
+		t->sequences[i] = (srt_sequence_t){ .prompt = t->prompts[i],
+						    .nprompt = lengths[i],
+						    .max_tokens = new_tokens[i],
+						    .key = (uint64_t)i,
+						    .tokens = t->tokens[i],
+						    .logprobs = t->logprobs[i] };
+	}
+	CHECK_OK(srt_decoder_generate(m->generator, sampling, t->sequences, NPROMPTS, NULL, NULL,
+				      stream));
+	for (int i = 0; i < NPROMPTS; i++)
+		CHECK(t->sequences[i].ntokens == new_tokens[i] &&
+		      t->sequences[i].finish == SRT_FINISH_LENGTH);
+}
+
+/* How many tokens and log-probabilities have other bits. */
+static int count_differing(const texts_t *a, const texts_t *b)
+{
+	int n = 0;
+
+	for (int i = 0; i < NPROMPTS; i++)
+		for (int t = 0; t < NEW; t++)
+			n += a->tokens[i][t] != b->tokens[i][t] ||
+			     memcmp(&a->logprobs[i][t], &b->logprobs[i][t], sizeof(float)) != 0;
+	return n;
+}
+
+static uint64_t add_digest(uint64_t h, const texts_t *t)
+{
+	for (int i = 0; i < NPROMPTS; i++) {
+		float tokens[NEW];
+
+		for (int k = 0; k < NEW; k++)
+			tokens[k] = (float)t->tokens[i][k];
+		h = digest_floats(h, tokens, NEW);
+		h = digest_floats(h, t->logprobs[i], NEW);
+	}
+	return h;
+}
+
+/* ---- losses of whole rows ----------------------------------------------------------------- */
+
+/* A row of the texts first .. last - 1, one after the other. */
+typedef struct row {
+	int32_t ids[64], targets[64], positions[64];
+	float want[64]; /* log-probabilities; 1: none */
+	int64_t n;
+} row_t;
+
+static void append_text(row_t *row, const texts_t *t, int i)
+{
+	const srt_sequence_t *s = &t->sequences[i];
+
+	for (int64_t k = 0; k < s->nprompt + s->ntokens - 1; k++, row->n++) {
+		const int is_new = k >= s->nprompt - 1;
+
+		row->ids[row->n] = k < s->nprompt ? s->prompt[k] : s->tokens[k - s->nprompt];
+		row->positions[row->n] = (int32_t)k;
+		row->targets[row->n] = is_new ? s->tokens[k - s->nprompt + 1] : -1;
+		row->want[row->n] = is_new ? s->logprobs[k - s->nprompt + 1] : 1.0f;
+	}
+}
+
+static void put(const srt_tensor_t *input, const int32_t *values)
+{
+	const srt_view_t view = srt_tensor_view(input);
+
+	CHECK_OK(srt_buffer_copy_from_host(view.buffer, view.offset, values,
+					   (size_t)srt_tensor_rows(input) * sizeof(*values),
+					   stream));
+}
+
+/* The log-probabilities of texts first .. last - 1 in one row are minus its losses. */
+static void check_losses(opened_t *m, const texts_t *t, int first, int last, const char *label)
+{
+	srt_decoder_pass_t pass = { .batch = 1, .documents = 1, .loss = 1 };
+	row_t row = { .n = 0 };
+	float losses[64];
+	srt_decoder_io_t io;
+	srt_buffer_t *arena;
+	srt_tape_t *tape;
+	srt_view_t view;
+	int differing = 0;
+
+	for (int i = first; i < last; i++)
+		append_text(&row, t, i);
+	pass.context = row.n;
+	CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
+	CHECK_OK_OR_DIE(srt_decoder_record(m->decoder, tape, &pass, &io));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, srt_tape_mem_kind(tape), srt_tape_nbytes(tape),
+					  "arena", &arena));
+	CHECK_OK_OR_DIE(srt_tape_bind(tape, arena));
+	put(io.ids, row.ids);
+	put(io.targets, row.targets);
+	CHECK_OK(srt_decoder_put_positions(&io, row.positions, stream));
+	CHECK_OK(srt_tape_forward(tape, stream));
+	view = srt_tensor_view(io.loss);
+	CHECK_OK(srt_buffer_copy_to_host(losses, view.buffer, view.offset,
+					 (size_t)row.n * sizeof(float), stream));
+	for (int64_t k = 0; k < row.n; k++) {
+		const float logprob = -losses[k];
+
+		differing += row.want[k] <= 0.0f && memcmp(&logprob, &row.want[k], 4) != 0;
+	}
+	CHECK_MSG(differing == 0, "%s: %d log-probabilities of texts %d to %d are not the losses",
+		  label, differing, first, last - 1);
+	srt_tape_destroy(tape);
+	srt_buffer_destroy(arena);
+}
+
+/* ---- the tests ---------------------------------------------------------------------------- */
+
+/* Each batch with each size of chunks in check-long, in make check each once. */
+static int has_run(int batch, int chunk)
+{
+	return batch == chunk || getenv("SRT_TEST_LONG") != NULL;
+}
+
+static void test_model(const struct model *model, srt_strategy_t strategy, int is_bf16)
+{
+	static const int batches[] = { 64, 1, 2, 7 }, chunks[] = { LENGTH, 1, 5, 64 };
+	const srt_sampling_t sampled = {
+		.temperature = 0.9f, .top_k = 20, .top_p = 0.9f, .seed = 3
+	};
+	const srt_sampling_t *const samplings[] = { &(srt_sampling_t){ 0 }, &sampled };
+	static texts_t first[2], other;
+	uint64_t h = DIGEST_START;
+	char label[64];
+	opened_t m;
+
+	snprintf(label, sizeof(label), "%s, %s, %s", model->name, is_bf16 ? "bf16" : "fp32",
+		 strategy == SRT_STRATEGY_DDP ? "ddp" : "zero3");
+	open_model(&m, &model->config, strategy, is_bf16);
+	for (int b = 0; b < 4; b++) {
+		for (int c = 0; c < 4; c++) {
+			if (!has_run(b, c))
+				continue;
+			open_generator(&m, batches[b], chunks[c]);
+			for (int s = 0; s < 2; s++) {
+				texts_t *to = b + c > 0 ? &other : &first[s];
+
+				generate(&m, samplings[s], to);
+				CHECK_MSG(count_differing(to, &first[s]) == 0,
+					  "%s: batch %d, chunks of %d: %d tokens differ", label,
+					  batches[b], chunks[c], count_differing(to, &first[s]));
+			}
+			close_generator(&m);
+		}
+	}
+	for (int s = 0; s < 2; s++) {
+		h = add_digest(h, &first[s]);
+		for (int i = 0; i < NPROMPTS; i++)
+			check_losses(&m, &first[s], i, i + 1, label);
+		check_losses(&m, &first[s], 0, 3, label);
+		check_losses(&m, &first[s], 6, 9, label);
+	}
+	CHECK_MSG(h == model->digests[is_bf16],
+		  "%s: tokens and log-probabilities have the digest "
+		  "0x%016llxu",
+		  label, (unsigned long long)h);
+	close_model(&m);
+}
+
+/* A caller's function that ends a sequence after its third token. */
+static int stop_third(void *arg, srt_sequence_t *sequence)
+{
+	(*(int *)arg)++;
+	return sequence->ntokens == 3;
+}
+
+static void test_ends(void)
+{
+	int32_t prompt[LENGTH + 1] = { 3, 1, 4 }, tokens[LENGTH], all[LENGTH];
+	srt_sequence_t s = { .prompt = prompt, .nprompt = 3, .max_tokens = LENGTH, .tokens = all };
+	srt_sampling_t greedy = { 0 };
+	int ncalls = 0;
+	opened_t m;
+
+	open_model(&m, &models[0].config, SRT_STRATEGY_ZERO3, 0);
+	open_generator(&m, 2, 0);
+	/* up to the generator's length, the prompt included */
+	CHECK_OK(srt_decoder_generate(m.generator, &greedy, &s, 1, NULL, NULL, stream));
+	CHECK(s.ntokens == LENGTH - 3 && s.finish == SRT_FINISH_LENGTH);
+	s.tokens = tokens;
+	CHECK_OK(srt_decoder_generate(m.generator, &greedy, &s, 1, stop_third, &ncalls, stream));
+	CHECK(s.ntokens == 3 && s.finish == SRT_FINISH_STOPPED && ncalls == 3);
+	CHECK(memcmp(tokens, all, 3 * sizeof(*all)) == 0);
+	/* an end token is the last one */
+	greedy.eos = &all[5];
+	greedy.neos = 1;
+	CHECK_OK(srt_decoder_generate(m.generator, &greedy, &s, 1, NULL, NULL, stream));
+	CHECK(s.finish == SRT_FINISH_EOS && s.ntokens >= 1 && s.ntokens <= 6 &&
+	      tokens[s.ntokens - 1] == all[5]);
+	/* nothing to generate */
+	s.max_tokens = 0;
+	CHECK_OK(srt_decoder_generate(m.generator, &greedy, &s, 1, NULL, NULL, stream));
+	CHECK(s.ntokens == 0 && s.finish == SRT_FINISH_LENGTH);
+	s.max_tokens = 1;
+	s.nprompt = LENGTH;
+	CHECK_OK(srt_decoder_generate(m.generator, &greedy, &s, 1, NULL, NULL, stream));
+	CHECK(s.ntokens == 0 && s.finish == SRT_FINISH_LENGTH);
+	close_generator(&m);
+	close_model(&m);
+}
+
+static void check_refused(opened_t *m, const srt_sampling_t *sampling, const int32_t *prompt,
+			  int64_t n, const char *message)
+{
+	int32_t token;
+	srt_sequence_t s = { .prompt = prompt, .nprompt = n, .max_tokens = 1, .tokens = &token };
+
+	CHECK_STATUS(srt_decoder_generate(m->generator, sampling, &s, 1, NULL, NULL, stream),
+		     SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS(message);
+}
+
+static void test_refused(void)
+{
+	const srt_generator_options_t wrong[] = { { .sequences = 0, .length = 8 },
+						  { .sequences = 1, .length = 0 },
+						  { .sequences = 1, .length = 65 },
+						  { .sequences = 1, .length = 8, .chunk = -1 } };
+	const int32_t prompt[LENGTH + 1] = { 0 }, outside[] = { 2, VOCAB }, below[] = { -1 };
+	const srt_sampling_t greedy = { 0 };
+	srt_generator_t *generator = NULL;
+	opened_t m;
+
+	open_model(&m, &models[0].config, SRT_STRATEGY_DDP, 0);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		CHECK_STATUS(srt_generator_create(m.decoder, device, &wrong[i], &generator),
+			     SRT_ERR_INVALID_ARGUMENT);
+	CHECK(generator == NULL);
+	open_generator(&m, 2, 0);
+	check_refused(&m, &greedy, prompt, 0, "prompt 0 is empty");
+	check_refused(&m, &greedy, prompt, LENGTH + 1,
+		      "has 49 tokens, but a sequence has at most 48");
+	check_refused(&m, &greedy, outside, 2, "token 1 of prompt 0 is 61, but the vocabulary has");
+	check_refused(&m, &greedy, below, 1, "token 0 of prompt 0 is -1");
+	check_refused(&m, &(srt_sampling_t){ .temperature = -1.0f }, prompt, 1, "temperature -1");
+	check_refused(&m, &(srt_sampling_t){ .top_p = 1.5f }, prompt, 1, "a sum of 1.5");
+	check_refused(&m, &(srt_sampling_t){ .vocab = VOCAB + 1 }, prompt, 1, "62 tokens");
+	close_generator(&m);
+	close_model(&m);
+}
+
+/* How often each token is drawn of probabilities 0.5, 0.25, 0.15, 0.1. */
+static void count_draws(const srt_sampling_t *sampling, int *counts)
+{
+	static const float row[] = { 0.1f, 0.5f, 0.15f, 0.25f };
+	srt_sampler_t *sampler;
+
+	memset(counts, 0, 4 * sizeof(*counts));
+	CHECK_OK_OR_DIE(srt_sampler_create(4, &sampler));
+	memcpy(srt_sampler_row(sampler), row, sizeof(row));
+	for (uint64_t i = 0; i < 4000; i++)
+		counts[srt_sampler_choose(sampler, sampling, 4, 1, i)]++;
+	srt_sampler_destroy(sampler);
+}
+
+static int is_about(int count, double share)
+{
+	return count > 4000 * share - 150 && count < 4000 * share + 150;
+}
+
+static void test_sampler(void)
+{
+	int n[4];
+
+	count_draws(&(srt_sampling_t){ .temperature = 1.0f }, n);
+	CHECK(is_about(n[0], 0.1) && is_about(n[1], 0.5) && is_about(n[2], 0.15));
+	count_draws(&(srt_sampling_t){ .temperature = 1.0f, .top_k = 2 }, n);
+	CHECK(n[0] == 0 && n[2] == 0 && is_about(n[1], 0.5 / 0.75));
+	count_draws(&(srt_sampling_t){ .temperature = 1.0f, .top_k = 1, .top_p = 0.1f }, n);
+	CHECK(n[1] == 4000);
+	/* the fewest that reach the sum: 0.5 + 0.25 does not reach 0.8 */
+	count_draws(&(srt_sampling_t){ .temperature = 1.0f, .top_p = 0.8f }, n);
+	CHECK(n[0] == 0 && is_about(n[2], 0.15 / 0.9));
+	count_draws(&(srt_sampling_t){ .temperature = 1.0f, .top_p = 0.74f }, n);
+	CHECK(n[0] == 0 && n[2] == 0 && is_about(n[3], 0.25 / 0.75));
+	/* of the two likeliest, which have 0.75: 0.5 reaches 0.6 of that */
+	count_draws(&(srt_sampling_t){ .temperature = 1.0f, .top_k = 2, .top_p = 0.6f }, n);
+	CHECK(n[1] == 4000);
+	count_draws(&(srt_sampling_t){ .temperature = 0.0f }, n);
+	CHECK(n[1] == 4000);
+}
+
+int main(void)
+{
+	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
+	device = srt_context_device(context);
+	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "test", &stream));
+	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+		for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
+			test_model(&models[i], SRT_STRATEGY_ZERO3, is_bf16);
+			test_model(&models[i], SRT_STRATEGY_DDP, is_bf16);
+		}
+	}
+	test_ends();
+	test_refused();
+	test_sampler();
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	return check_done();
+}

@@ -69,7 +69,7 @@ int64_t srt_op_pitched_size(int64_t rows, int64_t n, int64_t ld)
 {
 	int64_t nelem;
 
-	if (rows < 1 || ld < 1)
+	if (rows < 1 || n < 0 || ld < 1)
 		return srt_op_size(rows, n);
 	nelem = srt_op_size(rows - 1, ld);
 	return nelem < 0 || __builtin_add_overflow(nelem, n, &nelem) ? -1 : nelem;

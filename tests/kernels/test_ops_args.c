@@ -261,6 +261,8 @@ static void test_rotary(void)
 	REFUSED_WITH(srt_op_rotary, rotary, sin = absent, "sin is absent");
 	REFUSED_WITH(srt_op_rotary, rotary, y = at(a, 1), "y overlaps x");
 	REFUSED_WITH(srt_op_rotary, rotary, heads = -1, "is negative");
+	rotary.ldx = rotary.ldy = 10;
+	REFUSED_WITH(srt_op_rotary, rotary, heads = -1, "the size of y is negative");
 	CHECK_OK(srt_op_rotary(&(srt_rotary_t)SRT_ROTARY_INIT, s));
 }
 

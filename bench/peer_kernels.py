@@ -107,6 +107,11 @@ def embedding_backward(s):
     return lambda: aten.embedding_dense_backward(dy, ids, s.k, -1, False)
 
 
+def index_copy(s):
+    x, y, index = s.rows(), s.x(s.r + 3, s.n), torch.arange(s.r + 2, 2, -1)
+    return lambda: y.index_copy_(0, index, x)
+
+
 def matmul(s):
     a, b, c = s.x(s.r, s.k), s.x(s.k, s.n), s.x(s.r, s.n)
     return lambda: torch.mm(a, b, out=c)
@@ -233,6 +238,7 @@ OPERATIONS = {
         s, lambda g, u, y: torch.mul(aten.silu(g), u, out=y)),
     "embedding": embedding,
     "embedding_backward": embedding_backward,
+    "index_copy": index_copy,
     "matmul": matmul,
     "attention": attention,
     "attention_backward": attention_backward,

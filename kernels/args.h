@@ -96,6 +96,12 @@ typedef struct srt_k_embedding {
 	int32_t padding; /* embedding_backward: 1 + the id without a gradient; 0 = none */
 } srt_k_embedding_t;
 
+typedef struct srt_k_index_copy {
+	int64_t rows, n;
+	int64_t yrows;    /* rows of y */
+	int64_t ldx, ldy; /* from a row to the next */
+} srt_k_index_copy_t;
+
 /* cross_entropy_part, cross_entropy_merge */
 typedef struct srt_k_vocab {
 	int64_t rows, n;

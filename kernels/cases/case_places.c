@@ -204,7 +204,8 @@ static void fill_ids(const srt_kernel_place_t *place, srt_kernel_input_t input,
 {
 	for (int64_t i = 0; i < place->nelem; i++) {
 		uint64_t h = mix((uint64_t)i + (place->fill == 'e')); /* mix(0) is 0 */
-		int64_t id = (int64_t)(h % (uint64_t)place->below);
+		int64_t id = place->fill == 'd' ? place->below - 1 - i :
+						  (int64_t)(h % (uint64_t)place->below);
 
 		if (input == SRT_INPUT_HARD && i % 5 == 4)
 			id = i % 2 && place->fill != 't' ? -1 : place->below;
@@ -282,6 +283,7 @@ void srt_kernel_place_fill(const srt_kernel_case_t *c, int number, const srt_ker
 	case 'e':
 	case 't':
 	case 'u':
+	case 'd':
 		fill_ids(place, input, bytes);
 		break;
 	case 'n':

@@ -33,8 +33,8 @@ typedef struct srt_kernel_place {
 			* B struct */
 	char fill;     /* - absent, o as it is, v values, + of either sign taken as positive,
 			* i ids, e ids of which the first is not 0, t none below 0,
-			* u every third -1, m maximum of the next place,
-			* n multiples of 0.75, 0 zeros;
+			* u every third -1, d falling from below - 1 on, past 0,
+			* m maximum of the next place, n multiples of 0.75, 0 zeros;
 			* s, p, g, h: step state, parameters, segments, groups;
 			* k, c, j, r, #: keys, their counts, order, starts, the number `below` */
 } srt_kernel_place_t;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Embedding, of a part of a table too, and its two gradients, with and without a padding row, in
- * f32, f16 and bf16, against plain references in the order that docs/numerics.md fixes.
+ * f32, f16 and bf16, against plain references in the order that docs/numerics.md fixes. Rows put
+ * into a table, of any bits.
  */
 #include "tests/kernels/kernel_check.h"
 
@@ -179,6 +180,54 @@ static void test_embedding(int64_t rows, int64_t n, int64_t vocab, int64_t conte
 	free(ids);
 }
 
+static unsigned char *random_bytes(size_t nbytes)
+{
+	unsigned char *m = malloc(nbytes + 1);
+
+	CHECK_OR_DIE(m != NULL);
+	for (size_t i = 0; i < nbytes; i++)
+		m[i] = (unsigned char)random32();
+	return m;
+}
+
+/* Every row of y is named once at most; some indices are outside. All NaN are among the bits. */
+static void test_index_copy(int64_t rows, int64_t n, int64_t yrows, int64_t ldx, int64_t ldy)
+{
+	const srt_k_index_copy_t args = {
+		.rows = rows, .n = n, .yrows = yrows, .ldx = ldx, .ldy = ldy
+	};
+	const size_t width = dtype == SRT_F32 ? 4 : 2;
+	const size_t x_nbytes = (size_t)(rows * ldx) * width;
+	const size_t y_nbytes = (size_t)(yrows * ldy) * width;
+	unsigned char *x = random_bytes(x_nbytes), *y = random_bytes(y_nbytes);
+	unsigned char *want = malloc(y_nbytes + 1);
+	int32_t *index = malloc(((size_t)rows + 1) * sizeof(*index));
+
+	CHECK_OR_DIE(want != NULL && index != NULL);
+	memcpy(want, y, y_nbytes);
+	/* 5 r is another row each time: 5 does not divide yrows. */
+	for (int64_t r = 0; r < rows; r++)
+		index[r] = r < yrows ? (int32_t)(5 * r % yrows) : INT32_MAX;
+	if (rows > 4) {
+		index[1] = -1;
+		index[2] = INT32_MIN;
+		index[3] = (int32_t)yrows;
+	}
+	for (int64_t r = 0; r < rows; r++)
+		if (index[r] >= 0 && index[r] < yrows)
+			memcpy(want + (size_t)(index[r] * ldy) * width,
+			       x + (size_t)(r * ldx) * width, (size_t)n * width);
+	kc_begin_as(dtype, SRT_K_INDEX_COPY, &args, "rows by number");
+	kc_out_bytes(y, want, y_nbytes);
+	kc_in(x, x_nbytes);
+	kc_in(index, (size_t)rows * sizeof(*index));
+	kc_run();
+	free(x);
+	free(y);
+	free(want);
+	free(index);
+}
+
 int main(void)
 {
 	for (dtype = SRT_F32; dtype <= SRT_BF16; dtype++) {
@@ -188,6 +237,12 @@ int main(void)
 		test_embedding(0, 64, 4, 4);
 		test_embedding_owners(600, 90);
 		test_embedding_owners(5200, 4300);
+		test_index_copy(0, 3, 4, 3, 3);
+		test_index_copy(1, 1, 1, 1, 1);
+		test_index_copy(7, 64, 7, 64, 64);
+		test_index_copy(13, 67, 32, 201, 67);
+		test_index_copy(9, 600, 21, 600, 607);
+		test_index_copy(20, 130, 6, 131, 130);
 	}
 	return kc_done();
 }

@@ -26,6 +26,16 @@ static const srt_view_t absent;
 		CHECK_ERROR_HAS(words);                                                            \
 	} while (0)
 
+/* Checks a call with `with`, a copy of the valid arguments `good` in which `field = value`. */
+#define WITH(good, change, check)                                                                  \
+	do {                                                                                       \
+		__typeof__(good) with = good;                                                      \
+		with.change;                                                                       \
+		check;                                                                             \
+	} while (0)
+#define REFUSED_WITH(op, good, change, words) WITH(good, change, REFUSED(op(&with, s), words))
+#define ACCEPTED_WITH(op, good, change) WITH(good, change, CHECK_OK(op(&with, s)))
+
 static void ops_open(void)
 {
 	float guard[GUARDS];

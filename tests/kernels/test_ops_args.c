@@ -8,16 +8,6 @@
 #include "runtime/ops/step.h"
 #include "tests/kernels/ops_check.h"
 
-/* Checks a call with `with`, a copy of the valid arguments `good` in which `field = value`. */
-#define WITH(good, change, check)                                                                  \
-	do {                                                                                       \
-		__typeof__(good) with = good;                                                      \
-		with.change;                                                                       \
-		check;                                                                             \
-	} while (0)
-#define REFUSED_WITH(op, good, change, words) WITH(good, change, REFUSED(op(&with, s), words))
-#define ACCEPTED_WITH(op, good, change) WITH(good, change, CHECK_OK(op(&with, s)))
-
 static srt_view_t bytes_at(size_t offset)
 {
 	return srt_view(a, offset, SRT_U8);

@@ -183,6 +183,32 @@ SRT_API srt_status_t srt_op_embedding_backward(const srt_embedding_t *args, srt_
 /** dposition[t] = sum of dy[r] over rising r with r % context == t. */
 SRT_API srt_status_t srt_op_position_backward(const srt_embedding_t *args, srt_stream_t *stream);
 
+/** The sizes and tensors of a copy of rows to places by number. */
+typedef struct srt_index_copy {
+	size_t size; /* set by SRT_INDEX_COPY_INIT */
+	int64_t rows, n;
+	int64_t yrows; /* rows of y */
+	/* Elements from a row to the next, n <= ld < 2^31; 0: n. What lies between rows is neither
+	 * read nor written. */
+	int64_t ldx, ldy;
+	srt_view_t x;     /* (rows,n) */
+	srt_view_t index; /* (rows), SRT_I32, rows of y; not checked */
+	srt_view_t y;     /* (yrows,n), of the dtype of x; does not overlap x */
+} srt_index_copy_t;
+
+/** All zero. */
+#define SRT_INDEX_COPY_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_index_copy_t)                                                   \
+	}
+
+/**
+ * y[index[r]] = x[r], bit for bit, as torch.Tensor.index_copy_() with dim 0 has it; the other rows
+ * of y stay. An index below 0, or of yrows or more, stores nothing. No two rows have the same index
+ * within y: which of them, or what parts of them, y then has is undefined.
+ */
+SRT_API srt_status_t srt_op_index_copy(const srt_index_copy_t *args, srt_stream_t *stream);
+
 /** The sizes and tensors of a rotary position embedding. */
 typedef struct srt_rotary {
 	size_t size; /* set by SRT_ROTARY_INIT */

@@ -89,3 +89,24 @@ srt_status_t srt_op_position_backward(const srt_embedding_t *args, srt_stream_t 
 	SRT_TRY(check_context(__func__, a.context));
 	return srt_op_launch(__func__, SRT_K_POSITION_BACKWARD, false, &kernel, tensors, stream);
 }
+
+srt_status_t srt_op_index_copy(const srt_index_copy_t *args, srt_stream_t *stream)
+{
+	srt_index_copy_t a = SRT_INDEX_COPY_INIT;
+
+	SRT_OP_READ(srt_index_copy_t, a, args, stream);
+	const srt_k_index_copy_t kernel = { .rows = a.rows,
+					    .n = a.n,
+					    .yrows = a.yrows,
+					    .ldx = a.ldx ? a.ldx : a.n,
+					    .ldy = a.ldy ? a.ldy : a.n };
+	const srt_op_tensor_t tensors[] = {
+		{ "y", a.y, srt_op_pitched_size(a.yrows, a.n, a.ldy), 0 },
+		{ "x", a.x, srt_op_pitched_size(a.rows, a.n, a.ldx), 0 },
+		{ "index", a.index, srt_op_size(a.rows, 1), SRT_OP_DTYPE_I32 },
+	};
+
+	SRT_TRY(srt_op_check_pitch(__func__, a.n, a.ldx));
+	SRT_TRY(srt_op_check_pitch(__func__, a.n, a.ldy));
+	return srt_op_launch(__func__, SRT_K_INDEX_COPY, false, &kernel, tensors, stream);
+}

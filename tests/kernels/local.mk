@@ -18,6 +18,7 @@ DEVICE_PROGRAM_TESTS += \
 	tests/kernels/test_kernels_scaler \
 	tests/kernels/test_ops \
 	tests/kernels/test_ops_args \
+	tests/kernels/test_ops_index_copy \
 	tests/kernels/test_ops_products \
 	tests/kernels/test_ops_vocab \
 	tests/kernels/test_scratch \

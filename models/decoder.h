@@ -120,6 +120,9 @@ typedef struct srt_decoder srt_decoder_t;
 /** Keys and values of the tokens of some sequences, which passes read and extend. Opaque. */
 typedef struct srt_decoder_cache srt_decoder_cache_t;
 
+/** The whole parameters in the compute dtype, gathered for many forward passes. Opaque. */
+typedef struct srt_decoder_weights srt_decoder_weights_t;
+
 /** What a tape computes. */
 typedef struct srt_decoder_pass {
 	int64_t batch,
@@ -132,6 +135,9 @@ typedef struct srt_decoder_pass {
 	 * each of the first `batch` sequences, context 1. */
 	srt_decoder_cache_t *cache;
 	int step;
+	/* Not NULL, on a forward tape: the pass reads these instead of gathering its units, so it is
+	 * this rank's alone. */
+	const srt_decoder_weights_t *weights;
 	srt_tensor_t **hidden; /* NULL, or layers + 1, set: inputs of the blocks and what the head
 				 * reads, kept */
 } srt_decoder_pass_t;
@@ -223,6 +229,22 @@ size_t srt_decoder_cache_nbytes(const srt_decoder_cache_t *cache);
 /** Copies the first ntokens tokens of a sequence over those of another. Asynchronous. */
 srt_status_t srt_decoder_cache_move(srt_decoder_cache_t *cache, int64_t from, int64_t to,
 				    int64_t ntokens, srt_stream_t *stream);
+
+/**
+ * Allocates memory for all parameters in the compute dtypes of their units, outside of the engine's
+ * plan (srt_decoder_weights_nbytes()). After srt_engine_build().
+ * @param[out] weights owned by the caller.
+ * @return SRT_ERR_UNSUPPORTED with several tensor-parallel ranks, SRT_ERR_OUT_OF_MEMORY.
+ */
+srt_status_t srt_decoder_weights_create(srt_decoder_t *decoder, srt_device_t *device,
+					srt_decoder_weights_t **weights);
+/** Frees it; after its tapes. NULL is allowed. */
+void srt_decoder_weights_destroy(srt_decoder_weights_t *weights);
+/** Bytes of device memory. */
+size_t srt_decoder_weights_nbytes(const srt_decoder_weights_t *weights);
+/** Takes the present values, with the bits that a forward pass gathers. Collective; outside of
+ * passes, as srt_unit_full_params_begin(). */
+srt_status_t srt_decoder_weights_gather(srt_decoder_weights_t *weights, srt_stream_t *stream);
 
 /**
  * Fills all inputs of a pass with a cache, which reads n new tokens of one sequence.

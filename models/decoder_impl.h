@@ -43,6 +43,9 @@ struct srt_decoder_cache {
 /** The keys and values of a layer, without `rows` and `at`. */
 srt_attention_cache_t srt_decoder_cache_of(const srt_decoder_cache_t *cache, int64_t layer);
 
+/** The values of a parameter in srt_decoder_weights_t; buffer NULL: it has none. */
+srt_view_t srt_decoder_weights_find(const srt_param_t *param, const void *weights);
+
 /** Copies numbers into an input, (rows,1); does nothing for NULL. */
 srt_status_t srt_decoder_put_input(srt_tensor_t *input, const int32_t *values,
 				   srt_stream_t *stream);

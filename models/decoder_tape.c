@@ -400,6 +400,8 @@ srt_status_t srt_decoder_record(srt_decoder_t *d, srt_tape_t *tape, const srt_de
 				    has_positions(pass) ? d->config.context : pass->context,
 				    &r.tables));
 	srt_tape_set_mesh(tape, d->mesh, SRT_MODEL_TENSOR_DIM);
+	if (pass->weights != NULL)
+		srt_tape_set_values(tape, srt_decoder_weights_find, pass->weights);
 	record_inputs(&r);
 	srt_tape_unit_begin(tape, d->root);
 	x = record_embedding(&r);

@@ -66,7 +66,8 @@ static srt_status_t record_pass(srt_generator_t *g, srt_decoder_t *decoder, int 
 					  .context = step ? 1 : ntokens,
 					  .row = step ? NULL : &g->row,
 					  .cache = g->cache,
-					  .step = step };
+					  .step = step,
+					  .weights = g->options.weights };
 
 	pass->ntokens = ntokens;
 	SRT_TRY(srt_tape_create(g->device, SRT_TAPE_FORWARD, &pass->tape));

@@ -24,6 +24,9 @@ typedef struct srt_generator_options {
 	int64_t sequences; /* that grow at the same time, at least 1 */
 	int64_t length; /* most tokens of a sequence, its prompt included; 1 .. config->context */
 	int64_t chunk;  /* tokens of a prompt that one pass reads; 0: 64 */
+	/* NULL: each pass gathers the parameters. Else it reads these, which must outlive the
+	 * generator. */
+	const srt_decoder_weights_t *weights;
 } srt_generator_options_t;
 
 /** How the next token is chosen. */
@@ -83,9 +86,10 @@ size_t srt_generator_scratch_nbytes(const srt_generator_t *generator);
 srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t *arena);
 
 /**
- * Continues n prompts; sequences that end make place for the next prompts. Blocking. The passes are
- * the engine's: collective where forward passes are (zero3, tensor parallelism), with the same
- * prompts on all ranks then; local with ddp, and with zero1 and zero2 once the values are gathered.
+ * Continues n prompts; sequences that end make place for the next prompts. Blocking. Local with
+ * options.weights. Without, the passes are the engine's: collective where forward passes are (zero3,
+ * tensor parallelism), with the same prompts on all ranks then; local with ddp, and with zero1 and
+ * zero2 once the values are gathered.
  * @param on_token may be NULL.
  * @return SRT_ERR_INVALID_ARGUMENT, with a sentence, for a prompt that is empty, longer than the
  *         generator's length, or has a token outside of the vocabulary, and for sampling out of

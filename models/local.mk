@@ -67,6 +67,7 @@ libmodels_la_SOURCES = \
 	models/decoder_cache.c \
 	models/decoder_impl.h \
 	models/decoder_tape.c \
+	models/decoder_weights.c \
 	models/families.c \
 	models/families.h \
 	models/families_config.c \

@@ -66,6 +66,17 @@ void srt_tape_destroy(srt_tape_t *tape)
 	free(tape);
 }
 
+void srt_tape_set_values(srt_tape_t *tape, srt_find_value_t find, const void *arg)
+{
+	if (tape->mode != SRT_TAPE_FORWARD || tape->nnodes > 0)
+		srt_tape_fail(
+			tape, SRT_ERR_STATE,
+			"srt_tape_set_values: needs a tape for the forward pass alone, before "
+			"its first layer");
+	tape->find_value = find;
+	tape->find_arg = arg;
+}
+
 void *srt_tape_grow(void *array, int n, int *room, size_t size)
 {
 	int more = *room ? *room * 2 : 64;

@@ -189,6 +189,8 @@ struct srt_tape {
 	size_t nbytes;
 	size_t scratch_nbytes; /* of the stream that it runs on */
 	srt_buffer_t *arena;
+	srt_find_value_t find_value; /* NULL: the values are those that the units gather */
+	const void *find_arg;
 	int nranks, rank; /* that layers are cut over, and this rank among them */
 	srt_comm_t *comm; /* of these ranks; NULL: one, or a mesh to plan with */
 	srt_status_t status;

@@ -75,7 +75,14 @@ srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, 
 	*view = srt_view(NULL, 0, srt_node_dtype(node));
 	if (node->param[k] == NULL)
 		return SRT_OK;
-	SRT_TRY(srt_param_data(node->param[k], view));
+	if (run->tape->find_value != NULL)
+		*view = run->tape->find_value(node->param[k], run->tape->find_arg);
+	else
+		SRT_TRY(srt_param_data(node->param[k], view));
+	if (view->buffer == NULL)
+		return srt_tape_fail(run->tape, SRT_ERR_NOT_FOUND,
+				     "%s: there is no value of parameter %s", node->layer->name,
+				     srt_param_name(node->param[k]));
 	if (view->dtype == srt_node_dtype(node))
 		return SRT_OK;
 	return srt_tape_fail(run->tape, SRT_ERR_INVALID_ARGUMENT,
@@ -132,6 +139,8 @@ static srt_status_t run_forward(const srt_run_t *run, const srt_node_t *node)
 		SRT_TRY(node->layer->forward(run, node));
 		return srt_run_sum_output(run, node);
 	}
+	if (run->tape->find_value != NULL)
+		return SRT_OK;
 	if (node->is_begin)
 		return srt_unit_forward_begin(node->unit, run->stream);
 	return srt_unit_forward_end(node->unit, run->stream);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Decoding has the bits of training: tokens and log-probabilities of a Llama, a Qwen3 and a Mistral
- * with a window, in fp32 and bf16, whatever the batch and the chunks of prompts, with ddp and zero3
- * at every world size; log-probabilities are minus the losses of a pass over whole rows, alone or
- * packed. Digests hold that on all devices and instruction sets (test_decode.sh). Also: what ends a
- * sequence, how tokens are drawn, and what is refused.
+ * with a window, in fp32 and bf16, whatever the batch and the chunks of prompts, with ddp, zero3,
+ * flat units and offload, and with weights that are gathered once, at every world size;
+ * log-probabilities are minus the losses of a pass over whole rows, alone or packed. Digests hold
+ * that on all devices and instruction sets (test_decode.sh). Also: what ends a sequence, how tokens
+ * are drawn, and what is refused.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -72,32 +73,48 @@ static const struct model {
 typedef struct opened {
 	srt_engine_t *engine;
 	srt_decoder_t *decoder;
+	srt_decoder_weights_t *weights; /* NULL: the passes gather */
 	srt_generator_t *generator;
 	srt_buffer_t *arena;
 } opened_t;
 
-static void open_model(opened_t *m, const srt_decoder_config_t *config, srt_strategy_t strategy,
+/* How the ranks share the parameters. */
+static const struct layout {
+	const char *name;
+	srt_strategy_t strategy;
+	srt_flat_t flat;
+	srt_offload_t offload;
+} layouts[] = { { "zero3", SRT_STRATEGY_ZERO3, SRT_FLAT_NO, { 0 } },
+		{ "ddp", SRT_STRATEGY_DDP, SRT_FLAT_NO, { 0 } },
+		{ "flat, offload",
+		  SRT_STRATEGY_ZERO3,
+		  SRT_FLAT_VIEWS,
+		  { .params = 1, .grads = 1, .state = 1 } } };
+
+static void open_model(opened_t *m, const srt_decoder_config_t *config, const struct layout *layout,
 		       int is_bf16)
 {
 	const srt_precision_t precision = { .size = sizeof(precision),
 					    .param = is_bf16 ? SRT_BF16 : SRT_F32,
 					    .reduce = SRT_F32 };
+	const srt_model_options_t model = { .flat = layout->flat };
 	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
 
 	*m = (opened_t){ 0 };
-	options.strategy = strategy;
+	options.strategy = layout->strategy;
+	options.offload = layout->offload;
 	options.precision = &precision;
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m->engine));
-	CHECK_OK_OR_DIE(srt_decoder_declare(m->engine, config, NULL, &m->decoder));
+	CHECK_OK_OR_DIE(srt_decoder_declare(m->engine, config, &model, &m->decoder));
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
 	CHECK_OK_OR_DIE(srt_decoder_init(m->decoder, 5, stream));
 }
 
 static void open_generator(opened_t *m, int64_t sequences, int64_t chunk)
 {
-	const srt_generator_options_t options = { .sequences = sequences,
-						  .length = LENGTH,
-						  .chunk = chunk };
+	const srt_generator_options_t options = {
+		.sequences = sequences, .length = LENGTH, .chunk = chunk, .weights = m->weights
+	};
 
 	CHECK_OK_OR_DIE(srt_generator_create(m->decoder, device, &options, &m->generator));
 	CHECK_OK_OR_DIE(srt_buffer_create(device, srt_decoder_mem_kind(m->decoder),
@@ -255,7 +272,26 @@ static int has_run(int batch, int chunk)
 	return batch == chunk || getenv("SRT_TEST_LONG") != NULL;
 }
 
-static void test_model(const struct model *model, srt_strategy_t strategy, int is_bf16)
+/* With gathered weights each rank generates for itself, here rank r r + 1 times. */
+static void test_weights(opened_t *m, const srt_sampling_t *sampling, const texts_t *want,
+			 const char *label)
+{
+	static texts_t got;
+
+	CHECK_OK_OR_DIE(srt_decoder_weights_create(m->decoder, device, &m->weights));
+	CHECK_OK_OR_DIE(srt_decoder_weights_gather(m->weights, stream));
+	open_generator(m, 4, 8);
+	for (int i = 0; i <= srt_context_rank(context); i++) {
+		generate(m, sampling, &got);
+		CHECK_MSG(count_differing(&got, want) == 0, "%s: weights: %d tokens differ", label,
+			  count_differing(&got, want));
+	}
+	close_generator(m);
+	srt_decoder_weights_destroy(m->weights);
+	m->weights = NULL;
+}
+
+static void test_model(const struct model *model, const struct layout *layout, int is_bf16)
 {
 	static const int batches[] = { 64, 1, 2, 7 }, chunks[] = { LENGTH, 1, 5, 64 };
 	const srt_sampling_t sampled = {
@@ -268,8 +304,8 @@ static void test_model(const struct model *model, srt_strategy_t strategy, int i
 	opened_t m;
 
 	snprintf(label, sizeof(label), "%s, %s, %s", model->name, is_bf16 ? "bf16" : "fp32",
-		 strategy == SRT_STRATEGY_DDP ? "ddp" : "zero3");
-	open_model(&m, &model->config, strategy, is_bf16);
+		 layout->name);
+	open_model(&m, &model->config, layout, is_bf16);
 	for (int b = 0; b < 4; b++) {
 		for (int c = 0; c < 4; c++) {
 			if (!has_run(b, c))
@@ -286,6 +322,7 @@ static void test_model(const struct model *model, srt_strategy_t strategy, int i
 			close_generator(&m);
 		}
 	}
+	test_weights(&m, &sampled, &first[1], label);
 	for (int s = 0; s < 2; s++) {
 		h = add_digest(h, &first[s]);
 		for (int i = 0; i < NPROMPTS; i++)
@@ -315,7 +352,7 @@ static void test_ends(void)
 	int ncalls = 0;
 	opened_t m;
 
-	open_model(&m, &models[0].config, SRT_STRATEGY_ZERO3, 0);
+	open_model(&m, &models[0].config, &layouts[0], 0);
 	open_generator(&m, 2, 0);
 	/* up to the generator's length, the prompt included */
 	CHECK_OK(srt_decoder_generate(m.generator, &greedy, &s, 1, NULL, NULL, stream));
@@ -364,7 +401,7 @@ static void test_refused(void)
 	srt_generator_t *generator = NULL;
 	opened_t m;
 
-	open_model(&m, &models[0].config, SRT_STRATEGY_DDP, 0);
+	open_model(&m, &models[0].config, &layouts[1], 0);
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
 		CHECK_STATUS(srt_generator_create(m.decoder, device, &wrong[i], &generator),
 			     SRT_ERR_INVALID_ARGUMENT);
@@ -430,8 +467,8 @@ int main(void)
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "test", &stream));
 	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
 		for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
-			test_model(&models[i], SRT_STRATEGY_ZERO3, is_bf16);
-			test_model(&models[i], SRT_STRATEGY_DDP, is_bf16);
+			for (size_t k = 0; k < sizeof(layouts) / sizeof(layouts[0]); k++)
+				test_model(&models[i], &layouts[k], is_bf16);
 		}
 	}
 	test_ends();

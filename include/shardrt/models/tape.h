@@ -65,6 +65,18 @@ SRT_API void srt_tape_destroy(srt_tape_t *tape);
  */
 SRT_API void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim);
 
+/** Finds the value of a parameter, whole and in the compute dtype of its unit; buffer NULL: it has
+ * none. */
+typedef srt_view_t (*srt_find_value_t)(const srt_param_t *param, const void *arg);
+
+/**
+ * Makes a tape for the forward pass read the values of parameters that `find` returns, at each pass:
+ * its units run no pass of their engine, so a pass is local, with every strategy. Before the first
+ * layer.
+ * @param arg passed on; must outlive the tape.
+ */
+SRT_API void srt_tape_set_values(srt_tape_t *tape, srt_find_value_t find, const void *arg);
+
 /**
  * Records an input of shape (rows,n), which the caller fills before each forward pass through
  * srt_tensor_view(). Its memory and value stay until it is written again.

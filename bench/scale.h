@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "models/families.h"
+#include <shardrt/models/families.h>
 
 #define SCALE_MAX_OPS 256
 

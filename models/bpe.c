@@ -34,9 +34,9 @@ srt_status_t srt_bpe_create(srt_bpe_t *bpe, size_t nids, size_t nmerges)
 	bpe->merges = malloc(bpe->nmerges * sizeof(*bpe->merges));
 	bpe->joined = calloc(SRT_BPE_JOINED / 64, sizeof(*bpe->joined));
 	if (bpe->tokens == NULL || bpe->slots == NULL || bpe->merges == NULL || bpe->joined == NULL)
-		return srt_string_fail(SRT_ERR_OUT_OF_MEMORY,
-				       "no host memory for %zu tokens and %zu merges", nids,
-				       nmerges);
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory for %zu tokens and %zu merges", nids,
+				      nmerges);
 	memset(bpe->slots, 0xff, bpe->nslots * sizeof(*bpe->slots));
 	memset(bpe->merges, 0xff, bpe->nmerges * sizeof(*bpe->merges));
 	return SRT_OK;
@@ -76,9 +76,9 @@ srt_status_t srt_bpe_add_token(srt_bpe_t *bpe, const char *text, size_t nbytes, 
 	const size_t slot = find_slot(bpe, text, nbytes);
 
 	if (bpe->tokens[id].nbytes > 0 || bpe->slots[slot] >= 0)
-		return srt_string_fail(SRT_ERR_FORMAT, "two tokens have the id %d or its text", id);
+		return srt_model_fail(SRT_ERR_FORMAT, "two tokens have the id %d or its text", id);
 	if ((slot - srt_bpe_hash(text, nbytes)) % bpe->nslots > PROBES)
-		return srt_string_fail(SRT_ERR_UNSUPPORTED, "too many tokens have the same hash");
+		return srt_model_fail(SRT_ERR_UNSUPPORTED, "too many tokens have the same hash");
 	bpe->tokens[id] = (srt_bpe_token_t){ (uint32_t)bpe->text.nbytes, (uint32_t)nbytes };
 	bpe->slots[slot] = id;
 	return srt_string_append(&bpe->text, text, nbytes);
@@ -149,17 +149,17 @@ srt_status_t srt_bpe_add_merge(srt_bpe_t *bpe, const char *left, size_t nleft, c
 		free(both.data);
 	}
 	if (id < 0)
-		return srt_string_fail(SRT_ERR_FORMAT,
-				       "merge %u has a part or a result that is not in the "
-				       "vocabulary",
-				       rank);
+		return srt_model_fail(SRT_ERR_FORMAT,
+				      "merge %u has a part or a result that is not in the "
+				      "vocabulary",
+				      rank);
 	if (is_fallback(bpe, a) || is_fallback(bpe, b))
 		bpe->cuts = false;
 	add_joined(bpe, left, nleft, right, nright);
 	pair = (uint64_t)a << 32 | (uint32_t)b;
 	merge = (srt_bpe_merge_t *)srt_bpe_find_merge(bpe, a, b);
 	if (((size_t)(merge - bpe->merges) - srt_bpe_hash_pair(pair)) % bpe->nmerges > PROBES)
-		return srt_string_fail(SRT_ERR_UNSUPPORTED, "too many merges have the same hash");
+		return srt_model_fail(SRT_ERR_UNSUPPORTED, "too many merges have the same hash");
 	*merge = (srt_bpe_merge_t){ pair, rank, id };
 	return SRT_OK;
 }

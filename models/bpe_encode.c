@@ -48,7 +48,7 @@ srt_status_t srt_bpe_encoder_create(const srt_bpe_t *bpe, size_t nbytes,
 		e->cache = calloc(nentries, sizeof(*e->cache));
 	if (e == NULL || e->cache == NULL) {
 		free(e);
-		return srt_string_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for an encoder");
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for an encoder");
 	}
 	e->bpe = bpe;
 	e->nentries = nentries;
@@ -76,8 +76,8 @@ static srt_status_t put_ids(srt_bpe_encoder_t *e, const int32_t *ids, size_t n)
 		int32_t *grown = realloc(e->ids, capacity * sizeof(*grown));
 
 		if (grown == NULL)
-			return srt_string_fail(SRT_ERR_OUT_OF_MEMORY,
-					       "no host memory for %zu tokens", capacity);
+			return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+					      "no host memory for %zu tokens", capacity);
 		e->ids = grown;
 		e->capacity = capacity;
 	}
@@ -116,8 +116,8 @@ static srt_status_t reserve_symbols(srt_bpe_encoder_t *e, size_t nbytes)
 	e->heap = malloc(2 * e->room * sizeof(*e->heap));
 	if (e->symbols == NULL || e->heap == NULL) {
 		e->room = 0;
-		return srt_string_fail(SRT_ERR_OUT_OF_MEMORY,
-				       "no host memory to encode a piece of %zu bytes", nbytes);
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory to encode a piece of %zu bytes", nbytes);
 	}
 	return SRT_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/model.h"
 #include "models/over_sqrt.h"
 #include "models/try.h"
 

@@ -3,7 +3,7 @@
 #ifndef SRT_MODELS_DECODER_IMPL_H
 #define SRT_MODELS_DECODER_IMPL_H
 
-#include "models/decoder.h"
+#include <shardrt/models/decoder.h>
 
 /** A module's parameters; NULL where it has none. */
 typedef struct srt_decoder_pair {

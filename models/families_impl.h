@@ -3,7 +3,7 @@
 #ifndef SRT_MODELS_FAMILIES_IMPL_H
 #define SRT_MODELS_FAMILIES_IMPL_H
 
-#include "models/families.h"
+#include <shardrt/models/families.h>
 
 /** Projections that attention_bias and mlp_bias are about. */
 enum { FAMILY_BIAS_QKV = 1, FAMILY_BIAS_O = 2, FAMILY_BIAS_MLP = 4 };

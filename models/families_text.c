@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* config.json of Hugging Face as text: read, and written again with another dtype. */
-#include "models/families.h"
+#include <shardrt/models/families.h>
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Generating: passes over prompts and over one token of each sequence, and the loop around them. */
-#include "models/generate.h"
+#include <shardrt/models/generate.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/families.h"
+#include <shardrt/models/families.h>
 
 /** The prefix that files of a model with a head have. */
 #define SRT_GPT_HF_PREFIX "transformer."

@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Includes nothing but <shardrt/...> and models/. libshardrt-models is installed: the tape, the layers and the
-# tokenizer, with the public symbols alone. libmodels.la has them too, and the models of tools and tests, which are not installed.
+# Includes nothing but <shardrt/...> and models/. libshardrt-models is installed: the tape, the layers, decoders
+# and tokenizers, with the public symbols alone. libmodels.la has them too, and the models of tests, which are not installed.
 INSTALLED_MODEL_SOURCES = \
 	models/bpe.c \
 	models/bpe.h \
 	models/bpe_encode.c \
 	models/bpe_impl.h \
+	models/decoder.c \
+	models/decoder_cache.c \
+	models/decoder_impl.h \
+	models/decoder_tape.c \
+	models/decoder_weights.c \
+	models/fail.c \
+	models/families.c \
+	models/families_config.c \
+	models/families_impl.h \
+	models/families_text.c \
+	models/generate.c \
 	models/hash.c \
 	models/hash.h \
 	models/layer_activation.c \
@@ -28,9 +39,13 @@ INSTALLED_MODEL_SOURCES = \
 	models/layer_rotary.c \
 	models/layer_scale.c \
 	models/layer_transpose.c \
+	models/model.c \
+	models/model.h \
 	models/over_sqrt.c \
 	models/over_sqrt.h \
 	models/rotary.c \
+	models/sample.c \
+	models/sample.h \
 	models/string.c \
 	models/string.h \
 	models/tape.c \
@@ -62,34 +77,21 @@ libmodels_la_SOURCES = \
 	models/data/text_file.h \
 	models/data/tokens.c \
 	models/data/tokens.h \
-	models/decoder.c \
-	models/decoder.h \
-	models/decoder_cache.c \
-	models/decoder_impl.h \
-	models/decoder_tape.c \
-	models/decoder_weights.c \
-	models/families.c \
-	models/families.h \
-	models/families_config.c \
-	models/families_impl.h \
-	models/families_text.c \
-	models/generate.c \
-	models/generate.h \
 	models/gpt_hf.c \
 	models/gpt_hf.h \
 	models/mlp.c \
 	models/mlp.h \
-	models/model.c \
-	models/model.h \
-	models/sample.c \
-	models/sample.h \
 	models/transformer.c \
 	models/transformer.h
 libmodels_la_LIBADD = $(SRT_MODELS_LIBS)
 
 shardrtmodelsincludedir = $(includedir)/shardrt/models
 shardrtmodelsinclude_HEADERS = \
+	include/shardrt/models/decoder.h \
+	include/shardrt/models/families.h \
+	include/shardrt/models/generate.h \
 	include/shardrt/models/layers.h \
+	include/shardrt/models/model.h \
 	include/shardrt/models/rotary.h \
 	include/shardrt/models/tape.h \
 	include/shardrt/models/tokenizer.h

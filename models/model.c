@@ -1,24 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Declares modules and units with the options of their model; the dimensions of a parameter
- * determine its decay. Sets the sentence of a failure. */
+ * determine its decay. */
 #include "models/model.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "models/try.h"
-
-srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
-{
-	char text[1024];
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(text, sizeof(text), format, ap);
-	va_end(ap);
-	return srt_error_set(status, text);
-}
 
 int srt_model_tensor_ranks(const srt_model_options_t *options)
 {

@@ -1,34 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all models share: options (dtype, memory, weight decay and frozen parameters, recomputation)
- * failures, a constant. */
+/* What all models share: modules, parameters and units under a model's options. */
 #ifndef SRT_MODELS_MODEL_H
 #define SRT_MODELS_MODEL_H
 
-#include <shardrt/shardrt.h>
-
-/** The dimension of a mesh for tensor parallelism. */
-#define SRT_MODEL_TENSOR_DIM "tp"
-
-/** Options of a model. Zero-initialise: parameters in SRT_F32 (SRT_DTYPE_NONE too), no decay,
- * nothing frozen. */
-typedef struct srt_model_options {
-	srt_dtype_t dtype; /* of the parameters, their gradients and the optimizer's state */
-	int recompute; /* 1: layers or blocks run forward again in the backward pass, which keeps
-			     * only their inputs (srt_tape_recompute_begin()) */
-	float matrix_decay; /* weight decay of parameters of two dimensions */
-	float vector_decay; /* of the others: biases and norms */
-	int (*frozen)(const char *name, void *arg); /* 1: no gradient; NULL = none are */
-	void *arg;
-	int reshard;     /* of all units, as in srt_unit_options_t */
-	srt_flat_t flat; /* of all units */
-	/* NULL, or the engine's mesh: a model for tensor-parallel ranks is cut over its dimension
-	 * SRT_MODEL_TENSOR_DIM. Must outlive the model. */
-	const srt_mesh_t *mesh;
-} srt_model_options_t;
-
-/** Sets the thread's last error to a printf-like sentence; returns status. */
-srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+#include <shardrt/models/model.h>
+#include "models/try.h"
 
 /** A parameter of a module tree. */
 typedef struct srt_model_param_spec {

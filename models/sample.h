@@ -3,7 +3,7 @@
 #ifndef SRT_MODELS_SAMPLE_H
 #define SRT_MODELS_SAMPLE_H
 
-#include "models/generate.h"
+#include <shardrt/models/generate.h>
 
 /** Memory of a choice. Opaque. */
 typedef struct srt_sampler srt_sampler_t;

@@ -2,7 +2,6 @@
 /* See string.h. */
 #include "models/string.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +16,13 @@ srt_status_t srt_string_reserve(srt_string_t *s, size_t more)
 	if (s->data != NULL && more <= s->capacity - s->nbytes)
 		return SRT_OK;
 	if (more > SIZE_MAX / 4 - s->nbytes)
-		return srt_string_fail(SRT_ERR_OUT_OF_MEMORY, "a text is too long");
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "a text is too long");
 	while (capacity < s->nbytes + more)
 		capacity *= 2;
 	data = realloc(s->data, capacity);
 	if (data == NULL)
-		return srt_string_fail(SRT_ERR_OUT_OF_MEMORY,
-				       "no host memory for a text of %zu bytes", capacity);
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory for a text of %zu bytes", capacity);
 	s->data = data;
 	s->capacity = capacity;
 	return SRT_OK;
@@ -36,17 +35,6 @@ srt_status_t srt_string_append(srt_string_t *s, const char *data, size_t nbytes)
 		memcpy(s->data + s->nbytes, data, nbytes);
 	s->nbytes += nbytes;
 	return SRT_OK;
-}
-
-srt_status_t srt_string_fail(srt_status_t status, const char *format, ...)
-{
-	char text[1024];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	return srt_error_set(status, text);
 }
 
 srt_shown_t srt_string_show(const char *text)

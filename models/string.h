@@ -21,10 +21,6 @@ srt_status_t srt_string_reserve(srt_string_t *s, size_t more);
 /** Appends bytes, which are not of the string. @return SRT_ERR_OUT_OF_MEMORY. */
 srt_status_t srt_string_append(srt_string_t *s, const char *data, size_t nbytes);
 
-/** Sets the last error to a message. @return status. */
-srt_status_t srt_string_fail(srt_status_t status, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
 /** A name for a message: cut after 60 bytes or less, control characters are '?'. */
 typedef struct srt_shown {
 	char text[64];

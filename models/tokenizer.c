@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "models/tokenizer_impl.h"
+#include "models/try.h"
 
 /* The longest tokenizer.json that is read. */
 #define FILE_NBYTES ((size_t)64 << 20)
@@ -61,11 +62,11 @@ static srt_status_t read_file(FILE *f, const char *path, srt_string_t *text)
 		text->nbytes += n;
 	} while (n > 0 && text->nbytes <= FILE_NBYTES);
 	if (ferror(f))
-		return srt_string_fail(SRT_ERR_IO, "%s: %s", path, strerror(errno));
+		return srt_model_fail(SRT_ERR_IO, "%s: %s", path, strerror(errno));
 	if (text->nbytes > FILE_NBYTES)
-		return srt_string_fail(SRT_ERR_UNSUPPORTED,
-				       "%s: it has more than %zu MiB, the most that is read", path,
-				       FILE_NBYTES >> 20);
+		return srt_model_fail(SRT_ERR_UNSUPPORTED,
+				      "%s: it has more than %zu MiB, the most that is read", path,
+				      FILE_NBYTES >> 20);
 	return SRT_OK;
 }
 
@@ -80,10 +81,10 @@ static srt_status_t open_file(const char *path, srt_string_t *name, FILE **f)
 	SRT_TRY(srt_string_append(name, "", 1));
 	*f = fopen(name->data, "rb");
 	if (*f == NULL)
-		return srt_string_fail(errno == ENOENT || errno == ENOTDIR ? SRT_ERR_NOT_FOUND :
-									     SRT_ERR_IO,
-				       "cannot open the tokenizer %s: %s", name->data,
-				       strerror(errno));
+		return srt_model_fail(errno == ENOENT || errno == ENOTDIR ? SRT_ERR_NOT_FOUND :
+									    SRT_ERR_IO,
+				      "cannot open the tokenizer %s: %s", name->data,
+				      strerror(errno));
 	return SRT_OK;
 }
 
@@ -95,7 +96,7 @@ static srt_status_t read_tokenizer(const char *path, const srt_string_t *text,
 	srt_status_t status;
 
 	if (t == NULL)
-		return srt_string_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for a tokenizer");
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for a tokenizer");
 	status = srt_tokenizer_read(text->data, text->nbytes, t);
 	if (status == SRT_OK) {
 		*tokenizer = t;
@@ -103,7 +104,7 @@ static srt_status_t read_tokenizer(const char *path, const srt_string_t *text,
 	}
 	srt_tokenizer_close(t);
 	snprintf(why, sizeof(why), "%s", srt_error_last());
-	return srt_string_fail(status, "%s: %s", path, why);
+	return srt_model_fail(status, "%s: %s", path, why);
 }
 
 srt_status_t srt_tokenizer_open(const char *path, srt_tokenizer_t **tokenizer)
@@ -113,8 +114,8 @@ srt_status_t srt_tokenizer_open(const char *path, srt_tokenizer_t **tokenizer)
 	srt_status_t status;
 
 	if (path == NULL || tokenizer == NULL)
-		return srt_string_fail(SRT_ERR_INVALID_ARGUMENT, "srt_tokenizer_open: %s is NULL",
-				       path == NULL ? "path" : "tokenizer");
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT, "srt_tokenizer_open: %s is NULL",
+				      path == NULL ? "path" : "tokenizer");
 	status = open_file(path, &name, &f);
 	if (status == SRT_OK)
 		status = read_file(f, name.data, &text);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "models/tokenizer_impl.h"
+#include "models/try.h"
 
 /* Strings, joined. */
 typedef struct {
@@ -23,8 +24,8 @@ static srt_status_t end_string(list_t *list)
 		size_t *grown = realloc(list->ends, capacity * sizeof(*grown));
 
 		if (grown == NULL)
-			return srt_string_fail(SRT_ERR_OUT_OF_MEMORY,
-					       "no host memory to decode %zu tokens", capacity);
+			return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+					      "no host memory to decode %zu tokens", capacity);
 		list->ends = grown;
 		list->capacity = capacity;
 	}
@@ -298,9 +299,9 @@ srt_status_t srt_tokenizer_decode(const srt_tokenizer_t *tokenizer, const int32_
 	srt_status_t status;
 
 	if (tokenizer == NULL || (ids == NULL && nids > 0) || text == NULL || nbytes == NULL)
-		return srt_string_fail(SRT_ERR_INVALID_ARGUMENT,
-				       "srt_tokenizer_decode: tokenizer, ids, text or nbytes is "
-				       "NULL");
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "srt_tokenizer_decode: tokenizer, ids, text or nbytes is "
+				      "NULL");
 	status = list_tokens(tokenizer, ids, nids, skip_special != 0, &list);
 	if (status == SRT_OK)
 		status = run_decoder(tokenizer, &list);

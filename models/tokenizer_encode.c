@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "models/tokenizer_impl.h"
+#include "models/try.h"
 
 /* A piece of text. */
 typedef struct {
@@ -287,15 +288,15 @@ static srt_status_t check_text(const char *text, size_t nbytes)
 	size_t invalid;
 
 	if (nbytes > SRT_BPE_NBYTES)
-		return srt_string_fail(SRT_ERR_INVALID_ARGUMENT,
-				       "a text of %zu bytes is too long to be encoded at once: %d "
-				       "are possible",
-				       nbytes, SRT_BPE_NBYTES);
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "a text of %zu bytes is too long to be encoded at once: %d "
+				      "are possible",
+				      nbytes, SRT_BPE_NBYTES);
 	invalid = srt_utf8_find_invalid(text, nbytes);
 	if (invalid < nbytes)
-		return srt_string_fail(SRT_ERR_INVALID_ARGUMENT,
-				       "the text is not UTF-8: byte %zu is 0x%02x", invalid,
-				       (unsigned char)text[invalid]);
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "the text is not UTF-8: byte %zu is 0x%02x", invalid,
+				      (unsigned char)text[invalid]);
 	return SRT_OK;
 }
 
@@ -306,9 +307,8 @@ srt_status_t srt_tokenizer_encode(const srt_tokenizer_t *tokenizer, const char *
 	srt_status_t status;
 
 	if (tokenizer == NULL || (text == NULL && nbytes > 0) || ids == NULL || nids == NULL)
-		return srt_string_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"srt_tokenizer_encode: tokenizer, text, ids or nids is NULL");
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "srt_tokenizer_encode: tokenizer, text, ids or nids is NULL");
 	SRT_TRY(check_text(text, nbytes));
 	SRT_TRY(srt_matcher_create(&e.matcher));
 	status = srt_bpe_encoder_create(&tokenizer->bpe, nbytes, &e.bpe);

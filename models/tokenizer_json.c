@@ -6,6 +6,7 @@
 
 #ifdef HAVE_JANSSON
 #include "models/tokenizer_json.h"
+#include "models/try.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,8 +48,8 @@ srt_status_t srt_json_refuse(const char *where, const char *key, const json_t *v
 			 json_is_boolean(value) ? (json_is_true(value) ? "true" : "false") :
 			 json_is_array(value)   ? "a list" :
 						  "an object");
-	return srt_string_fail(SRT_ERR_UNSUPPORTED, "%s.%s is %s; possible is %s", where, key,
-			       shown, possible);
+	return srt_model_fail(SRT_ERR_UNSUPPORTED, "%s.%s is %s; possible is %s", where, key, shown,
+			      possible);
 }
 
 srt_status_t srt_json_check_keys(const char *where, const json_t *object, const char *keys)
@@ -57,7 +58,7 @@ srt_status_t srt_json_check_keys(const char *where, const json_t *object, const 
 	json_t *value;
 
 	if (!json_is_object(object))
-		return srt_string_fail(SRT_ERR_FORMAT, "%s is missing, or not an object", where);
+		return srt_model_fail(SRT_ERR_FORMAT, "%s is missing, or not an object", where);
 	json_object_foreach((json_t *)object, key, value)
 	{
 		const char *at = strstr(keys, key);
@@ -66,10 +67,10 @@ srt_status_t srt_json_check_keys(const char *where, const json_t *object, const 
 		while (at != NULL && n > 0 && (at == keys || at[-1] != ' ' || at[n] != ' '))
 			at = strstr(at + 1, key);
 		if (at == NULL || n == 0)
-			return srt_string_fail(SRT_ERR_UNSUPPORTED,
-					       "%s has the key \"%s\", which is not supported; "
-					       "possible are%s",
-					       where, srt_string_show(key).text, keys);
+			return srt_model_fail(SRT_ERR_UNSUPPORTED,
+					      "%s has the key \"%s\", which is not supported; "
+					      "possible are%s",
+					      where, srt_string_show(key).text, keys);
 	}
 	return SRT_OK;
 }
@@ -179,10 +180,10 @@ static srt_status_t read_unicode(const char *where, const json_t *json, srt_toke
 	return SRT_OK;
 #else
 	(void)json, (void)step;
-	return srt_string_fail(SRT_ERR_UNSUPPORTED,
-			       "%s needs utf8proc, but the library was built without it: install "
-			       "it (Debian: libutf8proc-dev) and configure again",
-			       where);
+	return srt_model_fail(SRT_ERR_UNSUPPORTED,
+			      "%s needs utf8proc, but the library was built without it: install "
+			      "it (Debian: libutf8proc-dev) and configure again",
+			      where);
 #endif
 }
 
@@ -318,8 +319,8 @@ static srt_status_t read_step(const char *where, const type_t *types, const json
 		types++;
 	SRT_TRY(srt_json_check_keys(where, json, types->keys));
 	if (steps->n == SRT_TOKENIZER_STEPS)
-		return srt_string_fail(SRT_ERR_UNSUPPORTED, "%s has more than %d steps", where,
-				       SRT_TOKENIZER_STEPS);
+		return srt_model_fail(SRT_ERR_UNSUPPORTED, "%s has more than %d steps", where,
+				      SRT_TOKENIZER_STEPS);
 	steps->step[steps->n].kind = types->kind;
 	return types->read(where, json, &steps->step[steps->n++]);
 }
@@ -342,10 +343,10 @@ static srt_status_t get_sequence(const char *where, const json_t *json, const ch
 		return SRT_OK;
 	*list = json_object_get(json, key);
 	if (!json_is_array(*list) || json_object_size(json) != 2 || depth == SRT_TOKENIZER_DEPTH)
-		return srt_string_fail(SRT_ERR_FORMAT,
-				       "%s: a Sequence has no list of %s, or is deeper than %d "
-				       "levels",
-				       where, key, SRT_TOKENIZER_DEPTH);
+		return srt_model_fail(SRT_ERR_FORMAT,
+				      "%s: a Sequence has no list of %s, or is deeper than %d "
+				      "levels",
+				      where, key, SRT_TOKENIZER_DEPTH);
 	return SRT_OK;
 }
 
@@ -394,21 +395,21 @@ static srt_status_t append_special(const srt_tokenizer_t *t, const json_t *speci
 	size_t i;
 
 	if (!json_is_array(list))
-		return srt_string_fail(SRT_ERR_FORMAT,
-				       "post_processor.special_tokens has no ids of \"%s\"",
-				       srt_string_show(srt_json_text(name)).text);
+		return srt_model_fail(SRT_ERR_FORMAT,
+				      "post_processor.special_tokens has no ids of \"%s\"",
+				      srt_string_show(srt_json_text(name)).text);
 	json_array_foreach(list, i, value)
 	{
 		const json_int_t id = json_integer_value(value);
 
 		if (!json_is_integer(value) || id < 0 || (size_t)id >= t->nids)
-			return srt_string_fail(SRT_ERR_FORMAT,
-					       "post_processor.special_tokens has an id that is "
-					       "not one of a token");
+			return srt_model_fail(SRT_ERR_FORMAT,
+					      "post_processor.special_tokens has an id that is "
+					      "not one of a token");
 		if (*n == TEMPLATE_IDS)
-			return srt_string_fail(SRT_ERR_UNSUPPORTED,
-					       "post_processor adds more than %d tokens",
-					       TEMPLATE_IDS);
+			return srt_model_fail(SRT_ERR_UNSUPPORTED,
+					      "post_processor adds more than %d tokens",
+					      TEMPLATE_IDS);
 		ids[(*n)++] = (int32_t)id;
 	}
 	return SRT_OK;
@@ -421,7 +422,7 @@ static srt_status_t join_ids(int32_t **ids, size_t *nids, const int32_t *added, 
 	int32_t *joined = malloc((*nids + n + 1) * sizeof(*joined));
 
 	if (joined == NULL)
-		return srt_string_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for a template");
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for a template");
 	if (*nids > 0)
 		memcpy(joined + (before ? n : 0), *ids, *nids * sizeof(*joined));
 	memcpy(joined + (before ? 0 : *nids), added, n * sizeof(*joined));
@@ -474,8 +475,8 @@ static srt_status_t read_processor(const json_t *json, int depth, size_t *n, srt
 		return srt_json_refuse("post_processor", "type", type,
 				       "ByteLevel, TemplateProcessing, Sequence");
 	if (list == NULL && ++*n > SRT_TOKENIZER_STEPS)
-		return srt_string_fail(SRT_ERR_UNSUPPORTED, "post_processor has more than %d steps",
-				       SRT_TOKENIZER_STEPS);
+		return srt_model_fail(SRT_ERR_UNSUPPORTED, "post_processor has more than %d steps",
+				      SRT_TOKENIZER_STEPS);
 	if (list == NULL)
 		return read_template(json, t);
 	json_array_foreach(list, i, part) SRT_TRY(read_processor(part, depth + 1, n, t));

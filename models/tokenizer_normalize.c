@@ -12,6 +12,7 @@
 #endif
 
 #include "models/tokenizer_impl.h"
+#include "models/try.h"
 
 srt_status_t srt_tokenizer_replace(const srt_tokenizer_step_t *step, srt_matcher_t *matcher,
 				   const char *text, size_t nbytes, srt_string_t *out)
@@ -41,8 +42,8 @@ static srt_status_t map_part(const char *text, size_t nbytes, unsigned flags, sr
 	srt_status_t status;
 
 	if (n < 0)
-		return srt_string_fail(SRT_ERR_OUT_OF_MEMORY, "Unicode normalization: %s",
-				       utf8proc_errmsg(n));
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "Unicode normalization: %s",
+				      utf8proc_errmsg(n));
 	status = srt_string_append(out, (const char *)mapped, (size_t)n);
 	free(mapped);
 	return status;

@@ -39,7 +39,7 @@ struct srt_matcher {
 
 static srt_status_t no_memory(void)
 {
-	return srt_string_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for a pattern");
+	return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for a pattern");
 }
 
 srt_status_t srt_pattern_create_literal(const char *text, size_t nbytes, srt_pattern_t **pattern)
@@ -82,8 +82,8 @@ static srt_status_t fail_compile(const char *expression, int code)
 	char why[128];
 
 	pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof(why));
-	return srt_string_fail(SRT_ERR_UNSUPPORTED, "the regular expression %s is not accepted: %s",
-			       srt_string_show(expression).text, why);
+	return srt_model_fail(SRT_ERR_UNSUPPORTED, "the regular expression %s is not accepted: %s",
+			      srt_string_show(expression).text, why);
 }
 
 /* @param translated PCRE2's spelling of the expression. */
@@ -198,7 +198,7 @@ srt_status_t srt_matches_next(srt_matches_t *m, bool *found, size_t *start, size
 		if (code == PCRE2_ERROR_NOMATCH)
 			return SRT_OK;
 		if (code < 0)
-			return srt_string_fail(
+			return srt_model_fail(
 				code == PCRE2_ERROR_NOMEMORY ? SRT_ERR_OUT_OF_MEMORY :
 							       SRT_ERR_FORMAT,
 				"a regular expression of the tokenizer takes too many steps at "
@@ -219,10 +219,10 @@ srt_status_t srt_matches_next(srt_matches_t *m, bool *found, size_t *start, size
 srt_status_t srt_pattern_create(const char *expression, srt_pattern_t **pattern)
 {
 	(void)pattern;
-	return srt_string_fail(SRT_ERR_UNSUPPORTED,
-			       "the regular expression %s needs PCRE2, but the library was built "
-			       "without it: install it (Debian: libpcre2-dev) and configure again",
-			       srt_string_show(expression).text);
+	return srt_model_fail(SRT_ERR_UNSUPPORTED,
+			      "the regular expression %s needs PCRE2, but the library was built "
+			      "without it: install it (Debian: libpcre2-dev) and configure again",
+			      srt_string_show(expression).text);
 }
 
 void srt_pattern_destroy(srt_pattern_t *pattern)

@@ -17,6 +17,7 @@
 #include <jansson.h>
 
 #include "models/tokenizer_json.h"
+#include "models/try.h"
 
 /* Whether arrays and objects have at least 8 bytes on average, as those of a merge have: jansson
  * takes 50 times the length of an empty one. */
@@ -37,9 +38,9 @@ static srt_status_t read_id(const char *where, const json_t *json, int32_t *id)
 	const json_int_t value = json_integer_value(json);
 
 	if (!json_is_integer(json) || value < 0 || value >= SRT_BPE_IDS)
-		return srt_string_fail(SRT_ERR_FORMAT,
-				       "%s: an id is not a whole number from 0 to %d", where,
-				       SRT_BPE_IDS - 1);
+		return srt_model_fail(SRT_ERR_FORMAT,
+				      "%s: an id is not a whole number from 0 to %d", where,
+				      SRT_BPE_IDS - 1);
 	*id = (int32_t)value;
 	return SRT_OK;
 }
@@ -79,8 +80,8 @@ static srt_status_t read_merge(const json_t *merge, uint32_t rank, srt_bpe_t *bp
 					 json_string_length(json_array_get(merge, 1)), rank);
 	blank = text != NULL ? strchr(text, ' ') : NULL;
 	if (blank == NULL || strchr(blank + 1, ' ') != NULL)
-		return srt_string_fail(SRT_ERR_FORMAT,
-				       "model.merges: merge %u is not a pair of tokens", rank);
+		return srt_model_fail(SRT_ERR_FORMAT,
+				      "model.merges: merge %u is not a pair of tokens", rank);
 	return srt_bpe_add_merge(bpe, text, (size_t)(blank - text), blank + 1, strlen(blank + 1),
 				 rank);
 }
@@ -113,9 +114,9 @@ static srt_status_t read_vocab(json_t *vocab, srt_bpe_t *bpe)
 							      (int32_t)json_integer_value(value));
 
 		if (status == SRT_ERR_FORMAT)
-			return srt_string_fail(status,
-					       "model.vocab: the id of %s belongs to another token",
-					       srt_string_show(key).text);
+			return srt_model_fail(status,
+					      "model.vocab: the id of %s belongs to another token",
+					      srt_string_show(key).text);
 		SRT_TRY(status);
 	}
 	return SRT_OK;
@@ -145,8 +146,8 @@ static srt_status_t check_model(const json_t *model)
 	}
 	if (!json_is_object(json_object_get(model, "vocab")) ||
 	    !json_is_array(json_object_get(model, "merges")))
-		return srt_string_fail(SRT_ERR_FORMAT,
-				       "model.vocab is not an object, or model.merges not a list");
+		return srt_model_fail(SRT_ERR_FORMAT,
+				      "model.vocab is not an object, or model.merges not a list");
 	return SRT_OK;
 }
 
@@ -185,15 +186,15 @@ static srt_status_t check_added(const srt_tokenizer_t *t, const char *text, int3
 	const int32_t known = srt_bpe_find(&t->bpe, text, nbytes);
 
 	if (nbytes == 0 || nbytes > SRT_TOKENIZER_ADDED_NBYTES)
-		return srt_string_fail(SRT_ERR_UNSUPPORTED,
-				       "added_tokens: token %d has %zu bytes, not 1 to %d", id,
-				       nbytes, SRT_TOKENIZER_ADDED_NBYTES);
+		return srt_model_fail(SRT_ERR_UNSUPPORTED,
+				      "added_tokens: token %d has %zu bytes, not 1 to %d", id,
+				      nbytes, SRT_TOKENIZER_ADDED_NBYTES);
 	if (t->added[id].data != NULL || (known >= 0 && known != id) ||
 	    (known < 0 && t->bpe.tokens[id].nbytes > 0))
-		return srt_string_fail(SRT_ERR_FORMAT,
-				       "added_tokens: %s and another token have the same id %d, or "
-				       "the same text",
-				       srt_string_show(text).text, id);
+		return srt_model_fail(SRT_ERR_FORMAT,
+				      "added_tokens: %s and another token have the same id %d, or "
+				      "the same text",
+				      srt_string_show(text).text, id);
 	return SRT_OK;
 }
 
@@ -210,8 +211,8 @@ static srt_status_t add_texts(srt_tokenizer_t *t, srt_added_t *token, const char
 	if (token->normalized)
 		SRT_TRY(srt_tokenizer_normalize(&t->normalizer, matcher, text));
 	if (text->nbytes == 0)
-		return srt_string_fail(SRT_ERR_UNSUPPORTED,
-				       "added_tokens: token %d has no normal form", token->id);
+		return srt_model_fail(SRT_ERR_UNSUPPORTED,
+				      "added_tokens: token %d has no normal form", token->id);
 	t->special[token->id] = token->special && text->nbytes == nbytes &&
 				memcmp(text->data, content, nbytes) == 0;
 	return srt_string_append(&t->added[token->id], text->data, text->nbytes);
@@ -225,7 +226,7 @@ static srt_status_t read_added(const json_t *json, size_t order, srt_matcher_t *
 	srt_added_set_t *set;
 
 	if (!json_is_string(content))
-		return srt_string_fail(SRT_ERR_FORMAT, "added_tokens: a token has no content");
+		return srt_model_fail(SRT_ERR_FORMAT, "added_tokens: a token has no content");
 	SRT_TRY(srt_json_check_keys("added_tokens", json,
 				    " id content single_word lstrip rstrip normalized special "));
 	SRT_TRY(read_id("added_tokens", json_object_get(json, "id"), &token.id));
@@ -256,12 +257,12 @@ static srt_status_t check_texts(const json_t *list)
 		const char *text = srt_json_text(json_object_get(token, "content"));
 
 		if (json_object_get(seen, text) != NULL)
-			status = srt_string_fail(SRT_ERR_FORMAT,
-						 "added_tokens: two tokens have the text %s",
-						 srt_string_show(text).text);
+			status = srt_model_fail(SRT_ERR_FORMAT,
+						"added_tokens: two tokens have the text %s",
+						srt_string_show(text).text);
 		else if (json_object_set_new(seen, text, json_null()) != 0)
-			status = srt_string_fail(SRT_ERR_OUT_OF_MEMORY,
-						 "no host memory for the added tokens");
+			status = srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+						"no host memory for the added tokens");
 		if (status != SRT_OK)
 			break;
 	}
@@ -277,7 +278,7 @@ static srt_status_t read_all_added(const json_t *root, srt_tokenizer_t *t)
 	srt_status_t status = SRT_OK;
 
 	if (list != NULL && !json_is_array(list))
-		return srt_string_fail(SRT_ERR_FORMAT, "added_tokens is not a list");
+		return srt_model_fail(SRT_ERR_FORMAT, "added_tokens is not a list");
 	SRT_TRY(check_texts(list));
 	t->added = calloc(t->nids + 1, sizeof(*t->added));
 	t->special = calloc(t->nids + 1, sizeof(*t->special));
@@ -285,8 +286,8 @@ static srt_status_t read_all_added(const json_t *root, srt_tokenizer_t *t)
 	t->normalized.tokens = calloc(n + 1, sizeof(*t->normalized.tokens));
 	if (t->added == NULL || t->special == NULL || t->raw.tokens == NULL ||
 	    t->normalized.tokens == NULL)
-		return srt_string_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for %zu added tokens",
-				       n);
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for %zu added tokens",
+				      n);
 	SRT_TRY(srt_matcher_create(&matcher));
 	for (size_t i = 0; i < n && status == SRT_OK; i++)
 		status = read_added(json_array_get(list, i), i + 1, matcher, t);
@@ -304,7 +305,7 @@ static srt_status_t read_root(const json_t *root, srt_tokenizer_t *t)
 	static const char *const absent[] = { "truncation", "padding" };
 
 	if (!json_is_object(root))
-		return srt_string_fail(SRT_ERR_FORMAT, "it is not a JSON object");
+		return srt_model_fail(SRT_ERR_FORMAT, "it is not a JSON object");
 	SRT_TRY(srt_json_check_keys("tokenizer.json", root,
 				    " version truncation padding added_tokens normalizer "
 				    "pre_tokenizer post_processor decoder model "));
@@ -330,11 +331,11 @@ srt_status_t srt_tokenizer_read(const char *text, size_t nbytes, srt_tokenizer_t
 	json_t *root;
 
 	if (!has_content(text, nbytes))
-		return srt_string_fail(SRT_ERR_FORMAT, "it has too many lists and objects");
+		return srt_model_fail(SRT_ERR_FORMAT, "it has too many lists and objects");
 	root = json_loadb(text, nbytes, JSON_REJECT_DUPLICATES, &error);
 	if (root == NULL)
-		return srt_string_fail(SRT_ERR_FORMAT, "line %d: not JSON, or cut: %s", error.line,
-				       srt_string_show(error.text).text);
+		return srt_model_fail(SRT_ERR_FORMAT, "line %d: not JSON, or cut: %s", error.line,
+				      srt_string_show(error.text).text);
 	status = read_root(root, t);
 	json_decref(root);
 	return status;
@@ -343,8 +344,8 @@ srt_status_t srt_tokenizer_read(const char *text, size_t nbytes, srt_tokenizer_t
 srt_status_t srt_tokenizer_read(const char *text, size_t nbytes, srt_tokenizer_t *t)
 {
 	(void)text, (void)nbytes, (void)t;
-	return srt_string_fail(SRT_ERR_UNSUPPORTED,
-			       "it needs jansson, but the library was built without it: install it "
-			       "(Debian: libjansson-dev) and configure again");
+	return srt_model_fail(SRT_ERR_UNSUPPORTED,
+			      "it needs jansson, but the library was built without it: install it "
+			      "(Debian: libjansson-dev) and configure again");
 }
 #endif

@@ -35,9 +35,9 @@ typedef struct {
 
 static srt_status_t refuse(const translator_t *t, const char *what)
 {
-	return srt_string_fail(SRT_ERR_UNSUPPORTED,
-			       "the regular expression %s has %s, which is not supported",
-			       srt_string_show(t->begin).text, what);
+	return srt_model_fail(SRT_ERR_UNSUPPORTED,
+			      "the regular expression %s has %s, which is not supported",
+			      srt_string_show(t->begin).text, what);
 }
 
 static srt_status_t put(translator_t *t, const char *text)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one macro of models/ and the tools that hides a return: passes a failure on. */
+/* Failures in models/ and the tools: the one macro that hides a return, and their sentence. */
 #ifndef SRT_MODELS_TRY_H
 #define SRT_MODELS_TRY_H
 
@@ -13,5 +13,9 @@
 			return srt_try_status_;                                                    \
 	} while (0)
 #endif
+
+/** Sets the thread's last error to a printf-like sentence; returns status. */
+srt_status_t srt_model_fail(srt_status_t status, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #endif

@@ -11,7 +11,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/families.h"
+#include <shardrt/models/families.h>
 #include "models/model.h"
 
 /* Tokens of a sequence of a model that has more positions. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Input: the config.json of a model folder of Hugging Face. */
 #include "base/base.h"
-#include "models/families.h"
+#include <shardrt/models/families.h>
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)

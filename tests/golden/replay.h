@@ -48,7 +48,7 @@
 #include <shardrt/shardrt.h>
 
 #include "base/base.h"
-#include "models/families.h"
+#include <shardrt/models/families.h>
 #include <shardrt/models/layers.h>
 #include <shardrt/models/tape.h>
 #include "models/transformer.h"

@@ -12,7 +12,7 @@
 #ifndef SRT_TESTS_REPLAY_HF_H
 #define SRT_TESTS_REPLAY_HF_H
 
-#include "models/families.h"
+#include <shardrt/models/families.h>
 #include "tests/golden/replay.h"
 
 /* How the ranks share a decoder; by options of the program. */

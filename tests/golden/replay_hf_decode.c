@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/generate.h"
+#include <shardrt/models/generate.h>
 #include "tests/golden/replay_hf.h"
 
 #define NTOP 5

@@ -12,7 +12,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/generate.h"
+#include <shardrt/models/generate.h>
 #include "models/sample.h"
 #include "tests/harness/bits.h"
 #include "tests/harness/check.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/families.h"
+#include <shardrt/models/families.h>
 #include "tests/harness/check.h"
 
 #ifdef HAVE_JANSSON

@@ -11,8 +11,8 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/generate.h"
-#include "models/families.h"
+#include <shardrt/models/generate.h>
+#include <shardrt/models/families.h>
 #include "models/hash.h"
 #include "runtime/engine/checks/checks.h"
 #include "tests/harness/check.h"

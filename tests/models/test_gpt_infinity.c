@@ -15,7 +15,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/families.h"
+#include <shardrt/models/families.h>
 #include "models/hash.h"
 #include "runtime/engine/declare/declare.h"
 #include "tests/harness/check.h"

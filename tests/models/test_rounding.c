@@ -7,7 +7,7 @@
  */
 #include <fenv.h>
 
-#include "models/generate.h"
+#include <shardrt/models/generate.h>
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 #include "tests/harness/check.h"

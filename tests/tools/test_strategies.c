@@ -14,7 +14,7 @@
 #include <shardrt/shardrt.h>
 
 #include "device/device.h"
-#include "models/families.h"
+#include <shardrt/models/families.h>
 #include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "models/families.h"
+#include <shardrt/models/families.h>
 #include "models/gpt_hf.h"
 #include "tools/common.h"
 #include "tools/model_folder.h"

@@ -13,7 +13,7 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/families.h"
+#include <shardrt/models/families.h>
 #include "models/try.h"
 #include "tools/model_folder.h"
 #include "tools/precision.h"

@@ -31,8 +31,8 @@
 
 #include <shardrt/shardrt.h>
 
-#include "models/generate.h"
-#include "models/families.h"
+#include <shardrt/models/generate.h>
+#include <shardrt/models/families.h>
 #include "models/data/text.h"
 #include "tools/train/options.h"
 

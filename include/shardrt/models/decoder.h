@@ -18,15 +18,19 @@
  * and has its columns of the logits, which are never gathered but for sampling. The other
  * parameters are whole on each rank. The arena of its tapes is of srt_decoder_mem_kind().
  */
-#ifndef SRT_MODELS_DECODER_H
-#define SRT_MODELS_DECODER_H
+#ifndef SHARDRT_MODELS_DECODER_H
+#define SHARDRT_MODELS_DECODER_H
 
 #include <shardrt/shardrt.h>
 
 #include <shardrt/models/layers.h>
 #include <shardrt/models/rotary.h>
 #include <shardrt/models/tape.h>
-#include "models/model.h"
+#include <shardrt/models/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /** Most layers of a decoder of which only some have a window. */
 #define SRT_DECODER_MAX_PATTERN 1024
@@ -164,44 +168,45 @@ typedef struct srt_decoder_io {
  *         kv_heads that the tensor-parallel ranks do not divide, or a vocabulary without a part for
  *         the last of them.
  */
-srt_status_t srt_decoder_check(const srt_decoder_config_t *config, int tensor_ranks);
+SRT_API srt_status_t srt_decoder_check(const srt_decoder_config_t *config, int tensor_ranks);
 
 /**
  * Declares units and parameters on an engine that is not built yet. Local, needs no data.
  * @param[out] decoder owned by the caller, must not outlive the engine.
  */
-srt_status_t srt_decoder_declare(srt_engine_t *engine, const srt_decoder_config_t *config,
-				 const srt_model_options_t *options, srt_decoder_t **decoder);
+SRT_API srt_status_t srt_decoder_declare(srt_engine_t *engine, const srt_decoder_config_t *config,
+					 const srt_model_options_t *options,
+					 srt_decoder_t **decoder);
 
 /** Frees the description and the tables of its tapes, not the engine's parameters. After its
  * tapes. NULL is allowed. */
-void srt_decoder_destroy(srt_decoder_t *decoder);
+SRT_API void srt_decoder_destroy(srt_decoder_t *decoder);
 
 /** What it was declared with, with sizes for zeros. */
-const srt_decoder_config_t *srt_decoder_config(const srt_decoder_t *decoder);
+SRT_API const srt_decoder_config_t *srt_decoder_config(const srt_decoder_t *decoder);
 
 /** The kind of memory of the arenas of its tapes: srt_tape_mem_kind(). */
-srt_mem_kind_t srt_decoder_mem_kind(const srt_decoder_t *decoder);
+SRT_API srt_mem_kind_t srt_decoder_mem_kind(const srt_decoder_t *decoder);
 
 /** Number of parameter tensors (tied ones once). */
-int64_t srt_decoder_ntensors(const srt_decoder_config_t *config);
+SRT_API int64_t srt_decoder_ntensors(const srt_decoder_config_t *config);
 
 /** Number of parameters (tied ones once), without lookup tables and vectors if `matmul_only`. */
-int64_t srt_decoder_nparams(const srt_decoder_config_t *config, int matmul_only);
+SRT_API int64_t srt_decoder_nparams(const srt_decoder_config_t *config, int matmul_only);
 
 /** Floating point operations of forward and backward pass for one token at this context. */
-double srt_decoder_flops_per_token(const srt_decoder_config_t *config, int64_t context);
+SRT_API double srt_decoder_flops_per_token(const srt_decoder_config_t *config, int64_t context);
 
 /** Initial values: N(0, init_std), o and down N(0, init_std/sqrt(2*layers)), biases 0, norms 1. */
-srt_status_t srt_decoder_init(srt_decoder_t *decoder, uint64_t seed, srt_stream_t *stream);
+SRT_API srt_status_t srt_decoder_init(srt_decoder_t *decoder, uint64_t seed, srt_stream_t *stream);
 
 /** Records a pass and finishes the tape. @param[out] io set on success only. */
-srt_status_t srt_decoder_record(srt_decoder_t *decoder, srt_tape_t *tape,
-				const srt_decoder_pass_t *pass, srt_decoder_io_t *io);
+SRT_API srt_status_t srt_decoder_record(srt_decoder_t *decoder, srt_tape_t *tape,
+					const srt_decoder_pass_t *pass, srt_decoder_io_t *io);
 
 /** srt_decoder_record() of the loss of `batch` rows of one document each. */
-srt_status_t srt_decoder_record_loss(srt_decoder_t *decoder, srt_tape_t *tape, int64_t batch,
-				     int64_t context, srt_decoder_io_t *io);
+SRT_API srt_status_t srt_decoder_record_loss(srt_decoder_t *decoder, srt_tape_t *tape,
+					     int64_t batch, int64_t context, srt_decoder_io_t *io);
 
 /**
  * Fills the inputs that depend on positions, before a forward pass; those of a tape whose arena
@@ -209,8 +214,8 @@ srt_status_t srt_decoder_record_loss(srt_decoder_t *decoder, srt_tape_t *tape, i
  * @param positions (batch*context): a document begins where one is not that of the token before it
  *        plus 1, and at each row's beginning; below config->context. NULL: 0, 1, ... in each row.
  */
-srt_status_t srt_decoder_put_positions(const srt_decoder_io_t *io, const int32_t *positions,
-				       srt_stream_t *stream);
+SRT_API srt_status_t srt_decoder_put_positions(const srt_decoder_io_t *io, const int32_t *positions,
+					       srt_stream_t *stream);
 
 /**
  * Allocates a cache for tapes of this decoder: 2 * layers * sequences * length rows of this rank's
@@ -219,16 +224,16 @@ srt_status_t srt_decoder_put_positions(const srt_decoder_io_t *io, const int32_t
  * @param[out] cache owned by the caller.
  * @return SRT_ERR_INVALID_ARGUMENT for sizes out of range, SRT_ERR_OUT_OF_MEMORY.
  */
-srt_status_t srt_decoder_cache_create(srt_decoder_t *decoder, srt_device_t *device,
-				      int64_t sequences, int64_t length,
-				      srt_decoder_cache_t **cache);
+SRT_API srt_status_t srt_decoder_cache_create(srt_decoder_t *decoder, srt_device_t *device,
+					      int64_t sequences, int64_t length,
+					      srt_decoder_cache_t **cache);
 /** Frees it; after its tapes. NULL is allowed. */
-void srt_decoder_cache_destroy(srt_decoder_cache_t *cache);
+SRT_API void srt_decoder_cache_destroy(srt_decoder_cache_t *cache);
 /** Bytes of device memory. */
-size_t srt_decoder_cache_nbytes(const srt_decoder_cache_t *cache);
+SRT_API size_t srt_decoder_cache_nbytes(const srt_decoder_cache_t *cache);
 /** Copies the first ntokens tokens of a sequence over those of another. Asynchronous. */
-srt_status_t srt_decoder_cache_move(srt_decoder_cache_t *cache, int64_t from, int64_t to,
-				    int64_t ntokens, srt_stream_t *stream);
+SRT_API srt_status_t srt_decoder_cache_move(srt_decoder_cache_t *cache, int64_t from, int64_t to,
+					    int64_t ntokens, srt_stream_t *stream);
 
 /**
  * Allocates memory for all parameters in the compute dtypes of their units, outside of the engine's
@@ -236,15 +241,16 @@ srt_status_t srt_decoder_cache_move(srt_decoder_cache_t *cache, int64_t from, in
  * @param[out] weights owned by the caller.
  * @return SRT_ERR_UNSUPPORTED with several tensor-parallel ranks, SRT_ERR_OUT_OF_MEMORY.
  */
-srt_status_t srt_decoder_weights_create(srt_decoder_t *decoder, srt_device_t *device,
-					srt_decoder_weights_t **weights);
+SRT_API srt_status_t srt_decoder_weights_create(srt_decoder_t *decoder, srt_device_t *device,
+						srt_decoder_weights_t **weights);
 /** Frees it; after its tapes. NULL is allowed. */
-void srt_decoder_weights_destroy(srt_decoder_weights_t *weights);
+SRT_API void srt_decoder_weights_destroy(srt_decoder_weights_t *weights);
 /** Bytes of device memory. */
-size_t srt_decoder_weights_nbytes(const srt_decoder_weights_t *weights);
+SRT_API size_t srt_decoder_weights_nbytes(const srt_decoder_weights_t *weights);
 /** Takes the present values, with the bits that a forward pass gathers. Collective; outside of
  * passes, as srt_unit_full_params_begin(). */
-srt_status_t srt_decoder_weights_gather(srt_decoder_weights_t *weights, srt_stream_t *stream);
+SRT_API srt_status_t srt_decoder_weights_gather(srt_decoder_weights_t *weights,
+						srt_stream_t *stream);
 
 /**
  * Fills all inputs of a pass with a cache, which reads n new tokens of one sequence.
@@ -252,20 +258,24 @@ srt_status_t srt_decoder_weights_gather(srt_decoder_weights_t *weights, srt_stre
  *        n is at most its length.
  * @param ids (n), n from 1 to io->context; the pass's other rows have no token.
  */
-srt_status_t srt_decoder_put_chunk(const srt_decoder_io_t *io, int64_t sequence, int64_t before,
-				   const int32_t *ids, int64_t n, srt_stream_t *stream);
+SRT_API srt_status_t srt_decoder_put_chunk(const srt_decoder_io_t *io, int64_t sequence,
+					   int64_t before, const int32_t *ids, int64_t n,
+					   srt_stream_t *stream);
 /** Fills all inputs of a pass with `step`: ids[i] is the new token of sequence i, which has
  * before[i] tokens in the cache, less than its length; n up to io->batch sequences. */
-srt_status_t srt_decoder_put_step(const srt_decoder_io_t *io, const int32_t *before,
-				  const int32_t *ids, int64_t n, srt_stream_t *stream);
+SRT_API srt_status_t srt_decoder_put_step(const srt_decoder_io_t *io, const int32_t *before,
+					  const int32_t *ids, int64_t n, srt_stream_t *stream);
 
 /** Bytes of the angles that its tapes of rotary positions read, in device memory; the tapes that
  * were recorded have made them. 0 without rotary positions. */
-size_t srt_decoder_tables_nbytes(const srt_decoder_t *decoder);
+SRT_API size_t srt_decoder_tables_nbytes(const srt_decoder_t *decoder);
 
 /** What training with `batch` sequences at a time needs, exact. @param[out] nbytes of the arena.
  * @param[out] scratch bytes that the stream keeps (srt_tape_scratch_nbytes()). */
-srt_status_t srt_decoder_memory(srt_decoder_t *decoder, srt_device_t *device, int64_t batch,
-				int64_t context, size_t *nbytes, size_t *scratch);
+SRT_API srt_status_t srt_decoder_memory(srt_decoder_t *decoder, srt_device_t *device, int64_t batch,
+					int64_t context, size_t *nbytes, size_t *scratch);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

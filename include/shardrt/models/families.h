@@ -4,22 +4,26 @@
  * its config.json becomes a description (models/decoder.h), and how its files keep the parameters.
  * Names of parameters are those of its files.
  */
-#ifndef SRT_MODELS_FAMILIES_H
-#define SRT_MODELS_FAMILIES_H
+#ifndef SHARDRT_MODELS_FAMILIES_H
+#define SHARDRT_MODELS_FAMILIES_H
 
 #include <shardrt/shardrt.h>
 
-#include "models/decoder.h"
+#include <shardrt/models/decoder.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /** A preset: "nano", "char", "gpt2-124m". @return SRT_ERR_NOT_FOUND for another name, with a
  * sentence that has the names. */
-srt_status_t srt_decoder_preset(const char *name, srt_decoder_config_t *config);
+SRT_API srt_status_t srt_decoder_preset(const char *name, srt_decoder_config_t *config);
 
 /** The i-th preset's name, NULL past the end. */
-const char *srt_decoder_preset_name(size_t i);
+SRT_API const char *srt_decoder_preset_name(size_t i);
 
 /** The names of the presets' parameters: "blocks.0.attn.qkv.weight". */
-extern const srt_decoder_names_t srt_decoder_preset_names;
+extern SRT_API const srt_decoder_names_t srt_decoder_preset_names;
 
 /** What GPT-2 has but for sizes, qkv_bias and a tied head: members of a description. */
 #define SRT_DECODER_GPT2                                                                           \
@@ -33,10 +37,10 @@ extern const srt_decoder_names_t srt_decoder_preset_names;
 typedef struct srt_family srt_family_t;
 
 /** The model_type of config.json. */
-const char *srt_family_name(const srt_family_t *family);
+SRT_API const char *srt_family_name(const srt_family_t *family);
 
 /** The i-th family, NULL past the end. */
-const srt_family_t *srt_family_at(size_t i);
+SRT_API const srt_family_t *srt_family_at(size_t i);
 
 /**
  * Reads a config.json, in the spelling of transformers 4 or 5. A key that is missing has the
@@ -46,19 +50,20 @@ const srt_family_t *srt_family_at(size_t i);
  *         value has another type, SRT_ERR_INVALID_ARGUMENT, with key and value, for what the
  *         library does not have, SRT_ERR_UNSUPPORTED in a library without jansson.
  */
-srt_status_t srt_family_read_config(const char *path, const srt_family_t **family,
-				    srt_decoder_config_t *config);
+SRT_API srt_status_t srt_family_read_config(const char *path, const srt_family_t **family,
+					    srt_decoder_config_t *config);
 
 /** srt_family_read_config() of a text of nbytes. */
-srt_status_t srt_family_parse_config(const char *text, size_t nbytes, const char *path,
-				     const srt_family_t **family, srt_decoder_config_t *config);
+SRT_API srt_status_t srt_family_parse_config(const char *text, size_t nbytes, const char *path,
+					     const srt_family_t **family,
+					     srt_decoder_config_t *config);
 
 /**
  * Reads a config.json as text.
  * @param[out] text nbytes and a terminating zero, freed by the caller; set on success only.
  * @return SRT_ERR_NOT_FOUND, SRT_ERR_IO, SRT_ERR_FORMAT if it is longer than 1 MiB.
  */
-srt_status_t srt_family_read_text(const char *path, char **text, size_t *nbytes);
+SRT_API srt_status_t srt_family_read_text(const char *path, char **text, size_t *nbytes);
 
 /**
  * Sets "dtype" and "torch_dtype" of a config.json, whatever of the two it has; the rest stays as it
@@ -67,7 +72,7 @@ srt_status_t srt_family_read_text(const char *path, char **text, size_t *nbytes)
  * @param dtype SRT_F32, SRT_F16 or SRT_BF16.
  * @param[out] changed freed by the caller; set on success only.
  */
-srt_status_t srt_family_set_dtype(const char *text, srt_dtype_t dtype, char **changed);
+SRT_API srt_status_t srt_family_set_dtype(const char *text, srt_dtype_t dtype, char **changed);
 
 /** How a file or folder has the parameters of a decoder, for srt_family_names(). */
 typedef struct srt_family_file {
@@ -82,10 +87,14 @@ typedef struct srt_family_file {
  * @return SRT_ERR_INVALID_ARGUMENT if the file has blocks that the decoder does not have, or not
  *         the embedding of its size.
  */
-srt_status_t srt_family_match(const srt_family_t *family, const srt_decoder_config_t *config,
-			      const srt_file_t *file, const char *path, srt_family_file_t *match);
+SRT_API srt_status_t srt_family_match(const srt_family_t *family,
+				      const srt_decoder_config_t *config, const srt_file_t *file,
+				      const char *path, srt_family_file_t *match);
 
 /** Names for srt_engine_load_named(). @param match borrowed while they are used. */
-srt_file_names_t srt_family_names(const srt_family_file_t *match);
+SRT_API srt_file_names_t srt_family_names(const srt_family_file_t *match);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

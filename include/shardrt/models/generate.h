@@ -6,15 +6,19 @@
  * of the other sequences, the chunks, the strategy or the number of ranks. docs/decoding.md has the
  * promise and its limits.
  */
-#ifndef SRT_MODELS_GENERATE_H
-#define SRT_MODELS_GENERATE_H
+#ifndef SHARDRT_MODELS_GENERATE_H
+#define SHARDRT_MODELS_GENERATE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include <shardrt/shardrt.h>
 
-#include "models/decoder.h"
+#include <shardrt/models/decoder.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /** Recorded passes, and the cache of their sequences. Opaque. */
 typedef struct srt_generator srt_generator_t;
@@ -70,20 +74,20 @@ typedef int (*srt_on_token_t)(void *arg, srt_sequence_t *sequence);
  * @param[out] generator owned by the caller, set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for sizes out of range, SRT_ERR_OUT_OF_MEMORY.
  */
-srt_status_t srt_generator_create(srt_decoder_t *decoder, srt_device_t *device,
-				  const srt_generator_options_t *options,
-				  srt_generator_t **generator);
+SRT_API srt_status_t srt_generator_create(srt_decoder_t *decoder, srt_device_t *device,
+					  const srt_generator_options_t *options,
+					  srt_generator_t **generator);
 /** Frees it, not its arena. NULL is allowed. */
-void srt_generator_destroy(srt_generator_t *generator);
+SRT_API void srt_generator_destroy(srt_generator_t *generator);
 /** Bytes of device memory that it has allocated: the cache, and inputs of sampling. */
-size_t srt_generator_nbytes(const srt_generator_t *generator);
+SRT_API size_t srt_generator_nbytes(const srt_generator_t *generator);
 /** Bytes of the arena that it needs. */
-size_t srt_generator_arena_nbytes(const srt_generator_t *generator);
+SRT_API size_t srt_generator_arena_nbytes(const srt_generator_t *generator);
 /** Bytes that the stream keeps (srt_tape_scratch_nbytes()). */
-size_t srt_generator_scratch_nbytes(const srt_generator_t *generator);
+SRT_API size_t srt_generator_scratch_nbytes(const srt_generator_t *generator);
 /** Gives it its arena, borrowed, of srt_decoder_mem_kind(); may be shared with tapes that do not
  * run at the same time. */
-srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t *arena);
+SRT_API srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t *arena);
 
 /**
  * Continues n prompts; sequences that end make place for the next prompts. Blocking. Local with
@@ -95,8 +99,12 @@ srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t *arena)
  *         generator's length, or has a token outside of the vocabulary, and for sampling out of
  *         range: nothing is generated then.
  */
-srt_status_t srt_decoder_generate(srt_generator_t *generator, const srt_sampling_t *sampling,
-				  srt_sequence_t *sequences, size_t n, srt_on_token_t on_token,
-				  void *arg, srt_stream_t *stream);
+SRT_API srt_status_t srt_decoder_generate(srt_generator_t *generator,
+					  const srt_sampling_t *sampling, srt_sequence_t *sequences,
+					  size_t n, srt_on_token_t on_token, void *arg,
+					  srt_stream_t *stream);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -3,12 +3,14 @@
 # Built here by `make check` for tests/engine/test_guide.sh, and by tests/tools/test_install.sh against the installed
 # library, as a user would.
 EXAMPLES = \
+	examples/grpo \
 	examples/train_all \
 	examples/train_llama \
 	examples/train_modules \
 	examples/train_own \
 	examples/train_tape
 check_PROGRAMS += $(EXAMPLES)
+examples_grpo_LDADD = libshardrt-models.la $(SRT_LIB)
 examples_train_all_LDADD = $(SRT_LIB)
 examples_train_llama_LDADD = libshardrt-models.la $(SRT_LIB)
 examples_train_modules_LDADD = $(SRT_LIB)
@@ -21,6 +23,7 @@ dist_example_DATA = \
 	examples/autograd.cc \
 	examples/cuda_kernel.c \
 	examples/cuda_relu.cu \
+	examples/grpo.c \
 	examples/opencl_kernel.c \
 	examples/relu_model.h \
 	examples/train_all.c \

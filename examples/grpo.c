@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Reinforcement learning in one program: a small decoder learns to add two digits by GRPO (Shao et
+ * al. 2024, DeepSeekMath). Each step draws a group of answers to each sum, and the policy gradient
+ * weighs an answer by its advantage in its group. Answers are drawn by the bits of training: the
+ * log-probability of each token is minus its loss in the training pass, so the KL divergence of the
+ * drawing policy from the trained one is 0, which each step checks. One sequence is one micro-batch,
+ * added up as a tree: the result has the same bits on 1, 2, 4 ... ranks, with every strategy.
+ *
+ *     cc -std=c11 grpo.c $(pkg-config --cflags --libs shardrt-models) -o grpo
+ *     shardrun -n 2 ./grpo [STEPS [ddp|zero1|zero2|zero3]]
+ */
+#include <shardrt/models/families.h>
+#include <shardrt/models/generate.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VOCAB = 12, PLUS = 10, EQUALS = 11, PROMPT = 4, ANSWER = 2, ROW = PROMPT + ANSWER - 1 };
+enum { GROUP = 8, GROUPS = 8, SEQUENCES = GROUP * GROUPS, WARM_UP = 60, STEPS = 400 };
+
+static srt_context_t *context;
+static srt_stream_t *stream;
+static srt_engine_t *engine;
+static srt_decoder_t *decoder;
+static srt_tape_t *tape;
+static srt_decoder_io_t io;
+static int nmine, first; /* this rank's sequences of a step */
+
+/* A sum and an answer to it; a digit is its own token. */
+typedef struct sample {
+	int32_t prompt[PROMPT], answer[ANSWER];
+	float logprobs[ANSWER], reward, advantage;
+} sample_t;
+
+static void check(srt_status_t status)
+{
+	if (status != SRT_OK) {
+		fprintf(stderr, "%s\n", srt_error_last());
+		exit(1);
+	}
+}
+
+/* The sum of a group, the same whichever rank has it. */
+static void make_prompt(sample_t *s, int step, int group)
+{
+	uint32_t seed = (uint32_t)(step * GROUPS + group) * 2654435761u;
+
+	seed = (seed ^ seed >> 15) * 2246822519u;
+	s->prompt[0] = (int32_t)(seed >> 8) % 10;
+	s->prompt[1] = PLUS;
+	s->prompt[2] = (int32_t)(seed >> 20) % 10;
+	s->prompt[3] = EQUALS;
+}
+
+static int correct_digit(const sample_t *s, int i)
+{
+	const int sum = s->prompt[0] + s->prompt[2];
+
+	return i == 0 ? sum / 10 : sum % 10;
+}
+
+/* Draws this rank's answers, with weights that are gathered once a step. */
+static void draw(srt_generator_t *generator, sample_t *samples, int step)
+{
+	const srt_sampling_t sampling = { .temperature = 1.0f, .seed = 1 };
+	srt_sequence_t sequences[SEQUENCES];
+
+	for (int i = 0; i < nmine; i++) {
+		sample_t *s = &samples[i];
+
+		make_prompt(s, step, (first + i) / GROUP);
+		sequences[i] =
+			(srt_sequence_t){ .prompt = s->prompt,
+					  .nprompt = PROMPT,
+					  .max_tokens = ANSWER,
+					  .key = (uint64_t)step * SEQUENCES + (uint64_t)(first + i),
+					  .tokens = s->answer,
+					  .logprobs = s->logprobs };
+	}
+	check(srt_decoder_generate(generator, &sampling, sequences, (size_t)nmine, NULL, NULL,
+				   stream));
+}
+
+/* 1 for the right sum; the advantage is the reward minus the group's mean. */
+static void judge(sample_t *samples)
+{
+	for (int i = 0; i < nmine; i++) {
+		sample_t *s = &samples[i];
+
+		s->reward =
+			s->answer[0] == correct_digit(s, 0) && s->answer[1] == correct_digit(s, 1);
+	}
+	for (int i = 0; i < nmine; i++) {
+		float mean = 0;
+
+		for (int k = 0; k < GROUP; k++)
+			mean += samples[i / GROUP * GROUP + k].reward / GROUP;
+		samples[i].advantage = samples[i].reward - mean;
+	}
+}
+
+/* Right answers, for the supervised steps at the beginning. */
+static void answer_rightly(sample_t *samples, int step)
+{
+	for (int i = 0; i < nmine; i++) {
+		sample_t *s = &samples[i];
+
+		make_prompt(s, -step - 1 - (first + i) * 1000, 0);
+		s->answer[0] = correct_digit(s, 0);
+		s->answer[1] = correct_digit(s, 1);
+		s->advantage = 1;
+	}
+}
+
+static void put(const srt_tensor_t *input, const int32_t *values)
+{
+	const srt_view_t to = srt_tensor_view(input);
+
+	check(srt_buffer_copy_from_host(to.buffer, to.offset, values, ROW * sizeof(*values),
+					stream));
+}
+
+/* The gradient of one sequence. @return how far its log-probabilities were from minus the losses. */
+static double train_one(const sample_t *s, int i)
+{
+	const srt_view_t none = { 0 };
+	int32_t ids[ROW], targets[ROW];
+	float losses[ROW];
+	double kl = 0;
+
+	for (int t = 0; t < ROW; t++) {
+		ids[t] = t < PROMPT ? s->prompt[t] : s->answer[t - PROMPT];
+		targets[t] = t < PROMPT - 1 ? -1 : s->answer[t - PROMPT + 1]; /* -1: no loss */
+	}
+	put(io.ids, ids);
+	put(io.targets, targets);
+	check(srt_decoder_put_positions(&io, NULL, stream));
+	check(srt_engine_microbatch(engine, i, nmine));
+	check(srt_tape_forward(tape, stream));
+	check(srt_tape_backward(tape, s->advantage / (SEQUENCES * ANSWER), none, stream));
+	check(srt_buffer_copy_to_host(losses, srt_tensor_view(io.loss).buffer,
+				      srt_tensor_view(io.loss).offset, sizeof(losses), stream));
+	for (int t = 0; t < ANSWER; t++)
+		kl += (double)s->logprobs[t] + (double)losses[PROMPT - 1 + t];
+	return kl;
+}
+
+/* The mean reward of all ranks' answers. `memory`: SEQUENCES + 1 floats. */
+static double mean_reward(const sample_t *samples, srt_buffer_t *memory)
+{
+	const srt_view_t total = srt_view(memory, SEQUENCES * sizeof(float), SRT_F32);
+	float rewards[SEQUENCES] = { 0 }, sum;
+
+	for (int i = 0; i < nmine; i++)
+		rewards[i] = samples[i].reward;
+	check(srt_buffer_copy_from_host(memory, 0, rewards, sizeof(rewards), stream));
+	check(srt_engine_sum(engine, srt_view(memory, 0, SRT_F32), nmine, SEQUENCES, total,
+			     stream));
+	check(srt_buffer_copy_to_host(&sum, memory, total.offset, sizeof(sum), stream));
+	return (double)sum / SEQUENCES;
+}
+
+static void open_engine(const char *strategy)
+{
+	static const char *const names[] = { "ddp", "zero1", "zero2", "zero3" };
+	static const srt_strategy_t strategies[] = { SRT_STRATEGY_DDP, SRT_STRATEGY_ZERO1,
+						     SRT_STRATEGY_ZERO2, SRT_STRATEGY_ZERO3 };
+	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT; /* zero3 */
+	srt_optim_options_t optim = SRT_OPTIM_ADAM_INIT;
+	srt_decoder_config_t config;
+
+	for (int i = 0; i < 4; i++)
+		if (strategy != NULL && !strcmp(strategy, names[i]))
+			options.strategy = strategies[i];
+	optim.lr = 2e-3f;
+	options.optim = &optim;
+	options.average = SRT_AVERAGE_SUM;
+	options.accumulation = SRT_ACCUMULATE_TREE;
+	options.microbatches = nmine;
+	check(srt_decoder_preset("nano", &config));
+	config.layers = 2;
+	config.width = 64;
+	config.heads = 4;
+	config.vocab = VOCAB;
+	config.context = PROMPT + ANSWER;
+	check(srt_engine_create(context, &options, &engine));
+	check(srt_decoder_declare(engine, &config, NULL, &decoder));
+	check(srt_engine_build(engine));
+	check(srt_decoder_init(decoder, 1, stream));
+}
+
+int main(int argc, char **argv)
+{
+	const int nsteps = argc > 1 ? atoi(argv[1]) : STEPS;
+	srt_generator_options_t sizes = { .sequences = GROUP, .length = PROMPT + ANSWER };
+	srt_decoder_weights_t *weights;
+	srt_generator_t *generator;
+	sample_t samples[SEQUENCES] = { 0 };
+	srt_buffer_t *memory, *scores;
+	unsigned char hash[16];
+	srt_device_t *device;
+	size_t nbytes;
+	double rewards = 0;
+	int ndifferent = 0;
+
+	check(srt_context_create(NULL, &context));
+	device = srt_context_device(context);
+	nmine = SEQUENCES / srt_context_world_size(context);
+	first = nmine * srt_context_rank(context);
+	if (nmine < GROUP || nmine % GROUP != 0 ||
+	    nmine * srt_context_world_size(context) != SEQUENCES) {
+		fprintf(stderr, "grpo: 1, 2, 4 or 8 ranks\n");
+		return 2;
+	}
+	check(srt_stream_create(device, 0, "compute", &stream));
+	open_engine(argc > 2 ? argv[2] : NULL);
+	check(srt_decoder_weights_create(decoder, device, &weights));
+	sizes.weights = weights;
+	check(srt_generator_create(decoder, device, &sizes, &generator));
+	check(srt_tape_create(device, SRT_TAPE_TRAINING, &tape));
+	check(srt_decoder_record_loss(decoder, tape, 1, ROW, &io));
+	nbytes = srt_tape_nbytes(tape);
+	if (srt_generator_arena_nbytes(generator) > nbytes)
+		nbytes = srt_generator_arena_nbytes(generator);
+	/* both run in turn */
+	check(srt_buffer_create(device, srt_tape_mem_kind(tape), nbytes, "arena", &memory));
+	check(srt_buffer_create(device, SRT_MEM_DEVICE, (SEQUENCES + 1) * sizeof(float), "rewards",
+				&scores));
+	check(srt_tape_bind(tape, memory));
+	check(srt_generator_bind(generator, memory));
+	for (int step = -WARM_UP; step < nsteps; step++) {
+		if (step < 0) {
+			answer_rightly(samples, step);
+		} else {
+			check(srt_decoder_weights_gather(weights, stream));
+			draw(generator, samples, step);
+			judge(samples);
+			rewards += mean_reward(samples, scores);
+		}
+		for (int i = 0; i < nmine; i++)
+			ndifferent += train_one(&samples[i], i) != 0 && step >= 0;
+		check(srt_engine_step(engine, stream));
+		if (step % 25 == 24 && srt_context_rank(context) == 0)
+			printf("step %d: reward %.3f\n", step + 1, rewards / 25);
+		if (step % 25 == 24)
+			rewards = 0;
+	}
+	check(srt_engine_hash(engine, hash, stream));
+	if (srt_context_rank(context) == 0) {
+		printf("KL of the drawn tokens: %s\nhash: ",
+		       ndifferent == 0 ? "0 in every step" : "NOT 0");
+		for (int i = 0; i < 16; i++)
+			printf("%02x", hash[i]);
+		printf("\n");
+	}
+	srt_generator_destroy(generator);
+	srt_decoder_weights_destroy(weights);
+	srt_tape_destroy(tape);
+	srt_buffer_destroy(memory);
+	srt_buffer_destroy(scores);
+	srt_decoder_destroy(decoder);
+	srt_engine_destroy(engine);
+	srt_stream_destroy(stream);
+	srt_context_destroy(context);
+	return ndifferent == 0 ? 0 : 1;
+}

@@ -25,7 +25,7 @@ enum {
 	SRT_NODE_INPUTS = 6,
 	SRT_NODE_PARAMS = 2,
 	SRT_NODE_SAVED = 2,
-	SRT_NODE_SUMS = 4,
+	SRT_NODE_SUMS = 5,
 	SRT_NO_BLOCK = -1,
 };
 
@@ -68,8 +68,10 @@ typedef struct srt_run {
 /* What the tensor-parallel ranks of a tape sum when a layer has run. */
 typedef enum srt_sum {
 	SRT_SUM_NONE,
-	SRT_SUM_OUTPUT,  /* its output in the forward pass */
-	SRT_SUM_GRADIENT /* its gradient of input 0 in the backward pass; it must not add */
+	SRT_SUM_OUTPUT,   /* its output in the forward pass */
+	SRT_SUM_GRADIENT, /* its gradient of input 0 in the backward pass; it must not add */
+	SRT_SUM_PARAM     /* norm_n values of parameter 0's gradient, in the backward scratch, which
+			   * the layer makes and adds: srt_run_sum_param() */
 } srt_sum_t;
 
 /* A kind of layer. */
@@ -321,6 +323,8 @@ void srt_tape_destroy_sums(srt_tape_t *tape);
 /* Sums what the node's layer has made; nothing for a layer without sums. */
 srt_status_t srt_run_sum_output(const srt_run_t *run, const srt_node_t *node);
 srt_status_t srt_run_sum_gradient(const srt_run_t *run, const srt_node_t *node);
+/* Sums what the node adds to the gradient of parameter 0. Called by layers. */
+srt_status_t srt_run_sum_param(const srt_run_t *run, const srt_node_t *node);
 
 /* This rank's statistics, and those of all ranks, (nranks, 3 * stats_rows); SRT_F32. */
 srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node);

@@ -3,8 +3,8 @@
  * Collectives over the tensor-parallel ranks of a tape, in the arena, created when the tape is
  * bound; those of the ranks are compared before.
  *
- *     sums     of the output of a layer in the forward pass, or of the gradient of its input in the
- *              backward pass: an all-reduce in place
+ *     sums     of the output of a layer in the forward pass; in the backward pass of the gradient
+ *              of its input, or of what it adds to that of a parameter: an all-reduce in place
  *     gathers  of statistics of rows, by a layer: an all-gather
  */
 #include "models/tape_impl.h"
@@ -15,12 +15,17 @@
 /* A sum as a line of text, to be compared. */
 #define LINE_NBYTES 160
 
-/* What a node's collectives sum: its output, its output when it runs again, its input's gradient;
- * or gather: statistics. */
-enum use { FORWARD, AGAIN, GRADIENT, STATS, NUSES };
+/* What a node's collectives sum: its output, its output when it runs again, its input's gradient,
+ * its part of a parameter's gradient; or gather: statistics. */
+enum use { FORWARD, AGAIN, GRADIENT, PARAM, STATS, NUSES };
 
 static const char *const use_names[NUSES] = { "output", "recomputed output", "gradient",
-					      "statistics" };
+					      "parameter's gradient", "statistics" };
+
+typedef struct values {
+	int64_t rows, n;
+	srt_dtype_t dtype;
+} values_t;
 
 static int get_stats_block(const srt_node_t *node)
 {
@@ -42,6 +47,8 @@ static int get_block(const srt_node_t *node, enum use use)
 	if (use == GRADIENT && sums == SRT_SUM_GRADIENT && node->has_backward &&
 	    node->to[0].how != SRT_TO_NONE)
 		return node->to[0].block;
+	if (use == PARAM && sums == SRT_SUM_PARAM && node->has_backward)
+		return node->scratch_backward;
 	if (use == STATS && node->layer != NULL && node->layer->gathers)
 		return get_stats_block(node);
 	return SRT_NO_BLOCK;
@@ -53,20 +60,25 @@ static const char *get_name(const srt_node_t *node)
 	return node->param[0] != NULL ? srt_param_name(node->param[0]) : node->layer->name;
 }
 
-static const srt_tensor_t *get_tensor(const srt_node_t *node, enum use use)
+/* What a rank has of a use. */
+static values_t get_values(const srt_node_t *node, enum use use)
 {
-	return use == GRADIENT ? node->in[0] : node->out;
+	const srt_tensor_t *x = use == GRADIENT ? node->in[0] : node->out;
+
+	if (use == STATS)
+		return (values_t){ node->args.stats_rows, 3, SRT_F32 };
+	if (use == PARAM)
+		return (values_t){ 1, node->args.norm_n, x->dtype };
+	return (values_t){ x->rows, x->n, x->dtype };
 }
 
 static void write_line(const srt_node_t *node, enum use use, char *line)
 {
-	const srt_tensor_t *x = get_tensor(node, use);
-	const int is_stats = use == STATS;
+	const values_t x = get_values(node, use);
 
 	snprintf(line, LINE_NBYTES, "the %s (%lld,%lld) %s of %s %s", use_names[use],
-		 (long long)(is_stats ? node->args.stats_rows : x->rows),
-		 (long long)(is_stats ? 3 : x->n), srt_dtype_name(is_stats ? SRT_F32 : x->dtype),
-		 node->layer->name, get_name(node));
+		 (long long)x.rows, (long long)x.n, srt_dtype_name(x.dtype), node->layer->name,
+		 get_name(node));
 }
 
 void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim)
@@ -211,15 +223,15 @@ srt_view_t srt_run_all_stats(const srt_run_t *run, const srt_node_t *node)
 static srt_status_t create_sum(srt_tape_t *tape, srt_node_t *node, enum use use,
 			       srt_coll_owner_t *owners, srt_coll_segment_t *parts)
 {
-	const srt_tensor_t *x = get_tensor(node, use);
+	const values_t x = get_values(node, use);
 	const size_t offset = tape->blocks[get_block(node, use)].offset;
-	const size_t nelem = (size_t)(x->rows * x->n), nranks = (size_t)tape->nranks;
+	const size_t nelem = (size_t)(x.rows * x.n), nranks = (size_t)tape->nranks;
 	const size_t part = (nelem + nranks - 1) / nranks;
 	const srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
 				       .kind = SRT_COLL_ALL_REDUCE,
 				       .name = get_name(node),
-				       .dtype = x->dtype,
-				       .full = srt_view(tape->arena, offset, x->dtype),
+				       .dtype = x.dtype,
+				       .full = srt_view(tape->arena, offset, x.dtype),
 				       .owners = owners };
 	srt_status_t status;
 
@@ -321,6 +333,11 @@ srt_status_t srt_run_sum_output(const srt_run_t *run, const srt_node_t *node)
 srt_status_t srt_run_sum_gradient(const srt_run_t *run, const srt_node_t *node)
 {
 	return run_coll(run, node->sum[GRADIENT]);
+}
+
+srt_status_t srt_run_sum_param(const srt_run_t *run, const srt_node_t *node)
+{
+	return run_coll(run, node->sum[PARAM]);
 }
 
 srt_status_t srt_run_gather_stats(const srt_run_t *run, const srt_node_t *node)

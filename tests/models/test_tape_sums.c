@@ -2,7 +2,8 @@
 /*
  * Layers that are cut over tensor-parallel ranks, 1 to 4 of them: the bits of the whole layers
  * where all sums are exact, in an arena whose memory is shared and with sections that are
- * recomputed; attention with heads of this rank; 16-bit sums are rounded once; tapes that differ.
+ * recomputed; attention with heads of this rank; norms of heads over micro-batches; 16-bit sums are
+ * rounded once; tapes that differ.
  */
 #include <stdlib.h>
 
@@ -20,6 +21,8 @@ typedef struct model {
 	int whole; /* 1: on this rank alone, without cuts */
 	int recompute;
 	srt_dtype_t dtype;
+	int micros; /* micro-batches of a step; 0: 1 */
+	srt_accumulation_t accumulation;
 	srt_engine_t *engine;
 	srt_unit_t *root;
 	srt_param_t *param[BLOCKS][NPARAMS];
@@ -36,8 +39,10 @@ typedef struct result {
 static void open_engine(model_t *m)
 {
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
-					 .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
+					 .optim = OPTIM(.kind = SRT_OPTIM_NONE),
+					 .accumulation = m->accumulation };
 
+	options.microbatches = m->micros > 0 ? m->micros : 1;
 	if (m->whole)
 		options.comm = alone;
 	else
@@ -256,6 +261,92 @@ static void test_attention(void)
 	free(want);
 }
 
+/* ---- norms of heads ------------------------------------------------------------------------ */
+
+enum { MICROS = 3 };
+
+/* A norm of one head on each rank, whose weight is used twice, and a frozen one. */
+static void open_norms(model_t *m, srt_accumulation_t accumulation)
+{
+	const srt_rmsnorm_in_t in = { .eps = 0.0f };
+	const int64_t shape[] = { HEAD_DIM };
+	const int nheads = m->whole ? world : 1;
+	srt_param_options_t frozen = { PARAM_BASE, .frozen = 1 };
+
+	m->micros = MICROS;
+	m->accumulation = accumulation;
+	open_engine(m);
+	m->param[0][OUT] = declare(m, "norm", HEAD_DIM, 0, -1, 0);
+	CHECK_OK_OR_DIE(
+		srt_param_create(m->root, "frozen", m->dtype, 1, shape, &frozen, &m->param[0][FC]));
+	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
+	for (int k = FC; k <= OUT; k += OUT - FC) {
+		const float values[HEAD_DIM] = { 2, -2, 2, 2 };
+		const unsigned short bits[HEAD_DIM] = { 0x4000, 0xc000, 0x4000, 0x4000 };
+
+		CHECK_OK(srt_param_set(m->param[0][k], SRT_PARAM_VALUE,
+				       m->dtype == SRT_F32 ? (const void *)values : bits,
+				       tape_stream));
+	}
+	start_tape(m, nheads * HEAD_DIM);
+	if (m->recompute)
+		srt_tape_recompute_begin(m->tape);
+	m->y = srt_layer_rmsnorm_colwise(m->tape, m->x, m->param[0][OUT], &in);
+	m->y = srt_layer_rmsnorm_colwise(m->tape, m->y, m->param[0][FC], &in);
+	m->y = srt_layer_rmsnorm_colwise(m->tape, m->y, m->param[0][OUT], &in);
+	if (m->recompute)
+		srt_tape_recompute_end(m->tape);
+	m->y = srt_layer_relu(m->tape, m->y);
+	end_tape(m);
+}
+
+/* All of a head's values are 4 or -4, so that its norm is exact; head h is that of rank h. */
+static void run_norms(const model_t *m, float grad[HEAD_DIM])
+{
+	const int nheads = m->whole ? world : 1, first = m->whole ? 0 : rank;
+	float *x = tape_zeros(ROWS * (size_t)nheads * HEAD_DIM);
+
+	for (int micro = 0; micro < MICROS; micro++) {
+		for (int i = 0; i < ROWS * nheads * HEAD_DIM; i++) {
+			const int row = i / (nheads * HEAD_DIM), column = i % (nheads * HEAD_DIM);
+			const int at = first * HEAD_DIM + column + 16 * (row + ROWS * micro);
+
+			x[i] = at * at * 7 % 11 < 6 ? 4.0f : -4.0f;
+		}
+		tape_put(srt_tensor_view(m->x), x, (int64_t)tape_nelem(m->x));
+		CHECK_OK(srt_engine_microbatch(m->engine, micro, MICROS));
+		CHECK_OK_OR_DIE(srt_tape_forward(m->tape, tape_stream));
+		CHECK_OK_OR_DIE(srt_tape_backward(m->tape, 0.5f, (srt_view_t){ 0 }, tape_stream));
+	}
+	CHECK_OK(srt_engine_finish_backward(m->engine, tape_stream));
+	tape_get(test_local(m->param[0][OUT], SRT_PARAM_GRAD), grad, HEAD_DIM);
+	CHECK_OK(srt_engine_step(m->engine, tape_stream));
+	free(x);
+}
+
+/* The weight's gradient has the bits of all heads on one rank: each micro-batch and each use is
+ * summed once. */
+static void test_norms(srt_dtype_t dtype, srt_accumulation_t accumulation)
+{
+	model_t whole = { .dtype = dtype, .whole = 1 };
+	float want[HEAD_DIM], got[HEAD_DIM];
+
+	open_norms(&whole, accumulation);
+	run_norms(&whole, want);
+	close_model(&whole);
+	CHECK(want[0] != 0.0f && want[1] != 0.0f);
+	for (int recompute = 0; recompute < 2; recompute++) {
+		model_t cut = { .dtype = dtype, .recompute = recompute };
+
+		open_norms(&cut, accumulation);
+		for (int step = 0; step < 2; step++) {
+			run_norms(&cut, got);
+			CHECK_BITS(got, want, HEAD_DIM);
+		}
+		close_model(&cut);
+	}
+}
+
 /* ---- 16 bits ------------------------------------------------------------------------------ */
 
 /* bf16 has 8 bits: 256 + 1 is 256, but 256 + 1 + 1, summed in fp32, is 258. */
@@ -362,6 +453,10 @@ int main(void)
 	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(tape_context), 2, shape, names, &mesh));
 	test_blocks();
 	test_attention();
+	for (int last = 0; last < 2; last++) {
+		test_norms(SRT_F32, last ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY);
+		test_norms(SRT_BF16, last ? SRT_ACCUMULATE_LAST : SRT_ACCUMULATE_EVERY);
+	}
 	test_rounding();
 	if (world > 1) {
 		test_mistake(ROWS + (rank == world - 1), 1, "sum 0 is the output (6,8) f32 of");

@@ -74,6 +74,14 @@ typedef struct srt_rmsnorm_in {
 SRT_API srt_tensor_t *srt_layer_rmsnorm_of(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 					   const srt_rmsnorm_in_t *in);
 
+/**
+ * srt_layer_rmsnorm_of() where x has this tensor-parallel rank's columns, whole runs of them, e.g.
+ * its heads. The weight is whole on each rank, and so is its gradient: it is summed over the ranks,
+ * in fp32 by the tree of docs/numerics.md and rounded once. With one rank srt_layer_rmsnorm_of().
+ */
+SRT_API srt_tensor_t *srt_layer_rmsnorm_colwise(srt_tape_t *tape, srt_tensor_t *x,
+						srt_param_t *weight, const srt_rmsnorm_in_t *in);
+
 /** What BatchNorm has in addition to its parameters, as torch.nn.BatchNorm1d. */
 typedef struct srt_batchnorm_in {
 	/* (n), of one float dtype, of the caller, not in the arena. A training tape updates them in

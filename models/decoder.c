@@ -180,11 +180,10 @@ static srt_status_t check_tensor_ranks(const srt_decoder_config_t *c, int tensor
 				      "decoder: a vocabulary of %lld gives nothing to the last of "
 				      "%d tensor-parallel ranks",
 				      (long long)c->vocab, tensor_ranks);
-	/* of all heads at once, or with a weight whose gradient is a sum over all heads */
-	if (c->qk_norm != SRT_DECODER_QK_NONE && tensor_ranks > 1)
+	if (c->qk_norm == SRT_DECODER_QK_WIDTH && tensor_ranks > 1)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: queries and keys have norms (Qwen3, OLMo 2, Gemma "
-				      "3), which need the heads of all %d tensor-parallel ranks",
+				      "decoder: the norms of queries and keys are over all heads "
+				      "(OLMo 2), which %d tensor-parallel ranks do not have",
 				      tensor_ranks);
 	return SRT_OK;
 }

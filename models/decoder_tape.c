@@ -132,6 +132,18 @@ static srt_tensor_t *record_optional(const recorder_t *r, const srt_decoder_bloc
 	return block->part[part].weight != NULL ? record_norm(r, x, &block->part[part]) : x;
 }
 
+/* Queries or keys of this rank's heads, normed where the decoder has this norm. */
+static srt_tensor_t *record_head_norm(const recorder_t *r, const srt_decoder_block_t *block,
+				      srt_decoder_part_t part, srt_tensor_t *x)
+{
+	const srt_decoder_config_t *c = &r->d->config;
+	const srt_rmsnorm_in_t in = { .eps = c->norm_eps, .one_plus = c->norm_one_plus };
+
+	if (block->part[part].weight == NULL)
+		return x;
+	return srt_layer_rmsnorm_colwise(r->tape, x, block->part[part].weight, &in);
+}
+
 static srt_tensor_t *record_colwise(const recorder_t *r, const srt_decoder_block_t *block,
 				    srt_decoder_part_t part, srt_tensor_t *x)
 {
@@ -201,8 +213,8 @@ static srt_tensor_t *record_attention(const recorder_t *r, int64_t layer, srt_te
 		in.q = record_colwise(r, block, SRT_DECODER_Q, x);
 		in.k = record_colwise(r, block, SRT_DECODER_K, x);
 		in.v = record_colwise(r, block, SRT_DECODER_V, x);
-		in.q = record_optional(r, block, SRT_DECODER_Q_NORM, in.q);
-		in.k = record_optional(r, block, SRT_DECODER_K_NORM, in.k);
+		in.q = record_head_norm(r, block, SRT_DECODER_Q_NORM, in.q);
+		in.k = record_head_norm(r, block, SRT_DECODER_K_NORM, in.k);
 		in.q = record_rotary(r, has_window, 0, in.q);
 		in.k = record_rotary(r, has_window, 0, in.k);
 		if (in.k == NULL || in.v == NULL)

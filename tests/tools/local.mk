@@ -50,5 +50,5 @@ PROGRAM_TESTS += tests/tools/test_restart_delay
 tests_tools_test_restart_delay_SOURCES = tests/tools/test_restart_delay.c tools/shardrun/restart.c
 # Run by the script of the same name.
 check_PROGRAMS += tests/tools/test_strategies
-EXTRA_DIST += tests/tools/decoders/llama.json tests/tools/decoders/qwen3.json tests/tools/embedding.cc \
-	tests/tools/hash_matrix.def tests/tools/readme.sed
+EXTRA_DIST += tests/tools/decoders/gemma3.json tests/tools/decoders/llama.json tests/tools/decoders/qwen3.json \
+	tests/tools/embedding.cc tests/tools/hash_matrix.def tests/tools/readme.sed

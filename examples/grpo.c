@@ -7,17 +7,18 @@
  * drawing policy from the trained one is 0, which each step checks. One sequence is one micro-batch,
  * added up as a tree: the result has the same bits on 1, 2, 4 ... ranks, with every strategy.
  *
- *     cc -std=c11 grpo.c $(pkg-config --cflags --libs shardrt-models) -o grpo
+ *     cc -std=c11 grpo.c $(pkg-config --cflags --libs shardrt-models) -lm -o grpo
  *     shardrun -n 2 ./grpo [STEPS [ddp|zero1|zero2|zero3]]
  */
 #include <shardrt/models/families.h>
 #include <shardrt/models/generate.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { VOCAB = 12, PLUS = 10, EQUALS = 11, PROMPT = 4, ANSWER = 2, ROW = PROMPT + ANSWER - 1 };
-enum { GROUP = 8, GROUPS = 8, SEQUENCES = GROUP * GROUPS, WARM_UP = 60, STEPS = 400 };
+enum { GROUP = 8, GROUPS = 16, SEQUENCES = GROUP * GROUPS, WARM_UP = 150, STEPS = 900 };
 
 static srt_context_t *context;
 static srt_stream_t *stream;
@@ -30,7 +31,7 @@ static int nmine, first; /* this rank's sequences of a step */
 /* A sum and an answer to it; a digit is its own token. */
 typedef struct sample {
 	int32_t prompt[PROMPT], answer[ANSWER];
-	float logprobs[ANSWER], reward, advantage;
+	float logprobs[ANSWER], advantage;
 } sample_t;
 
 static void check(srt_status_t status)
@@ -64,7 +65,7 @@ static int correct_digit(const sample_t *s, int i)
 static void draw(srt_generator_t *generator, sample_t *samples, int step)
 {
 	const srt_sampling_t sampling = { .temperature = 1.0f, .seed = 1 };
-	srt_sequence_t sequences[SEQUENCES];
+	static srt_sequence_t sequences[SEQUENCES];
 
 	for (int i = 0; i < nmine; i++) {
 		sample_t *s = &samples[i];
@@ -82,22 +83,30 @@ static void draw(srt_generator_t *generator, sample_t *samples, int step)
 				   stream));
 }
 
-/* 1 for the right sum; the advantage is the reward minus the group's mean. */
-static void judge(sample_t *samples)
+/* The reward is 1 for the right sum; the advantage is its distance from the group's mean in standard
+ * deviations. @return the mean reward of all ranks' answers; memory: SEQUENCES + 1 floats. */
+static double judge(sample_t *samples, srt_buffer_t *memory)
 {
-	for (int i = 0; i < nmine; i++) {
-		sample_t *s = &samples[i];
+	const srt_view_t total = srt_view(memory, SEQUENCES * sizeof(float), SRT_F32);
+	float rewards[SEQUENCES] = { 0 }, means[GROUPS] = { 0 }, sum;
 
-		s->reward =
+	for (int i = 0; i < nmine; i++) {
+		const sample_t *s = &samples[i];
+
+		rewards[i] =
 			s->answer[0] == correct_digit(s, 0) && s->answer[1] == correct_digit(s, 1);
+		means[i / GROUP] += rewards[i] / GROUP;
 	}
 	for (int i = 0; i < nmine; i++) {
-		float mean = 0;
+		const float mean = means[i / GROUP], variance = mean * (1 - mean);
 
-		for (int k = 0; k < GROUP; k++)
-			mean += samples[i / GROUP * GROUP + k].reward / GROUP;
-		samples[i].advantage = samples[i].reward - mean;
+		samples[i].advantage = variance > 0 ? (rewards[i] - mean) / sqrtf(variance) : 0;
 	}
+	check(srt_buffer_copy_from_host(memory, 0, rewards, sizeof(rewards), stream));
+	check(srt_engine_sum(engine, srt_view(memory, 0, SRT_F32), nmine, SEQUENCES, total,
+			     stream));
+	check(srt_buffer_copy_to_host(&sum, memory, total.offset, sizeof(sum), stream));
+	return (double)sum / SEQUENCES;
 }
 
 /* Right answers, for the supervised steps at the beginning. */
@@ -113,14 +122,6 @@ static void answer_rightly(sample_t *samples, int step)
 	}
 }
 
-static void put(const srt_tensor_t *input, const int32_t *values)
-{
-	const srt_view_t to = srt_tensor_view(input);
-
-	check(srt_buffer_copy_from_host(to.buffer, to.offset, values, ROW * sizeof(*values),
-					stream));
-}
-
 /* The gradient of one sequence. @return how far its log-probabilities were from minus the losses. */
 static double train_one(const sample_t *s, int i)
 {
@@ -133,8 +134,7 @@ static double train_one(const sample_t *s, int i)
 		ids[t] = t < PROMPT ? s->prompt[t] : s->answer[t - PROMPT];
 		targets[t] = t < PROMPT - 1 ? -1 : s->answer[t - PROMPT + 1]; /* -1: no loss */
 	}
-	put(io.ids, ids);
-	put(io.targets, targets);
+	check(srt_decoder_put_tokens(&io, ids, targets, stream));
 	check(srt_decoder_put_positions(&io, NULL, stream));
 	check(srt_engine_microbatch(engine, i, nmine));
 	check(srt_tape_forward(tape, stream));
@@ -144,21 +144,6 @@ static double train_one(const sample_t *s, int i)
 	for (int t = 0; t < ANSWER; t++)
 		kl += (double)s->logprobs[t] + (double)losses[PROMPT - 1 + t];
 	return kl;
-}
-
-/* The mean reward of all ranks' answers. `memory`: SEQUENCES + 1 floats. */
-static double mean_reward(const sample_t *samples, srt_buffer_t *memory)
-{
-	const srt_view_t total = srt_view(memory, SEQUENCES * sizeof(float), SRT_F32);
-	float rewards[SEQUENCES] = { 0 }, sum;
-
-	for (int i = 0; i < nmine; i++)
-		rewards[i] = samples[i].reward;
-	check(srt_buffer_copy_from_host(memory, 0, rewards, sizeof(rewards), stream));
-	check(srt_engine_sum(engine, srt_view(memory, 0, SRT_F32), nmine, SEQUENCES, total,
-			     stream));
-	check(srt_buffer_copy_to_host(&sum, memory, total.offset, sizeof(sum), stream));
-	return (double)sum / SEQUENCES;
 }
 
 static void open_engine(const char *strategy)
@@ -173,9 +158,11 @@ static void open_engine(const char *strategy)
 	for (int i = 0; i < 4; i++)
 		if (strategy != NULL && !strcmp(strategy, names[i]))
 			options.strategy = strategies[i];
-	optim.lr = 2e-3f;
+	optim.lr = 2e-3f; /* of the supervised steps */
 	options.optim = &optim;
 	options.average = SRT_AVERAGE_SUM;
+	options.norm_p = 2;
+	options.max_norm = 1;
 	options.accumulation = SRT_ACCUMULATE_TREE;
 	options.microbatches = nmine;
 	check(srt_decoder_preset("nano", &config));
@@ -196,11 +183,11 @@ int main(int argc, char **argv)
 	srt_generator_options_t sizes = { .sequences = GROUP, .length = PROMPT + ANSWER };
 	srt_decoder_weights_t *weights;
 	srt_generator_t *generator;
-	sample_t samples[SEQUENCES] = { 0 };
+	static sample_t samples[SEQUENCES];
 	srt_buffer_t *memory, *scores;
 	unsigned char hash[16];
 	srt_device_t *device;
-	size_t nbytes;
+	size_t nbytes[2];
 	double rewards = 0;
 	int ndifferent = 0;
 
@@ -208,9 +195,8 @@ int main(int argc, char **argv)
 	device = srt_context_device(context);
 	nmine = SEQUENCES / srt_context_world_size(context);
 	first = nmine * srt_context_rank(context);
-	if (nmine < GROUP || nmine % GROUP != 0 ||
-	    nmine * srt_context_world_size(context) != SEQUENCES) {
-		fprintf(stderr, "grpo: 1, 2, 4 or 8 ranks\n");
+	if (nmine % GROUP != 0 || SEQUENCES % nmine != 0) {
+		fprintf(stderr, "grpo: needs 1, 2, 4, 8 or 16 ranks\n");
 		return 2;
 	}
 	check(srt_stream_create(device, 0, "compute", &stream));
@@ -220,11 +206,11 @@ int main(int argc, char **argv)
 	check(srt_generator_create(decoder, device, &sizes, &generator));
 	check(srt_tape_create(device, SRT_TAPE_TRAINING, &tape));
 	check(srt_decoder_record_loss(decoder, tape, 1, ROW, &io));
-	nbytes = srt_tape_nbytes(tape);
-	if (srt_generator_arena_nbytes(generator) > nbytes)
-		nbytes = srt_generator_arena_nbytes(generator);
-	/* both run in turn */
-	check(srt_buffer_create(device, srt_tape_mem_kind(tape), nbytes, "arena", &memory));
+	nbytes[0] = srt_tape_nbytes(tape);
+	nbytes[1] = srt_generator_arena_nbytes(generator);
+	/* one arena for both, which run in turn */
+	check(srt_buffer_create(device, srt_tape_mem_kind(tape), nbytes[nbytes[1] > nbytes[0]],
+				"arena", &memory));
 	check(srt_buffer_create(device, SRT_MEM_DEVICE, (SEQUENCES + 1) * sizeof(float), "rewards",
 				&scores));
 	check(srt_tape_bind(tape, memory));
@@ -233,17 +219,18 @@ int main(int argc, char **argv)
 		if (step < 0) {
 			answer_rightly(samples, step);
 		} else {
+			if (step == 0)
+				check(srt_optim_set_lr(srt_engine_optim(engine), 0, 5e-4f, stream));
 			check(srt_decoder_weights_gather(weights, stream));
 			draw(generator, samples, step);
-			judge(samples);
-			rewards += mean_reward(samples, scores);
+			rewards += judge(samples, scores);
 		}
 		for (int i = 0; i < nmine; i++)
 			ndifferent += train_one(&samples[i], i) != 0 && step >= 0;
 		check(srt_engine_step(engine, stream));
-		if (step % 25 == 24 && srt_context_rank(context) == 0)
-			printf("step %d: reward %.3f\n", step + 1, rewards / 25);
-		if (step % 25 == 24)
+		if (step % 50 == 49 && srt_context_rank(context) == 0)
+			printf("step %d: reward %.3f\n", step + 1, rewards / 50);
+		if (step % 50 == 49)
 			rewards = 0;
 	}
 	check(srt_engine_hash(engine, hash, stream));

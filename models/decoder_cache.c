@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The cache of keys and values of a decoder, and the inputs of passes that read and extend it. */
+/* The cache of keys and values of a decoder. */
 #include "models/decoder_impl.h"
 
 #include <stdlib.h>
@@ -97,72 +97,4 @@ srt_status_t srt_decoder_cache_move(srt_decoder_cache_t *cache, int64_t from, in
 					(size_t)ntokens * cache->row_nbytes, stream));
 	}
 	return SRT_OK;
-}
-
-/* ---- inputs ------------------------------------------------------------------------------ */
-
-/* The arrays of a pass, each of as many numbers as it has tokens. */
-enum { IDS, POSITIONS, ROWS, LENGTHS, WINDOW_FIRST, NARRAYS };
-
-/* Token i of the pass has this id, and this position of a sequence; below 0: there is none. */
-static void set_token(const srt_decoder_io_t *io, int32_t *arrays, int64_t i, int32_t id,
-		      int64_t sequence, int64_t position)
-{
-	const int64_t n = io->batch * io->context;
-	const int is_there = position >= 0;
-
-	arrays[IDS * n + i] = is_there ? id : 0;
-	arrays[POSITIONS * n + i] = is_there ? (int32_t)position : 0;
-	arrays[ROWS * n + i] = is_there ? (int32_t)(sequence * io->cache->length + position) : -1;
-	arrays[LENGTHS * n + i] = (int32_t)(position + 1);
-	arrays[WINDOW_FIRST * n + i] = (int32_t)(position + 1 - io->window);
-}
-
-static srt_status_t create_arrays(const srt_decoder_io_t *io, int32_t **arrays)
-{
-	*arrays = calloc((size_t)(NARRAYS * io->batch * io->context), sizeof(**arrays));
-	return *arrays != NULL ? SRT_OK :
-				 srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
-						"no host memory for the inputs of a pass");
-}
-
-static srt_status_t put_arrays(const srt_decoder_io_t *io, const int32_t *arrays,
-			       srt_stream_t *stream)
-{
-	srt_tensor_t *const inputs[NARRAYS] = { io->ids, io->positions, io->rows, io->lengths,
-						io->window_first };
-
-	for (int j = 0; j < NARRAYS; j++)
-		SRT_TRY(srt_decoder_put_input(inputs[j], arrays + j * io->batch * io->context,
-					      stream));
-	return SRT_OK;
-}
-
-srt_status_t srt_decoder_put_chunk(const srt_decoder_io_t *io, int64_t sequence, int64_t before,
-				   const int32_t *ids, int64_t n, srt_stream_t *stream)
-{
-	srt_status_t status;
-	int32_t *arrays;
-
-	SRT_TRY(create_arrays(io, &arrays));
-	for (int64_t i = 0; i < io->context; i++)
-		set_token(io, arrays, i, i < n ? ids[i] : 0, sequence, i < n ? before + i : -1);
-	io->cache->at = (srt_attention_at_t){ .sequence = sequence, .offset = before };
-	status = put_arrays(io, arrays, stream);
-	free(arrays);
-	return status;
-}
-
-srt_status_t srt_decoder_put_step(const srt_decoder_io_t *io, const int32_t *before,
-				  const int32_t *ids, int64_t n, srt_stream_t *stream)
-{
-	srt_status_t status;
-	int32_t *arrays;
-
-	SRT_TRY(create_arrays(io, &arrays));
-	for (int64_t i = 0; i < io->batch; i++)
-		set_token(io, arrays, i, i < n ? ids[i] : 0, i, i < n ? before[i] : -1);
-	status = put_arrays(io, arrays, stream);
-	free(arrays);
-	return status;
 }

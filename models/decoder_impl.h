@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What decoder.c declares and decoder_tape.c reads. */
+/* What the files of a decoder share. */
 #ifndef SRT_MODELS_DECODER_IMPL_H
 #define SRT_MODELS_DECODER_IMPL_H
 
@@ -45,10 +45,6 @@ srt_attention_cache_t srt_decoder_cache_of(const srt_decoder_cache_t *cache, int
 
 /** The values of a parameter in srt_decoder_weights_t; buffer NULL: it has none. */
 srt_view_t srt_decoder_weights_find(const srt_param_t *param, const void *weights);
-
-/** Copies numbers into an input, (rows,1); does nothing for NULL. */
-srt_status_t srt_decoder_put_input(srt_tensor_t *input, const int32_t *values,
-				   srt_stream_t *stream);
 
 /** Frees tables and those after it. NULL is allowed. */
 void srt_decoder_tables_destroy(srt_decoder_tables_t *tables);

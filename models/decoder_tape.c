@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Decoders on a tape, and the inputs that depend on positions. */
+/* Decoders on a tape. */
 #include "models/decoder_impl.h"
 
 #include <stdlib.h>
@@ -453,56 +453,5 @@ srt_status_t srt_decoder_memory(srt_decoder_t *d, srt_device_t *device, int64_t 
 		*scratch = srt_tape_scratch_nbytes(tape);
 	}
 	srt_tape_destroy(tape);
-	return status;
-}
-
-/* ---- positions -------------------------------------------------------------------------- */
-
-/* Positions, and the first key that each token sees: of its document, and within the window. */
-static void make_positions(const srt_decoder_io_t *io, const int32_t *given, int32_t *positions,
-			   int32_t *first, int32_t *window_first)
-{
-	for (int64_t i = 0, n = io->batch * io->context; i < n; i++) {
-		const int32_t t = (int32_t)(i % io->context);
-
-		positions[i] = given != NULL ? given[i] : t;
-		first[i] = t == 0 || positions[i] != positions[i - 1] + 1 ? t : first[i - 1];
-		window_first[i] = (int32_t)(t + 1 - io->window);
-		if (io->window == 0 || window_first[i] < first[i])
-			window_first[i] = first[i];
-	}
-}
-
-srt_status_t srt_decoder_put_input(srt_tensor_t *input, const int32_t *values, srt_stream_t *stream)
-{
-	srt_view_t view;
-
-	if (input == NULL)
-		return SRT_OK;
-	view = srt_tensor_view(input);
-	return srt_buffer_copy_from_host(view.buffer, view.offset, values,
-					 (size_t)srt_tensor_rows(input) * sizeof(*values), stream);
-}
-
-srt_status_t srt_decoder_put_positions(const srt_decoder_io_t *io, const int32_t *positions,
-				       srt_stream_t *stream)
-{
-	const size_t n = (size_t)(io->batch * io->context);
-	int32_t *values;
-	srt_status_t status;
-
-	if (io->positions == NULL && io->window_first == NULL)
-		return SRT_OK;
-	values = malloc(3 * n * sizeof(*values));
-	if (values == NULL)
-		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
-				      "no host memory for the positions of %zu tokens", n);
-	make_positions(io, positions, values, values + n, values + 2 * n);
-	status = srt_decoder_put_input(io->positions, values, stream);
-	if (status == SRT_OK)
-		status = srt_decoder_put_input(io->first, values + n, stream);
-	if (status == SRT_OK)
-		status = srt_decoder_put_input(io->window_first, values + 2 * n, stream);
-	free(values);
 	return status;
 }

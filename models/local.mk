@@ -10,6 +10,7 @@ INSTALLED_MODEL_SOURCES = \
 	models/decoder.c \
 	models/decoder_cache.c \
 	models/decoder_impl.h \
+	models/decoder_inputs.c \
 	models/decoder_tape.c \
 	models/decoder_weights.c \
 	models/fail.c \

@@ -132,15 +132,6 @@ int64_t hf_row(const hf_run_t *r, int64_t mine)
 	return row < r->rows ? row : -1;
 }
 
-static srt_status_t put(hf_run_t *r, srt_tensor_t *input, const int32_t *values)
-{
-	const srt_view_t view = srt_tensor_view(input);
-
-	return srt_buffer_copy_from_host(view.buffer, view.offset, values,
-					 (size_t)(r->nmine * r->context_length) * sizeof(*values),
-					 r->stream);
-}
-
 srt_status_t hf_feed(hf_run_t *r, const int32_t *ids, const int32_t *targets,
 		     const int32_t *positions)
 {
@@ -161,9 +152,7 @@ srt_status_t hf_feed(hf_run_t *r, const int32_t *ids, const int32_t *targets,
 			mine[2 * n + to] = row >= 0 ? positions[from] : (int32_t)i;
 		}
 	}
-	status = put(r, r->io.ids, mine);
-	if (status == SRT_OK && r->io.targets != NULL)
-		status = put(r, r->io.targets, mine + n);
+	status = srt_decoder_put_tokens(&r->io, mine, mine + n, r->stream);
 	if (status == SRT_OK)
 		status = srt_decoder_put_positions(&r->io, mine + 2 * n, r->stream);
 	free(mine);

@@ -217,15 +217,6 @@ static void append_text(row_t *row, const texts_t *t, int i)
 	}
 }
 
-static void put(const srt_tensor_t *input, const int32_t *values)
-{
-	const srt_view_t view = srt_tensor_view(input);
-
-	CHECK_OK(srt_buffer_copy_from_host(view.buffer, view.offset, values,
-					   (size_t)srt_tensor_rows(input) * sizeof(*values),
-					   stream));
-}
-
 /* The log-probabilities of texts first .. last - 1 in one row are minus its losses. */
 static void check_losses(opened_t *m, const texts_t *t, int first, int last, const char *label)
 {
@@ -246,8 +237,7 @@ static void check_losses(opened_t *m, const texts_t *t, int first, int last, con
 	CHECK_OK_OR_DIE(srt_buffer_create(device, srt_tape_mem_kind(tape), srt_tape_nbytes(tape),
 					  "arena", &arena));
 	CHECK_OK_OR_DIE(srt_tape_bind(tape, arena));
-	put(io.ids, row.ids);
-	put(io.targets, row.targets);
+	CHECK_OK(srt_decoder_put_tokens(&io, row.ids, row.targets, stream));
 	CHECK_OK(srt_decoder_put_positions(&io, row.positions, stream));
 	CHECK_OK(srt_tape_forward(tape, stream));
 	view = srt_tensor_view(io.loss);

@@ -102,16 +102,12 @@ static void close_model(model_t *m)
 static void feed(const srt_decoder_io_t *io, int step, int64_t first, int64_t micro)
 {
 	int32_t ids[BATCH * CONTEXT], targets[BATCH * CONTEXT];
-	srt_view_t to_ids = srt_tensor_view(io->ids), to_targets = srt_tensor_view(io->targets);
-	size_t nbytes = (size_t)(micro * CONTEXT) * sizeof(int32_t);
 
 	for (int64_t i = 0; i < micro * CONTEXT; i++) {
 		ids[i] = token(step, first + i / CONTEXT, i % CONTEXT);
 		targets[i] = token(step, first + i / CONTEXT, i % CONTEXT + 1);
 	}
-	CHECK_OK(srt_buffer_copy_from_host(to_ids.buffer, to_ids.offset, ids, nbytes, stream));
-	CHECK_OK(srt_buffer_copy_from_host(to_targets.buffer, to_targets.offset, targets, nbytes,
-					   stream));
+	CHECK_OK(srt_decoder_put_tokens(io, ids, targets, stream));
 }
 
 /* Mean loss of this rank's tokens of the last micro-batch. */

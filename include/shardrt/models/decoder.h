@@ -209,6 +209,11 @@ SRT_API srt_status_t srt_decoder_record(srt_decoder_t *decoder, srt_tape_t *tape
 SRT_API srt_status_t srt_decoder_record_loss(srt_decoder_t *decoder, srt_tape_t *tape,
 					     int64_t batch, int64_t context, srt_decoder_io_t *io);
 
+/** Fills the ids, and the targets if the pass has them: (batch*context) numbers each. Copies from the
+ * host as srt_buffer_copy_from_host(). */
+SRT_API srt_status_t srt_decoder_put_tokens(const srt_decoder_io_t *io, const int32_t *ids,
+					    const int32_t *targets, srt_stream_t *stream);
+
 /**
  * Fills the inputs that depend on positions, before a forward pass; those of a tape whose arena
  * other tapes share, before each. Copies from the host as srt_buffer_copy_from_host().

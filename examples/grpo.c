@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reinforcement learning in one program: a small decoder learns to add two digits by GRPO (Shao et
- * al. 2024, DeepSeekMath). Each step draws a group of answers to each sum, and the policy gradient
- * weighs an answer by its advantage in its group. Answers are drawn by the bits of training: the
- * log-probability of each token is minus its loss in the training pass, so the KL divergence of the
- * drawing policy from the trained one is 0, which each step checks. One sequence is one micro-batch,
- * added up as a tree: the result has the same bits on 1, 2, 4 ... ranks, with every strategy.
+ * A small decoder learns to add two digits by GRPO (Shao et al. 2024, DeepSeekMath): each step draws
+ * a group of answers to each sum, and the policy gradient weighs an answer by its advantage in its
+ * group. Answers are drawn with the bits of training: the log-probability of a token is minus its
+ * loss, so the KL divergence of the drawing policy from the trained one is 0, which each step checks.
+ * A sequence is a micro-batch, and they are added as a tree: the same bits on 1, 2, 4 ... ranks.
  *
  *     cc -std=c11 grpo.c $(pkg-config --cflags --libs shardrt-models) -lm -o grpo
- *     shardrun -n 2 ./grpo [STEPS [ddp|zero1|zero2|zero3]]
+ *     shardrun -n 2 ./grpo [STEPS [SUPERVISED_STEPS [ddp|zero1|zero2|zero3]]]
  */
 #include <shardrt/models/families.h>
 #include <shardrt/models/generate.h>
@@ -18,7 +17,7 @@
 #include <string.h>
 
 enum { VOCAB = 12, PLUS = 10, EQUALS = 11, PROMPT = 4, ANSWER = 2, ROW = PROMPT + ANSWER - 1 };
-enum { GROUP = 8, GROUPS = 16, SEQUENCES = GROUP * GROUPS, WARM_UP = 150, STEPS = 900 };
+enum { GROUP = 8, GROUPS = 32, SEQUENCES = GROUP * GROUPS };
 
 static srt_context_t *context;
 static srt_stream_t *stream;
@@ -122,13 +121,12 @@ static void answer_rightly(sample_t *samples, int step)
 	}
 }
 
-/* The gradient of one sequence. @return how far its log-probabilities were from minus the losses. */
-static double train_one(const sample_t *s, int i)
+/* The gradient of one sequence. @return log-probabilities that have other bits than minus the losses. */
+static int train_one(const sample_t *s, int i)
 {
-	const srt_view_t none = { 0 };
 	int32_t ids[ROW], targets[ROW];
 	float losses[ROW];
-	double kl = 0;
+	int ndifferent = 0;
 
 	for (int t = 0; t < ROW; t++) {
 		ids[t] = t < PROMPT ? s->prompt[t] : s->answer[t - PROMPT];
@@ -138,12 +136,13 @@ static double train_one(const sample_t *s, int i)
 	check(srt_decoder_put_positions(&io, NULL, stream));
 	check(srt_engine_microbatch(engine, i, nmine));
 	check(srt_tape_forward(tape, stream));
-	check(srt_tape_backward(tape, s->advantage / (SEQUENCES * ANSWER), none, stream));
+	check(srt_tape_backward(tape, s->advantage / (SEQUENCES * ANSWER), (srt_view_t){ 0 },
+				stream));
 	check(srt_buffer_copy_to_host(losses, srt_tensor_view(io.loss).buffer,
 				      srt_tensor_view(io.loss).offset, sizeof(losses), stream));
 	for (int t = 0; t < ANSWER; t++)
-		kl += (double)s->logprobs[t] + (double)losses[PROMPT - 1 + t];
-	return kl;
+		ndifferent += s->logprobs[t] != -losses[PROMPT - 1 + t];
+	return ndifferent;
 }
 
 static void open_engine(const char *strategy)
@@ -179,16 +178,16 @@ static void open_engine(const char *strategy)
 
 int main(int argc, char **argv)
 {
-	const int nsteps = argc > 1 ? atoi(argv[1]) : STEPS;
+	const int nsteps = argc > 1 ? atoi(argv[1]) : 600, warm_up = argc > 2 ? atoi(argv[2]) : 150;
 	srt_generator_options_t sizes = { .sequences = GROUP, .length = PROMPT + ANSWER };
 	srt_decoder_weights_t *weights;
 	srt_generator_t *generator;
 	static sample_t samples[SEQUENCES];
 	srt_buffer_t *memory, *scores;
 	unsigned char hash[16];
+	char text[33];
 	srt_device_t *device;
-	size_t nbytes[2];
-	double rewards = 0;
+	double reward = 0;
 	int ndifferent = 0;
 
 	check(srt_context_create(NULL, &context));
@@ -196,26 +195,25 @@ int main(int argc, char **argv)
 	nmine = SEQUENCES / srt_context_world_size(context);
 	first = nmine * srt_context_rank(context);
 	if (nmine % GROUP != 0 || SEQUENCES % nmine != 0) {
-		fprintf(stderr, "grpo: needs 1, 2, 4, 8 or 16 ranks\n");
+		fprintf(stderr, "grpo: needs 1, 2, 4, 8, 16 or 32 ranks\n");
 		return 2;
 	}
 	check(srt_stream_create(device, 0, "compute", &stream));
-	open_engine(argc > 2 ? argv[2] : NULL);
+	open_engine(argc > 3 ? argv[3] : NULL);
 	check(srt_decoder_weights_create(decoder, device, &weights));
 	sizes.weights = weights;
 	check(srt_generator_create(decoder, device, &sizes, &generator));
 	check(srt_tape_create(device, SRT_TAPE_TRAINING, &tape));
 	check(srt_decoder_record_loss(decoder, tape, 1, ROW, &io));
-	nbytes[0] = srt_tape_nbytes(tape);
-	nbytes[1] = srt_generator_arena_nbytes(generator);
 	/* one arena for both, which run in turn */
-	check(srt_buffer_create(device, srt_tape_mem_kind(tape), nbytes[nbytes[1] > nbytes[0]],
+	check(srt_buffer_create(device, srt_tape_mem_kind(tape),
+				srt_tape_nbytes(tape) + srt_generator_arena_nbytes(generator),
 				"arena", &memory));
 	check(srt_buffer_create(device, SRT_MEM_DEVICE, (SEQUENCES + 1) * sizeof(float), "rewards",
 				&scores));
 	check(srt_tape_bind(tape, memory));
 	check(srt_generator_bind(generator, memory));
-	for (int step = -WARM_UP; step < nsteps; step++) {
+	for (int step = -warm_up; step < nsteps; step++) {
 		if (step < 0) {
 			answer_rightly(samples, step);
 		} else {
@@ -223,24 +221,22 @@ int main(int argc, char **argv)
 				check(srt_optim_set_lr(srt_engine_optim(engine), 0, 5e-4f, stream));
 			check(srt_decoder_weights_gather(weights, stream));
 			draw(generator, samples, step);
-			rewards += judge(samples, scores);
+			reward = judge(samples, scores);
 		}
 		for (int i = 0; i < nmine; i++)
-			ndifferent += train_one(&samples[i], i) != 0 && step >= 0;
+			ndifferent += train_one(&samples[i], i);
+		if (step < 0)
+			ndifferent = 0; /* right answers were not drawn */
 		check(srt_engine_step(engine, stream));
 		if (step % 50 == 49 && srt_context_rank(context) == 0)
-			printf("step %d: reward %.3f\n", step + 1, rewards / 50);
-		if (step % 50 == 49)
-			rewards = 0;
+			printf("step %d: reward %.3f\n", step + 1, reward);
 	}
 	check(srt_engine_hash(engine, hash, stream));
-	if (srt_context_rank(context) == 0) {
-		printf("KL of the drawn tokens: %s\nhash: ",
-		       ndifferent == 0 ? "0 in every step" : "NOT 0");
-		for (int i = 0; i < 16; i++)
-			printf("%02x", hash[i]);
-		printf("\n");
-	}
+	for (int i = 0; i < 16; i++)
+		snprintf(text + 2 * i, 3, "%02x", hash[i]);
+	if (srt_context_rank(context) == 0)
+		printf("KL of the drawing policy: %s\nhash: %s\n",
+		       ndifferent == 0 ? "0 in every step" : "NOT 0", text);
 	srt_generator_destroy(generator);
 	srt_decoder_weights_destroy(weights);
 	srt_tape_destroy(tape);

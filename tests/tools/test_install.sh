@@ -7,7 +7,7 @@
 # and run on two ranks by the installed launcher. Both builds must print the same. Then the program in the README.
 skip() { echo "SKIP: $*"; exit 77; }
 fail() { echo "FAIL: $*"; exit 1; }
-examples="train_own train_all train_llama train_modules train_tape"
+examples="grpo train_own train_all train_llama train_modules train_tape"
 dest=$PWD/tests/install.tmp
 unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR
 
@@ -100,21 +100,24 @@ build()
 		fail "the static build needs the shared library"
 }
 
-# run EXAMPLE KIND: prints what it prints; train_all begins without a file.
+# run EXAMPLE KIND [ARGUMENTS]: prints what it prints; train_all begins without a file.
 run()
 {
 	rm -f "$dest/model"
-	"$bindir/shardrun" -n 2 "$dest/$1-$2" "${3:-$dest/model}" 2> "$dest/err" || { cat "$dest/err"; return 1; }
+	# shellcheck disable=SC2086
+	"$bindir/shardrun" -n 2 "$dest/$1-$2" ${3:-"$dest/model"} 2> "$dest/err" || { cat "$dest/err"; return 1; }
 }
 
 for example in $examples; do
+	arguments=
+	[ $example != grpo ] || arguments="1 1"
 	case $example in
-	train_llama | train_tape) flags shardrt-models ;;
+	grpo | train_llama | train_tape) flags shardrt-models ;;
 	*) flags shardrt ;;
 	esac
 	build "$srcdir/examples/$example.c" $example
 	for kind in $kinds; do
-		run $example $kind > "$dest/$example-$kind.out" ||
+		run $example $kind "$arguments" > "$dest/$example-$kind.out" ||
 			{ cat "$dest/$example-$kind.out"; fail "the $kind build of $example on two ranks"; }
 		[ -s "$dest/$example-$kind.out" ] || fail "the $kind build of $example printed nothing"
 		cmp "$dest/$example-$first.out" "$dest/$example-$kind.out" ||

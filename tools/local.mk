@@ -11,6 +11,8 @@ libtools_la_SOURCES = \
 	tools/mesh.h \
 	tools/model_folder.c \
 	tools/model_folder.h \
+	tools/option_table.c \
+	tools/option_table.h \
 	tools/precision.c \
 	tools/precision.h
 

@@ -4,40 +4,8 @@
 #include "tools/train/options_internal.h"
 
 #define FIELD(f) offsetof(train_options_t, f)
-#define HEADING(text)                                                                              \
-	{                                                                                          \
-		text, OPT_HEADING, 0, NULL, NULL, 0, 0, NULL, NULL                                 \
-	}
-#define STRING(name, f, arg, initial, help)                                                        \
-	{                                                                                          \
-		name, OPT_STRING, FIELD(f), arg, initial, 0, 0, NULL, help                         \
-	}
-#define INT(name, f, initial, min, max, help)                                                      \
-	{                                                                                          \
-		name, OPT_INT, FIELD(f), "N", initial, min, max, NULL, help                        \
-	}
-#define SIZE(name, f, initial, min, max, help)                                                     \
-	{                                                                                          \
-		name, OPT_SIZE, FIELD(f), "BYTES", initial, min, max, NULL, help                   \
-	}
-#define REAL(name, f, initial, min, max, help)                                                     \
-	{                                                                                          \
-		name, OPT_REAL, FIELD(f), "X", initial, min, max, NULL, help                       \
-	}
-#define WORD(name, f, initial, words, help)                                                        \
-	{                                                                                          \
-		name, OPT_WORD, FIELD(f), words, initial, 0, 0, words, help                        \
-	}
-#define OPTIONAL(name, f, arg, initial, words, help)                                               \
-	{                                                                                          \
-		name, OPT_OPTIONAL, FIELD(f), arg, initial, 0, 0, words, help                      \
-	}
-#define FLAG(name, f, help)                                                                        \
-	{                                                                                          \
-		name, OPT_FLAG, FIELD(f), NULL, NULL, 0, 0, NULL, help                             \
-	}
 
-const option_t train_option_table[] = {
+static const tool_option_t rows[] = {
 	HEADING("Data and model"),
 	STRING("text", text, "FILE", NULL,
 	       "text to train on, one token per byte; the first nine tenths train,\n"
@@ -213,4 +181,4 @@ const option_t train_option_table[] = {
 	FLAG("help", help, "print this help and stop; also -h"),
 };
 
-const size_t train_option_count = sizeof(train_option_table) / sizeof(train_option_table[0]);
+const tool_options_t train_option_table = { .rows = rows, .count = sizeof(rows) / sizeof(rows[0]) };

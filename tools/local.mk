@@ -11,10 +11,16 @@ libtools_la_SOURCES = \
 	tools/mesh.h \
 	tools/model_folder.c \
 	tools/model_folder.h \
+	tools/model_sizes.c \
+	tools/model_sizes.h \
+	tools/model_source.c \
+	tools/model_source.h \
 	tools/option_table.c \
 	tools/option_table.h \
 	tools/precision.c \
-	tools/precision.h
+	tools/precision.h \
+	tools/why.c \
+	tools/why.h
 
 # The launcher needs no library: it works whatever the library does.
 bin_PROGRAMS += shardrun
@@ -87,8 +93,7 @@ shardrt_ckpt_SOURCES = \
 	tools/ckpt/diff.c \
 	tools/ckpt/files.c \
 	tools/ckpt/merge.c \
-	tools/ckpt/verify.c \
-	tools/train/sizes.c
+	tools/ckpt/verify.c
 shardrt_ckpt_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_ckpt_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
 
@@ -119,7 +124,6 @@ shardrt_train_SOURCES = \
 	tools/train/save_folder.c \
 	tools/train/saves.c \
 	tools/train/setup.c \
-	tools/train/sizes.c \
 	tools/train/steps.c \
 	tools/train/text.c
 shardrt_train_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)

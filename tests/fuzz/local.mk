@@ -51,7 +51,7 @@ tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c runtime/chec
 	base/json.c $(fuzz_main)
 tests_fuzz_fuzz_safetensors_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_link)
-tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c tools/train/sizes.c $(fuzz_main)
+tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c tools/model_sizes.c $(fuzz_main)
 tests_fuzz_fuzz_sizes_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_sizes_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_tokens_SOURCES = tests/fuzz/fuzz_tokens.c models/data/tokens.c $(fuzz_main)

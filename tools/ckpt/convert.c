@@ -18,7 +18,7 @@
 #include "models/gpt_hf.h"
 #include "tools/common.h"
 #include "tools/model_folder.h"
-#include "tools/train/train.h" /* sizes.c */
+#include "tools/model_sizes.h"
 
 /* A tensor of the new file. */
 typedef struct target {
@@ -55,12 +55,12 @@ static int read_our_sizes(conversion_t *c)
 	const char *sizes;
 
 	c->prefix = SRT_GPT_HF_PREFIX;
-	if (srt_file_find_metadata(c->file, TRAIN_SIZES_KEY, &sizes) == SRT_OK &&
-	    train_parse_sizes(sizes, &c->config) == 0)
+	if (srt_file_find_metadata(c->file, TOOL_SIZES_KEY, &sizes) == SRT_OK &&
+	    tool_parse_sizes(sizes, &c->config) == 0)
 		return srt_decoder_check(&c->config, 1) == SRT_OK ? 0 : ckpt_fail();
 	tool_error("%s has no model sizes in its metadata (%s): it is not a file of shardrt-train "
 		   "--save or --checkpoint",
-		   c->request->path[0], TRAIN_SIZES_KEY);
+		   c->request->path[0], TOOL_SIZES_KEY);
 	return CKPT_TROUBLE;
 }
 
@@ -291,13 +291,13 @@ static srt_status_t copy_tensor(const conversion_t *c, size_t i, char *piece)
 /* A file, or the folder of a family. */
 static srt_status_t create_writer(conversion_t *c)
 {
-	char sizes[TRAIN_SIZES_NBYTES];
-	const srt_file_metadata_t metadata[] = { { "format", "pt" }, { TRAIN_SIZES_KEY, sizes } };
+	char sizes[TOOL_SIZES_NBYTES];
+	const srt_file_metadata_t metadata[] = { { "format", "pt" }, { TOOL_SIZES_KEY, sizes } };
 
 	if (c->family != NULL)
 		return srt_file_writer_create_folder(c->request->path[1], c->entries, c->n, NULL, 0,
 						     0, &c->writer);
-	train_print_sizes(&c->config, sizes, sizeof(sizes));
+	tool_print_sizes(&c->config, sizes, sizeof(sizes));
 	return srt_file_writer_create(c->request->path[1], c->entries, c->n, metadata,
 				      c->to_hf ? 1 : 2, &c->writer);
 }
@@ -373,7 +373,7 @@ int ckpt_convert(const ckpt_request_t *r)
 
 	if (ckpt_open(r->path[0], 0, &c.file) != 0)
 		return CKPT_TROUBLE;
-	if (c.to_hf && srt_file_find_metadata(c.file, TRAIN_CONFIG_KEY, &c.config_text) == SRT_OK)
+	if (c.to_hf && srt_file_find_metadata(c.file, TOOL_CONFIG_KEY, &c.config_text) == SRT_OK)
 		code = read_family(&c);
 	else
 		code = c.to_hf ? read_our_sizes(&c) : read_their_sizes(&c);

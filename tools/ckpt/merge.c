@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "tools/common.h"
-#include "tools/train/train.h" /* TRAIN_SIZES_KEY */
+#include "tools/model_sizes.h"
 
 /* @return 0, or CKPT_TROUBLE after the error was printed. */
 static int list_entries(const srt_file_t *file, const char *path, srt_file_entry_t *entries)
@@ -69,8 +69,8 @@ static size_t list_metadata(const srt_file_t *file, char *kinds, srt_file_metada
 
 	metadata[n++] = (srt_file_metadata_t){ "format", "pt" };
 	/* with the sizes of the model, shardrt-train --init reads the file */
-	if (srt_file_find_metadata(file, TRAIN_SIZES_KEY, &value) == SRT_OK)
-		metadata[n++] = (srt_file_metadata_t){ TRAIN_SIZES_KEY, value };
+	if (srt_file_find_metadata(file, TOOL_SIZES_KEY, &value) == SRT_OK)
+		metadata[n++] = (srt_file_metadata_t){ TOOL_SIZES_KEY, value };
 	list_kinds(file, kinds);
 	if (strspn(kinds, "p") < strlen(kinds))
 		metadata[n++] = (srt_file_metadata_t){ SRT_FILE_KINDS_KEY, kinds };

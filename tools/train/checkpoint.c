@@ -130,8 +130,8 @@ static int try_at_start(trainer_t *t)
 	free(train_list_checkpoints(t, &n));
 	if (!is_full(error) || n == 0)
 		return -1;
-	tool_error("warning: %s", t->why);
-	t->why[0] = '\0';
+	tool_error("warning: %s", t->why.text);
+	t->why.text[0] = '\0';
 	return 0;
 }
 
@@ -203,10 +203,11 @@ static srt_status_t begin(trainer_t *t, const char *folder, int64_t step)
 	train_print_checkpoint(folder, &name, path);
 	train_get_position(t, step, &position);
 	train_list_entries(&position, entries);
-	if (t->config_text != NULL)
+	if (t->model.config_text != NULL)
 		entries[options.nentries++] =
-			(srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), TRAIN_CONFIG_KEY,
-						  t->config_text, strlen(t->config_text) };
+			(srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), TOOL_CONFIG_KEY,
+						  t->model.config_text,
+						  strlen(t->model.config_text) };
 	status = trainer_check_save(t, srt_checkpoint_save_begin(t->engine, path, &options,
 								 &t->writing, t->stream));
 	if (status == SRT_OK)

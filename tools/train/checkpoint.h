@@ -21,7 +21,7 @@
 typedef struct train_position {
 	int64_t step, seed, batch;
 	uint64_t text;
-	char sizes[TRAIN_SIZES_NBYTES]; /* of the model: no tensor has the number of heads */
+	char sizes[TOOL_SIZES_NBYTES]; /* of the model: no tensor has the number of heads */
 	uint64_t run; /* random, the same in all checkpoints of a run; 0: an early version */
 } train_position_t;
 

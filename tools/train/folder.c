@@ -28,7 +28,7 @@ void train_get_position(const trainer_t *t, int64_t step, train_position_t *p)
 				 .text = srt_text_hash(t->text),
 				 .run = t->run };
 	config.context = t->length;
-	train_print_sizes(&config, p->sizes, sizeof(p->sizes));
+	tool_print_sizes(&config, p->sizes, sizeof(p->sizes));
 }
 
 void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAIN_NENTRIES])
@@ -42,7 +42,7 @@ void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAI
 					       sizeof(p->batch) };
 	entries[3] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), "text", &p->text,
 					       sizeof(p->text) };
-	entries[4] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), TRAIN_SIZES_KEY,
+	entries[4] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), TOOL_SIZES_KEY,
 					       p->sizes, sizeof(p->sizes) };
 	entries[5] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), "run", &p->run,
 					       sizeof(p->run) };

@@ -47,7 +47,7 @@ int trainer_try_save(trainer_t *t, int *error)
 	char temporary[2048], renamed[2048 + 8];
 	int fd;
 
-	if (t->family != NULL)
+	if (t->model.family != NULL)
 		return trainer_try_save_folder(t, error);
 	*error = 0;
 	if (stat(t->opt.save, &st) == 0 && !S_ISREG(st.st_mode))
@@ -95,16 +95,16 @@ srt_status_t trainer_check_save(trainer_t *t, srt_status_t status)
 
 srt_status_t trainer_save(trainer_t *t, const char *path)
 {
-	char sizes[TRAIN_SIZES_NBYTES], version[16];
+	char sizes[TOOL_SIZES_NBYTES], version[16];
 	srt_file_metadata_t metadata[] = { { "format", "pt" },
-					   { TRAIN_SIZES_KEY, sizes },
+					   { TOOL_SIZES_KEY, sizes },
 					   { "shardrt.numerics_version", version },
 					   { "shardrt.numerics", train_numerics(t->context) } };
 	srt_status_t status;
 
-	if (t->family != NULL)
+	if (t->model.family != NULL)
 		return trainer_save_folder(t, path);
-	train_print_sizes(&t->config, sizes, sizeof(sizes));
+	tool_print_sizes(&t->config, sizes, sizeof(sizes));
 	snprintf(version, sizeof(version), "%d", srt_numerics_version());
 	status = srt_engine_save(t->engine, path, metadata, 4, t->stream);
 	return trainer_check_save(t, status);
@@ -170,13 +170,13 @@ static srt_status_t save_elsewhere(trainer_t *t, const last_save_t *last)
 		char folder[1024];
 	} place_t;
 	place_t *all = calloc((size_t)t->world, sizeof(*all)), mine = { "" };
-	char path[2048], why[sizeof(t->why)];
+	char path[2048], why[sizeof(t->why.text)];
 	srt_status_t status;
 	int made = 0;
 
 	if (all == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	memcpy(why, t->why, sizeof(why));
+	memcpy(why, t->why.text, sizeof(why));
 	if (t->rank == 0)
 		made = make_folder(mine.folder, sizeof(mine.folder));
 	status = srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all);
@@ -203,22 +203,22 @@ static srt_status_t save_elsewhere(trainer_t *t, const last_save_t *last)
 static srt_status_t save_at_end(trainer_t *t, const last_save_t *last, int hurry)
 {
 	srt_status_t status = last->write(t, last->path);
-	char why[sizeof(t->why)];
+	char why[sizeof(t->why.text)];
 	int retry;
 
 	for (unsigned s = 1; status == SRT_ERR_IO && s <= LONGEST_PAUSE_S;) {
-		memcpy(why, t->why, sizeof(why));
+		memcpy(why, t->why.text, sizeof(why));
 		SRT_TRY(may_retry(t, last, &retry));
-		memcpy(t->why, why, sizeof(why));
+		memcpy(t->why.text, why, sizeof(why));
 		if (retry == 0 || (retry == 1 && hurry))
 			break;
 		if (retry == 1) {
 			if (t->rank == 0)
-				tool_error("%s; trying again in %u s", t->why, s);
+				tool_error("%s; trying again in %u s", t->why.text, s);
 			sleep(s);
 			s *= 2;
 		}
-		t->why[0] = '\0';
+		t->why.text[0] = '\0';
 		status = last->write(t, last->path);
 	}
 	return status == SRT_ERR_IO ? save_elsewhere(t, last) : status;

@@ -26,7 +26,7 @@ static srt_dtype_t find_dtype(const trainer_t *t)
 static int64_t estimate_nbytes(const trainer_t *t)
 {
 	return srt_decoder_nparams(&t->config, 0) * (int64_t)(srt_dtype_bits(find_dtype(t)) / 8) +
-	       256 * srt_decoder_ntensors(&t->config) + (int64_t)strlen(t->config_text);
+	       256 * srt_decoder_ntensors(&t->config) + (int64_t)strlen(t->model.config_text);
 }
 
 /* Allocates the space in a file of the folder, and removes it. @return 0, or errno. */
@@ -77,13 +77,13 @@ int trainer_try_save_folder(trainer_t *t, int *error)
 /* Files apart from weights. Without a folder that training began with there is no tokenizer. */
 static srt_status_t write_others(const trainer_t *t, const char *folder)
 {
-	SRT_TRY(tool_write_config(folder, t->config_text, find_dtype(t)));
-	return t->model_folder != NULL ? tool_copy_model_files(t->model_folder, folder) : SRT_OK;
+	SRT_TRY(tool_write_config(folder, t->model.config_text, find_dtype(t)));
+	return t->model.folder != NULL ? tool_copy_model_files(t->model.folder, folder) : SRT_OK;
 }
 
 srt_status_t trainer_save_folder(trainer_t *t, const char *folder)
 {
-	const srt_family_file_t file = { .family = t->family, .config = &t->config };
+	const srt_family_file_t file = { .family = t->model.family, .config = &t->config };
 	const srt_file_names_t names = srt_family_names(&file);
 	srt_folder_options_t options = SRT_FOLDER_OPTIONS_INIT;
 	int status = SRT_OK;

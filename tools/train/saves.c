@@ -11,9 +11,9 @@ srt_status_t trainer_warn_of_save(trainer_t *t, train_report_t *report, int64_t 
 		return status;
 	if (t->rank == 0) {
 		train_report_end_line(report);
-		tool_error("warning: step %lld is not saved: %s", (long long)step, t->why);
+		tool_error("warning: step %lld is not saved: %s", (long long)step, t->why.text);
 	}
-	t->why[0] = '\0';
+	t->why.text[0] = '\0';
 	return SRT_OK;
 }
 
@@ -55,8 +55,8 @@ static srt_status_t report_last_save(trainer_t *t, srt_status_t status)
 	if (status != SRT_ERR_IO)
 		return status;
 	if (t->rank == 0)
-		tool_error("%s", t->why);
-	t->why[0] = '\0';
+		tool_error("%s", t->why.text);
+	t->why.text[0] = '\0';
 	t->save_failed = 1;
 	return SRT_OK;
 }

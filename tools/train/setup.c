@@ -2,33 +2,22 @@
 /* Makes a trainer from the options: sizes, text, engine, tapes, memory; frees it. */
 #include "tools/train/train.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "models/try.h"
 #include "tools/common.h"
 #include "tools/mesh.h"
-#include "tools/model_folder.h"
 #include "tools/train/peak.h"
-
-static int set_why(trainer_t *t, int exit_status, const char *format, va_list ap)
-{
-	vsnprintf(t->why, sizeof(t->why), format, ap);
-	tool_make_printable(t->why); /* it may have bytes of a file or an option */
-	t->why_status = exit_status;
-	return -1;
-}
 
 int trainer_set_error(trainer_t *t, const char *format, ...)
 {
 	va_list ap;
 
 	va_start(ap, format);
-	set_why(t, TOOL_EXIT_USAGE, format, ap);
+	tool_why_set(&t->why, TOOL_EXIT_USAGE, format, ap);
 	va_end(ap);
 	return -1;
 }
@@ -38,102 +27,22 @@ int trainer_set_failure(trainer_t *t, const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	set_why(t, EXIT_FAILURE, format, ap);
+	tool_why_set(&t->why, EXIT_FAILURE, format, ap);
 	va_end(ap);
 	return -1;
-}
-
-/* Whether an errno means a wrong path or limit, so that another start would end in the same way. */
-static bool is_lasting(int error)
-{
-	switch (error) {
-	case ENOENT:
-	case ENOTDIR:
-	case EISDIR:
-	case ELOOP:
-	case ENAMETOOLONG:
-	case EACCES:
-	case EPERM:
-	case EFBIG:
-		return true;
-	default:
-		return false;
-	}
-}
-
-bool trainer_is_started_again(void)
-{
-	const char *count = "0";
-
-	srt_config_value("SHARDRT_RESTART_COUNT", &count, NULL);
-	return strcmp(count, "0") != 0;
 }
 
 int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
 {
-	size_t length;
 	va_list ap;
 
 	va_start(ap, format);
-	set_why(t,
-		is_lasting(error) && !trainer_is_started_again() ? TOOL_EXIT_USAGE : EXIT_FAILURE,
-		format, ap);
+	tool_why_set_system(&t->why, error, format, ap);
 	va_end(ap);
-	length = strlen(t->why);
-	snprintf(t->why + length, sizeof(t->why) - length, ": %s", strerror(error));
 	return -1;
 }
 
 /* ---- checking --------------------------------------------------------------------------- */
-
-/* Tokens of a sequence for a folder of Hugging Face, which has all other sizes. */
-static int prepare_length(trainer_t *t)
-{
-	const train_options_t *o = &t->opt;
-
-	if (o->preset != NULL || o->layers || o->heads || o->width || o->vocab)
-		return trainer_set_error(t,
-					 "--init %s has the sizes of the model in its config.json: "
-					 "--preset, --layers, --heads, --width and --vocab cannot "
-					 "change them",
-					 o->init);
-	if (o->context > t->config.context)
-		return trainer_set_error(t,
-					 "--context %" PRId64
-					 ": the model in --init %s has %" PRId64 " positions",
-					 o->context, o->init, t->config.context);
-	t->length = tool_find_length(o->context, t->config.context);
-	return 0;
-}
-
-static int prepare_sizes(trainer_t *t)
-{
-	const train_options_t *o = &t->opt;
-	srt_decoder_config_t *c = &t->config;
-
-	if (srt_decoder_preset(o->preset != NULL ? o->preset : "nano", c) != SRT_OK)
-		return trainer_set_error(
-			t, "unknown --preset '%s'; the presets are nano, char and gpt2-124m",
-			o->preset);
-	if (o->init != NULL && trainer_read_sizes(t) != 0)
-		return -1;
-	if (t->family == NULL) {
-		c->layers = o->layers ? o->layers : c->layers;
-		c->heads = o->heads ? o->heads : c->heads;
-		c->width = o->width ? o->width : c->width;
-		c->context = o->context ? o->context : c->context;
-		c->vocab = o->vocab ? o->vocab : c->vocab;
-		t->length = c->context;
-	} else if (prepare_length(t) != 0) {
-		return -1;
-	}
-	if (srt_decoder_check(c, t->tensor_ranks) != SRT_OK)
-		return trainer_set_error(t, "%s", srt_error_last());
-	if (t->family == NULL && (o->max_shard_size > 0 || o->save_dtype >= 0))
-		return trainer_set_error(t, "--max-shard-size and --save-dtype are for a model of "
-					    "Hugging Face, which --init names");
-	return o->init != NULL && !o->init_random ? trainer_check_ntensors(t) : 0;
-}
 
 static int prepare_prompt(trainer_t *t)
 {
@@ -199,7 +108,7 @@ int trainer_prepare(trainer_t *t)
 	if ((o->hash && need_feature(t, "--hash", SRT_FEATURE_HASH) != 0) ||
 	    (o->checkpoint != NULL &&
 	     need_feature(t, "--checkpoint", SRT_FEATURE_CHECKPOINTS) != 0) ||
-	    prepare_sizes(t) != 0 ||
+	    trainer_find_sizes(t) != 0 ||
 	    (o->save != NULL && t->rank == 0 && trainer_try_save(t, &error) != 0))
 		return -1;
 	if ((o->generate > 0 || o->sample > 0) && prepare_prompt(t) != 0)
@@ -448,6 +357,5 @@ void trainer_destroy(trainer_t *t)
 	srt_text_destroy(t->text);
 	srt_stream_destroy(t->stream);
 	srt_context_destroy(t->context);
-	free(t->config_text);
-	free(t->model_folder);
+	tool_model_close(&t->model);
 }

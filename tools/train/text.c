@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "tools/model_folder.h"
 
@@ -14,9 +13,7 @@ static int open_tokenizer(trainer_t *t, srt_tokenizer_t **tokenizer)
 {
 	char path[TOOL_CONFIG_NBYTES];
 
-	snprintf(path, sizeof(path), "%s/tokenizer.json",
-		 t->model_folder != NULL ? t->model_folder : t->opt.init);
-	if (access(path, F_OK) == 0)
+	if (tool_model_find_tokenizer(&t->model, path))
 		return srt_tokenizer_open(path, tokenizer) == SRT_OK ?
 			       0 :
 			       trainer_set_error(t, "--text: %s", srt_error_last());
@@ -39,7 +36,7 @@ int trainer_open_text(trainer_t *t)
 	srt_tokenizer_t *tokenizer = NULL;
 	srt_status_t status;
 
-	if (t->family != NULL && o->tokens == NULL && open_tokenizer(t, &tokenizer) != 0)
+	if (t->model.family != NULL && o->tokens == NULL && open_tokenizer(t, &tokenizer) != 0)
 		return -1;
 	source.tokenizer = tokenizer;
 	t->counts_bytes = o->tokens == NULL && tokenizer == NULL;
@@ -51,7 +48,7 @@ int trainer_open_text(trainer_t *t)
 		status = srt_text_check_tokens(t->text, t->rank, t->world);
 	if (status == SRT_OK)
 		return 0;
-	return status == SRT_ERR_IO || trainer_is_started_again() ?
+	return status == SRT_ERR_IO || tool_is_started_again() ?
 		       trainer_set_failure(t, "%s", srt_error_last()) :
 		       trainer_set_error(t, "%s", srt_error_last());
 }

@@ -110,10 +110,10 @@ static void report_stop(trainer_t *t, train_report_t *report, int stopped_by, in
 	if (t->rank == 0)
 		train_report_end_line(report);
 	if (stopped_by == STOP_DATA && t->rank == t->stopping_rank)
-		tool_error("rank %d: %s; training ends %s", t->rank, t->why, after);
+		tool_error("rank %d: %s; training ends %s", t->rank, t->why.text, after);
 	if (stopped_by != STOP_DATA && t->rank == 0)
 		printf("ended by signal %d %s\n", stopped_by, after);
-	t->why[0] = '\0';
+	t->why.text[0] = '\0';
 }
 
 /* ---- ends ------------------------------------------------------------------------------- */
@@ -145,14 +145,14 @@ static int report_failure(const trainer_t *t, srt_status_t status)
 static int report_mistake(trainer_t *t, const char *when, int mine)
 {
 	int code, any, who;
-	srt_status_t status = find_largest(t, when, mine ? t->why_status : 0, &code, &who);
+	srt_status_t status = find_largest(t, when, mine ? t->why.status : 0, &code, &who);
 
 	if (status != SRT_OK)
 		return report_failure(t, status);
 	if (!code)
 		return 0;
 	if (t->rank == who)
-		tool_error("%s", t->why);
+		tool_error("%s", t->why.text);
 	status = find_largest(t, when, 0, &any,
 			      &who); /* a barrier: no rank exits before it is printed */
 	return code;
@@ -383,8 +383,8 @@ static int run_trainer(trainer_t *t)
 		status = trainer_start_values(t);
 		if (status == SRT_OK && t->opt.resume)
 			status = trainer_resume(t);
-		code = t->why[0] || status == SRT_OK ?
-			       report_mistake(t, "on the first values", t->why[0] != 0) :
+		code = t->why.text[0] || status == SRT_OK ?
+			       report_mistake(t, "on the first values", t->why.text[0] != 0) :
 			       0;
 		if (code != 0)
 			goto out;
@@ -443,8 +443,8 @@ int main(int argc, char **argv)
 	tool_start("shardrt-train");
 	srt_config_value("SHARDRT_RANK", &rank, NULL);
 	t.rank = atoi(rank);
-	bad_options = train_options_parse(argc, argv, &t.opt, t.why, sizeof(t.why)) != 0;
-	t.why_status = TOOL_EXIT_USAGE;
+	bad_options = train_options_parse(argc, argv, &t.opt, t.why.text, sizeof(t.why.text)) != 0;
+	t.why.status = TOOL_EXIT_USAGE;
 	if (!bad_options && (t.opt.help || t.opt.version))
 		return print_and_stop(&t.opt, t.rank);
 	signal(SIGPIPE, SIG_IGN); /* the run goes on if nobody reads its output */

@@ -15,7 +15,6 @@
  *     checkpoint.c       saves sharded checkpoints
  *     resume.c           goes on from a checkpoint
  *     folder.c           the names in the folder of checkpoints
- *     sizes.c            the model's sizes as text, in saved files
  *     steps.c            a training step, validation, generated text
  *     report.c           progress, the JSON log
  *     peak.c             the peak speed of a rank, for the log
@@ -34,6 +33,8 @@
 #include <shardrt/models/generate.h>
 #include <shardrt/models/families.h>
 #include "models/data/text.h"
+#include "tools/model_sizes.h"
+#include "tools/model_source.h"
 #include "tools/train/options.h"
 
 /** All ranks check the losses once in so many steps; no rank waits for them in between. */
@@ -72,14 +73,8 @@ typedef struct trainer {
 	srt_mesh_t *mesh;     /* NULL: none */
 	srt_stream_t *stream;
 	srt_text_t *text;
-	int counts_bytes;           /* tokens of the text are bytes */
-	const char *hf_prefix;      /* of the names of --init if it is a file of GPT-2, else NULL */
-	const srt_family_t *family; /* of --init if it is a model of Hugging Face, else NULL */
-	char *config_text;          /* its config.json */
-	char *model_folder;         /* that has this file; NULL: it is in a checkpoint */
-	size_t init_ntensors;       /* of --init */
-	int init_is_checkpoint;
-	char init_path[4096]; /* what --init means */
+	int counts_bytes;   /* tokens of the text are bytes */
+	tool_model_t model; /* of --init */
 	srt_engine_t *engine;
 	srt_scaler_t *scaler; /* NULL: the loss is not scaled */
 	srt_decoder_t *decoder;
@@ -115,8 +110,7 @@ typedef struct trainer {
 	int64_t diverged_at; /* first step whose loss is not finite, unless it was skipped and
 				 * fewer than TRAIN_STUCK followed; 0: none */
 	char agreement[96];  /* the agreement of all ranks that failed */
-	char why[512];       /* an error in options, data or files */
-	int why_status;      /* the exit status of `why` */
+	tool_why_t why;      /* an error in options, data or files */
 } trainer_t;
 
 /* Numbers of a step, read back from the device. */
@@ -149,16 +143,10 @@ typedef struct train_report {
 int trainer_prepare(trainer_t *t);
 /** Engine, tapes and memory. Collective. */
 srt_status_t trainer_build(trainer_t *t);
-/** Whether the launcher has started the job again: the paths and the text were right before. */
-bool trainer_is_started_again(void);
-/** Sets t->why of wrong options, for exit status 2: shardrun does not start the job again. Control
- * bytes, which could drive a terminal, become '?'. @return -1. */
+/** Set t->why: see tools/why.h. @return -1. */
 int trainer_set_error(trainer_t *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/** Sets t->why of files or a system that fail, for exit status 1. @return -1. */
 int trainer_set_failure(trainer_t *t, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/** Sets t->why of a failed call of the system, and adds the text of `error`, an errno. The exit
- * status is 2 for a wrong path and the like in the first start of a job, else 1. @return -1. */
 int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /** Windows of a validation: all, or those of --eval-batches. */
@@ -183,34 +171,11 @@ int trainer_compare_texts(trainer_t *t);
 
 /* ---- init.c */
 
-/** Sets t->config, which has those of the preset, to the sizes of --init if it has any. Local.
+/** Sets t->config to the sizes of --init and of the options, and t->length. Local.
  * @return 0, or -1 with t->why. */
-int trainer_read_sizes(trainer_t *t);
-/**
- * The file must have the tensors of the model: sizes in its metadata may claim any number, which
- * would all be declared. Local, after trainer_read_sizes().
- * @return 0, or -1 with t->why.
- */
-int trainer_check_ntensors(trainer_t *t);
+int trainer_find_sizes(trainer_t *t);
 /** Sets initial or loaded parameters. Collective. t->why: the error of a file that does not fit. */
 srt_status_t trainer_start_values(trainer_t *t);
-
-/* ---- sizes.c */
-
-/** The metadata entry of a saved file that holds the model's sizes. */
-#define TRAIN_SIZES_KEY "shardrt.gpt"
-/** The entry of a checkpoint that holds the config.json of a model of Hugging Face. */
-#define TRAIN_CONFIG_KEY "config.json"
-/** Room for the sizes. */
-#define TRAIN_SIZES_NBYTES 256
-/** Writes the entry. */
-void train_print_sizes(const srt_decoder_config_t *config, char *text, size_t text_nbytes);
-/**
- * Parses the entry: the text that train_print_sizes() writes, and no other. Does not check the
- * sizes: see srt_decoder_check().
- * @return 0, or -1, and *config is unchanged.
- */
-int train_parse_sizes(const char *text, srt_decoder_config_t *config);
 
 /* ---- save.c */
 

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The metadata entry of a saved file that holds the model's sizes, as text. */
+/* See model_sizes.h. */
+#include "tools/model_sizes.h"
+
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "tools/train/train.h"
+#include <shardrt/models/families.h>
 
 #define SIZES                                                                                      \
 	"layers=%" PRId64 " heads=%" PRId64 " width=%" PRId64 " context=%" PRId64                  \
@@ -16,7 +19,7 @@ static void print_sizes(const srt_decoder_config_t *c, int64_t mult, char *text,
 		 mult, c->tied, c->qkv_bias);
 }
 
-void train_print_sizes(const srt_decoder_config_t *c, char *text, size_t text_nbytes)
+void tool_print_sizes(const srt_decoder_config_t *c, char *text, size_t text_nbytes)
 {
 	if (c->names != &srt_decoder_preset_names) { /* to compare with, not to parse */
 		snprintf(text, text_nbytes,
@@ -31,10 +34,10 @@ void train_print_sizes(const srt_decoder_config_t *c, char *text, size_t text_nb
 		    text_nbytes);
 }
 
-int train_parse_sizes(const char *text, srt_decoder_config_t *config)
+int tool_parse_sizes(const char *text, srt_decoder_config_t *config)
 {
 	srt_decoder_config_t c = { SRT_DECODER_GPT };
-	char again[TRAIN_SIZES_NBYTES];
+	char again[TOOL_SIZES_NBYTES];
 	int64_t mult;
 
 	/* 18 digits fit in 64 bits. */

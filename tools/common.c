@@ -104,6 +104,22 @@ void tool_make_printable(char *text)
 	}
 }
 
+void tool_print_text(FILE *out, const char *text, size_t nbytes)
+{
+	const unsigned char *c = (const unsigned char *)text, *end = c + nbytes;
+
+	for (; c < end; c++) {
+		if (c[0] == 0xc2 && c + 1 < end && c[1] >= 0x80 && c[1] < 0xa0) {
+			fputs("??", out); /* U+0080 .. U+009F */
+			c++;
+		} else if ((c[0] < 0x20 && c[0] != '\n' && c[0] != '\t') || c[0] == 0x7f) {
+			fputc('?', out);
+		} else {
+			fputc(c[0], out);
+		}
+	}
+}
+
 const char *tool_bytes(double nbytes, char text[32])
 {
 	static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB" };

@@ -33,6 +33,9 @@ void tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /** Makes a text fit to be shown: control characters, which could drive a terminal, become '?'. */
 void tool_make_printable(char *text);
 
+/** Prints a text of several lines. Control bytes, which a terminal interprets, become '?'. */
+void tool_print_text(FILE *out, const char *text, size_t nbytes);
+
 /** Formats a number of bytes, e.g. "3.2 MiB". @param text 32 bytes. @return text. */
 const char *tool_bytes(double nbytes, char text[32]);
 

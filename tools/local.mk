@@ -19,6 +19,10 @@ libtools_la_SOURCES = \
 	tools/option_table.h \
 	tools/precision.c \
 	tools/precision.h \
+	tools/prompt.c \
+	tools/prompt.h \
+	tools/ranks.c \
+	tools/ranks.h \
 	tools/why.c \
 	tools/why.h
 
@@ -110,6 +114,7 @@ shardrt_train_SOURCES = \
 	tools/train/checkpoint.h \
 	tools/train/engine_options.c \
 	tools/train/folder.c \
+	tools/train/generate.c \
 	tools/train/init.c \
 	tools/train/options.c \
 	tools/train/options.h \

@@ -205,7 +205,7 @@ int tool_model_resize(tool_model_t *m, int tensor_ranks, tool_why_t *why)
 
 /* ---- tokens ----------------------------------------------------------------------------- */
 
-bool tool_model_find_tokenizer(const tool_model_t *m, char *path)
+bool tool_model_find_file(const tool_model_t *m, const char *name, char *path)
 {
 	char *folder = NULL;
 
@@ -213,10 +213,11 @@ bool tool_model_find_tokenizer(const tool_model_t *m, char *path)
 		return false;
 	if (m->hf_prefix != NULL)
 		folder = copy_folder(m->path);
-	snprintf(path, TOOL_CONFIG_NBYTES, "%s/tokenizer.json",
+	snprintf(path, TOOL_CONFIG_NBYTES, "%s/%s",
 		 folder != NULL    ? folder :
 		 m->folder != NULL ? m->folder :
-				     m->path);
+				     m->path,
+		 name);
 	free(folder);
 	return access(path, F_OK) == 0;
 }

@@ -53,9 +53,9 @@ int tool_model_open(tool_model_t *model, int rank, tool_why_t *why);
  */
 int tool_model_resize(tool_model_t *model, int tensor_ranks, tool_why_t *why);
 
-/** The path of the tokenizer.json of a model of Hugging Face. @param path TOOL_CONFIG_NBYTES.
- * @return whether it is there. Local. */
-bool tool_model_find_tokenizer(const tool_model_t *model, char *path);
+/** The path of another file of a model of Hugging Face, such as tokenizer.json.
+ * @param path TOOL_CONFIG_NBYTES; set for such a model. @return whether it is there. Local. */
+bool tool_model_find_file(const tool_model_t *model, const char *name, char *path);
 
 /** Whether tokens below 256 are bytes if the model has no tokenizer. */
 bool tool_model_has_bytes(const tool_model_t *model);

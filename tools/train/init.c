@@ -25,7 +25,7 @@ static int check_tokens(trainer_t *t)
 	char path[TOOL_CONFIG_NBYTES];
 
 	if ((t->opt.generate == 0 && t->opt.sample == 0) || tool_model_has_bytes(&t->model) ||
-	    tool_model_find_tokenizer(&t->model, path))
+	    tool_model_find_file(&t->model, "tokenizer.json", path))
 		return 0;
 	return trainer_set_error(t,
 				 "--generate and --sample print bytes, but the tokens of "

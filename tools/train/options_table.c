@@ -126,7 +126,8 @@ static const tool_option_t rows[] = {
 	FLAG("eval", eval,
 	     "no training: print loss and perplexity of all of --text or --tokens,\n"
 	     "in windows of --context tokens, each from position 0"),
-	INT("sample", sample, "0", 0, 1e6, "bytes of text to generate and print after training"),
+	INT("sample", sample, "0", 0, 1e6,
+	    "bytes of text, or tokens, to generate and print after training"),
 	STRING("save", save, "FILE", NULL,
 	       "write the parameters (safetensors) at the end, also after Ctrl-C.\n"
 	       "If the loss is not finite, the file is left unchanged and the exit\n"
@@ -161,10 +162,11 @@ static const tool_option_t rows[] = {
 	     "start from random values; of --init, a folder of Hugging Face, only\n"
 	     "config.json is read"),
 	INT("generate", generate, "0", 0, 1e6,
-	    "generate and print N bytes and stop; without --text"),
+	    "generate and print N bytes and stop; without --text. With a\n"
+	    "tokenizer.json in the folder of --init: N tokens"),
 	STRING("prompt", prompt, "TEXT", "\n", "start of the generated text; default: a newline"),
 	REAL("temperature", temperature, "0.8", 0, 1e6,
-	     "sampling temperature; 0: always the likeliest byte"),
+	     "sampling temperature; 0: always the likeliest"),
 	STRING("log", log, "FILE.jsonl", NULL,
 	       "one JSON object per step, of rank 0: step, loss, grad_norm, lr,\n"
 	       "step_s, tokens_per_s, flops (of a step), peak_flops (per second),\n"

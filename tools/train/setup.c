@@ -44,17 +44,6 @@ int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
 
 /* ---- checking --------------------------------------------------------------------------- */
 
-static int prepare_prompt(trainer_t *t)
-{
-	for (const unsigned char *p = (const unsigned char *)t->opt.prompt; *p; p++)
-		if (*p >= t->config.vocab)
-			return trainer_set_error(
-				t,
-				"--prompt has a byte of value %d, but the vocabulary has 0 .. %" PRId64,
-				*p, t->config.vocab - 1);
-	return 0;
-}
-
 /* The micro-batches of all ranks, shared out. */
 static int prepare_tree(trainer_t *t)
 {
@@ -111,7 +100,7 @@ int trainer_prepare(trainer_t *t)
 	    trainer_find_sizes(t) != 0 ||
 	    (o->save != NULL && t->rank == 0 && trainer_try_save(t, &error) != 0))
 		return -1;
-	if ((o->generate > 0 || o->sample > 0) && prepare_prompt(t) != 0)
+	if ((o->generate > 0 || o->sample > 0) && trainer_prepare_prompt(t) != 0)
 		return -1;
 	if (o->generate > 0)
 		return 0;
@@ -186,15 +175,13 @@ static srt_status_t build_tape(trainer_t *t, srt_tape_mode_t mode, srt_tape_t **
 
 static srt_status_t build_tapes(trainer_t *t, size_t *nbytes)
 {
-	int64_t nmax = (int64_t)strlen(t->opt.prompt) + t->opt.generate + t->opt.sample;
-
 	if (t->opt.generate == 0 && !t->opt.eval)
 		SRT_TRY(build_tape(t, SRT_TAPE_TRAINING, &t->train_tape, &t->train_io, nbytes));
 	if (t->opt.generate == 0)
 		SRT_TRY(build_tape(t, SRT_TAPE_FORWARD, &t->eval_tape, &t->eval_io, nbytes));
 	if (t->opt.generate > 0 || t->opt.sample > 0) {
-		SRT_TRY(srt_generator_create(t->decoder, t->device, nmax, &t->generator));
-		raise_maximum(nbytes, srt_generator_nbytes(t->generator));
+		SRT_TRY(trainer_create_generator(t));
+		raise_maximum(nbytes, srt_generator_arena_nbytes(t->generator));
 		raise_maximum(&t->scratch_nbytes, srt_generator_scratch_nbytes(t->generator));
 	}
 	return SRT_OK;
@@ -253,7 +240,7 @@ static srt_status_t build_buffers(trainer_t *t)
 srt_status_t trainer_build(trainer_t *t)
 {
 	loss_nbytes_t losses = { 0 };
-	size_t nbytes = 0;
+	size_t nbytes = 0, generator = 0;
 
 	SRT_TRY(srt_stream_create(t->device, 0, "compute", &t->stream));
 	SRT_TRY(declare_engine(t));
@@ -261,9 +248,11 @@ srt_status_t trainer_build(trainer_t *t)
 	SRT_TRY(build_tapes(t, &nbytes));
 	if (t->eval_tape != NULL)
 		losses = compute_loss_nbytes(t);
+	if (t->generator != NULL)
+		generator = srt_generator_nbytes(t->generator);
 	SRT_TRY(srt_engine_plan_extra(t->engine,
-				      nbytes + losses.step + losses.eval + losses.results +
-					      losses.eval_total +
+				      nbytes + generator + losses.step + losses.eval +
+					      losses.results + losses.eval_total +
 					      srt_decoder_tables_nbytes(t->decoder),
 				      t->scratch_nbytes));
 	SRT_TRY(srt_engine_build(t->engine));
@@ -338,6 +327,8 @@ void trainer_destroy(trainer_t *t)
 	if (t->stream != NULL)
 		srt_stream_sync(t->stream);
 	srt_generator_destroy(t->generator);
+	srt_tokenizer_close(t->tokenizer);
+	free(t->prompt);
 	srt_tape_destroy(t->train_tape);
 	srt_tape_destroy(t->eval_tape);
 	free(t->ids);

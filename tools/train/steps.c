@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A training step, validation and generated text. */
+/* A training step and validation. */
 #include "tools/train/train.h"
 
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "models/try.h"
@@ -206,34 +205,4 @@ srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg,
 	SRT_TRY(srt_buffer_copy_to_host(&total, t->eval_total, 0, sizeof(total), t->stream));
 	*loss = (double)total / (double)predictions;
 	return SRT_OK;
-}
-
-/* Control bytes, which a terminal interprets, are printed as '?'. */
-static void print_text(FILE *out, const unsigned char *text, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		int control =
-			(text[i] < 0x20 && text[i] != '\n' && text[i] != '\t') || text[i] == 0x7f;
-
-		fputc(control ? '?' : text[i], out);
-	}
-	fputc('\n', out);
-	fflush(out);
-}
-
-srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out)
-{
-	srt_sampling_t sampling = { (float)t->opt.temperature, (uint64_t)t->opt.seed };
-	size_t nprompt = strlen(t->opt.prompt);
-	unsigned char *text = malloc(nprompt + (size_t)n);
-	srt_status_t status;
-
-	if (text == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_generate(t->generator, &sampling, (const unsigned char *)t->opt.prompt,
-			      nprompt, text, (size_t)n, t->stream);
-	if (status == SRT_OK && t->rank == 0)
-		print_text(out, text, nprompt + (size_t)n);
-	free(text);
-	return status;
 }

@@ -13,7 +13,7 @@ static int open_tokenizer(trainer_t *t, srt_tokenizer_t **tokenizer)
 {
 	char path[TOOL_CONFIG_NBYTES];
 
-	if (tool_model_find_tokenizer(&t->model, path))
+	if (tool_model_find_file(&t->model, "tokenizer.json", path))
 		return srt_tokenizer_open(path, tokenizer) == SRT_OK ?
 			       0 :
 			       trainer_set_error(t, "--text: %s", srt_error_last());

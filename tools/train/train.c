@@ -61,30 +61,6 @@ static void catch_signals(int on)
 			sigaction(signals[i], on ? &action : &inherited[i], NULL);
 }
 
-/* The largest of the ranks' values, and the lowest rank that has it. Blocking. `when` is a part of
- * the error message. */
-static srt_status_t find_largest(trainer_t *t, const char *when, int mine, int *value, int *rank)
-{
-	int *all = calloc((size_t)t->world, sizeof(*all));
-	srt_status_t status;
-
-	if (all == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
-	status = srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all);
-	if (status != SRT_OK)
-		snprintf(t->agreement, sizeof(t->agreement), "agreement %s", when);
-	*value = 0;
-	*rank = 0;
-	for (int r = 0; status == SRT_OK && r < t->world; r++) {
-		if (all[r] > *value) {
-			*value = all[r];
-			*rank = r;
-		}
-	}
-	free(all);
-	return status;
-}
-
 /* The signal that any rank has received, STOP_DATA or 0; and, where it is 0, whether the ranks have
  * written their files of a checkpoint. Blocking. */
 static srt_status_t agree_to_stop(trainer_t *t, const char *when, int *stopped_by)
@@ -92,7 +68,7 @@ static srt_status_t agree_to_stop(trainer_t *t, const char *when, int *stopped_b
 	const int busy = !srt_checkpoint_save_done(t->writing);
 	const int mine = t->data_failed ? STOP_DATA : stop_signal;
 	int who, largest;
-	srt_status_t status = find_largest(t, when, 2 * mine + busy, &largest, &who);
+	srt_status_t status = tool_find_largest(&t->ranks, when, 2 * mine + busy, &largest, &who);
 
 	*stopped_by = largest / 2;
 	t->all_written = largest == 0;
@@ -118,44 +94,15 @@ static void report_stop(trainer_t *t, train_report_t *report, int stopped_by, in
 
 /* ---- ends ------------------------------------------------------------------------------- */
 
-/* Prints the error of this rank. @return the exit status. */
 static int report_failure(const trainer_t *t, srt_status_t status)
 {
-	const char *sentence = srt_error_last();
-	char prefix[32]; /* of the library's message */
-
-	snprintf(prefix, sizeof(prefix), "rank %d: ", t->rank);
-	if (t->agreement[0]) {
-		if (strncmp(sentence, prefix, strlen(prefix)) == 0)
-			sentence += strlen(prefix);
-		tool_error("%s%s: %s", prefix, t->agreement, sentence);
-	} else if (strncmp(sentence, "rank ", 5) == 0) /* the message names the rank */
-		tool_error("%s", sentence);
-	else
-		tool_error("rank %d: %s", t->rank,
-			   sentence[0] ? sentence : srt_status_string(status));
-	return EXIT_FAILURE;
+	return tool_report_failure(&t->ranks, status);
 }
 
-/*
- * Whether any rank has found an error that is in t->why. @return 0, or the exit status after a
- * rank has printed its error: the lowest rank of those with wrong options, or else of those with
- * other errors.
- */
-static int report_mistake(trainer_t *t, const char *when, int mine)
+/* Whether any rank has found an error that is in t->why. @return as tool_report_why(). */
+static int report_mistake(trainer_t *t, const char *when, bool mine)
 {
-	int code, any, who;
-	srt_status_t status = find_largest(t, when, mine ? t->why.status : 0, &code, &who);
-
-	if (status != SRT_OK)
-		return report_failure(t, status);
-	if (!code)
-		return 0;
-	if (t->rank == who)
-		tool_error("%s", t->why.text);
-	status = find_largest(t, when, 0, &any,
-			      &who); /* a barrier: no rank exits before it is printed */
-	return code;
+	return tool_report_why(&t->ranks, when, &t->why, mine);
 }
 
 /* ---- the run ---------------------------------------------------------------------------- */
@@ -408,7 +355,7 @@ static int run_trainer(trainer_t *t)
 	if (status == SRT_OK)
 		status = finish_run(t, &report, stopped_by);
 	if (status == SRT_OK) /* no rank exits while another one saves */
-		status = find_largest(t, "at the end", 0, &any, &who);
+		status = tool_find_largest(&t->ranks, "at the end", 0, &any, &who);
 	if (status != SRT_OK)
 		code = abort_checkpoint(t, report_failure(t, status));
 	else if (t->save_failed || stopped_by == STOP_DATA ||
@@ -442,7 +389,7 @@ int main(int argc, char **argv)
 
 	tool_start("shardrt-train");
 	srt_config_value("SHARDRT_RANK", &rank, NULL);
-	t.rank = atoi(rank);
+	t.rank = t.ranks.rank = atoi(rank);
 	bad_options = train_options_parse(argc, argv, &t.opt, t.why.text, sizeof(t.why.text)) != 0;
 	t.why.status = TOOL_EXIT_USAGE;
 	if (!bad_options && (t.opt.help || t.opt.version))
@@ -462,6 +409,7 @@ int main(int argc, char **argv)
 	t.world = srt_context_world_size(t.context);
 	t.device = srt_context_device(t.context);
 	t.comm = srt_context_world(t.context);
+	t.ranks = (tool_ranks_t){ .comm = t.comm, .rank = t.rank, .world = t.world };
 	code = report_mistake(&t, "on the options", bad_options);
 	if (code == 0)
 		code = run_trainer(&t);

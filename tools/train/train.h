@@ -15,7 +15,8 @@
  *     checkpoint.c       saves sharded checkpoints
  *     resume.c           goes on from a checkpoint
  *     folder.c           the names in the folder of checkpoints
- *     steps.c            a training step, validation, generated text
+ *     steps.c            a training step, validation
+ *     generate.c         generated text
  *     report.c           progress, the JSON log
  *     peak.c             the peak speed of a rank, for the log
  *     train.c            main program: steps, signals, errors
@@ -35,6 +36,7 @@
 #include "models/data/text.h"
 #include "tools/model_sizes.h"
 #include "tools/model_source.h"
+#include "tools/ranks.h"
 #include "tools/train/options.h"
 
 /** All ranks check the losses once in so many steps; no rank waits for them in between. */
@@ -81,6 +83,9 @@ typedef struct trainer {
 	srt_tape_t *train_tape, *eval_tape;
 	srt_decoder_io_t train_io, eval_io;
 	srt_generator_t *generator;
+	srt_tokenizer_t *tokenizer; /* of the generated text; NULL: its tokens are bytes */
+	int32_t *prompt;            /* (nprompt) its first tokens */
+	size_t nprompt;
 	srt_buffer_t *arena;       /* activations, of one tape at a time */
 	size_t scratch_nbytes;     /* of the stream, for the tapes */
 	srt_buffer_t *losses;      /* (accumulate * micro * context) of a step */
@@ -109,7 +114,7 @@ typedef struct trainer {
 	int nonfinite;       /* steps up to then, in succession, whose loss is not finite */
 	int64_t diverged_at; /* first step whose loss is not finite, unless it was skipped and
 				 * fewer than TRAIN_STUCK followed; 0: none */
-	char agreement[96];  /* the agreement of all ranks that failed */
+	tool_ranks_t ranks;  /* for what they agree on */
 	tool_why_t why;      /* an error in options, data or files */
 } trainer_t;
 
@@ -262,7 +267,14 @@ int64_t trainer_eval_tokens(const trainer_t *t);
  * @param arg argument of `before`. @param[out] loss NaN if `before` returned a signal.
  */
 srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss);
-/** Generates n bytes; rank 0 prints prompt and text. Collective and blocking. */
+
+/* ---- generate.c */
+
+/** Encodes the prompt. Local. @return 0, or -1 with t->why. */
+int trainer_prepare_prompt(trainer_t *t);
+/** Records the passes for --generate or --sample. Local. */
+srt_status_t trainer_create_generator(trainer_t *t);
+/** Generates n tokens; rank 0 prints prompt and text. Collective and blocking. */
 srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out);
 
 /* ---- report.c */

@@ -101,6 +101,20 @@ shardrt_ckpt_SOURCES = \
 shardrt_ckpt_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_ckpt_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
 
+bin_PROGRAMS += shardrt-generate
+shardrt_generate_SOURCES = \
+	tools/generate/generate.c \
+	tools/generate/generate.h \
+	tools/generate/eos.c \
+	tools/generate/options.c \
+	tools/generate/options.h \
+	tools/generate/output.c \
+	tools/generate/prompts.c \
+	tools/generate/setup.c \
+	tools/generate/text.c
+shardrt_generate_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
+shardrt_generate_LDADD = libtools.la libmodels.la $(SRT_LIB) $(SRT_PKG_LIBS) -lm
+
 bin_PROGRAMS += shardrt-tokens
 shardrt_tokens_SOURCES = tools/tokens/tokens.c
 shardrt_tokens_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
@@ -175,5 +189,5 @@ launches_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 launches_la_LDFLAGS = $(AM_LDFLAGS) -module -shared -avoid-version -rpath $(pkglibdir)
 launches_la_LIBADD = -ldl
 
-dist_man_MANS = tools/ckpt/shardrt-ckpt.1 tools/info/shardrt-info.1 tools/shardrun/shardrun.1 \
+dist_man_MANS = tools/ckpt/shardrt-ckpt.1 tools/generate/shardrt-generate.1 tools/info/shardrt-info.1 tools/shardrun/shardrun.1 \
 	tools/tokens/shardrt-tokens.1 tools/train/shardrt-train.1

@@ -16,13 +16,14 @@ DEVICE_SCRIPT_TESTS += \
 	$(RESULT_DEVICE_TESTS) \
 	$(tools_thread_tests) \
 	tests/tools/test_ckpt.sh \
+	tests/tools/test_generate.sh \
 	tests/tools/test_train_cli.sh \
 	tests/tools/test_train_hf.sh \
 	tests/tools/test_train_init.sh \
 	tests/tools/test_train_options.sh \
 	tests/tools/test_train_resume.sh
 THREAD_TESTS += $(tools_thread_tests)
-ONE_DEVICE_TESTS += tests/tools/test_ckpt.sh tests/tools/test_train_cli.sh tests/tools/test_train_hf.sh \
+ONE_DEVICE_TESTS += tests/tools/test_ckpt.sh tests/tools/test_generate.sh tests/tools/test_train_cli.sh tests/tools/test_train_hf.sh \
 	tests/tools/test_train_init.sh \
 	tests/tools/test_train_mesh.sh tests/tools/test_train_options.sh tests/tools/test_train_precision.sh \
 	tests/tools/test_world_sizes.sh

@@ -35,7 +35,7 @@ docs=$prefix/share/doc/libshardrt
 for name in README.md LICENSE NEWS $(cd "$srcdir" && ls docs/*.md examples/*.[ch] examples/*.cc examples/*.cu); do
 	cmp "$srcdir/$name" "$docs/$name" || fail "$name was not installed"
 done
-for program in shardrun shardrt-ckpt shardrt-info shardrt-tokens shardrt-train; do
+for program in shardrun shardrt-ckpt shardrt-generate shardrt-info shardrt-tokens shardrt-train; do
 	[ -f "$prefix/share/man/man1/$program.1" ] || fail "the manual page of $program was not installed"
 done
 for variable in $(env | sed -n 's/^\(SHARDRT_[A-Z_]*\)=.*/\1/p'); do

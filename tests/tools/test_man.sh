@@ -57,6 +57,7 @@ check_page()
 }
 
 check_page shardrt-ckpt ckpt "no defaults"
+check_page shardrt-generate generate
 check_page shardrun shardrun
 check_page shardrt-info info
 check_page shardrt-tokens tokens "no defaults"

@@ -34,7 +34,7 @@ sed -E -f "$top/tests/tools/readme.sed" "$dir/lines" > "$dir/commands" || fail "
 
 # The files of a user: a text, a GPT-2 of transformers (two layers of its names and types), a file of llm.c.
 cd "$dir" || exit 1
-cp "$top/README.md" text.txt && cp "$top/tests/models/tokenizer.json" .
+cp "$top/README.md" text.txt && cp "$top/tests/models/tokenizer.json" . && printf 'The library\nA rank\n' > prompts.txt
 printf '#!/bin/sh\nexec %s "$@"\n' "$CC $SRT_SANITIZE" > installed/bin/cc && chmod +x installed/bin/cc
 mkdir gpt2 && shardrt-train --text text.txt --layers 2 --heads 2 --width 16 --context 16 --steps 0 --eval-every 0 \
 	--save small.safetensors > out 2>&1 && shardrt-ckpt convert --to hf small.safetensors gpt2/model.safetensors \

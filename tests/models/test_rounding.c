@@ -7,13 +7,14 @@
  */
 #include <fenv.h>
 
+#include <shardrt/models/families.h>
 #include <shardrt/models/generate.h>
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"
 
-enum { HEAD_DIMS = 64, WIDTH = 8, LAYERS = 4, CONTEXT = 8, N = 24 };
+enum { HEAD_DIMS = 64, WIDTH = 8, LAYERS = 4, CONTEXT = 25, N = 24 };
 
 static const int modes[] = { FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO };
 #define MODES (sizeof(modes) / sizeof(modes[0]))
@@ -62,14 +63,19 @@ static void test_attention(void)
 	}
 }
 
-/* Initial values of a residual projection, and text drawn from the model. */
-static void run_gpt(int mode, int64_t layers, float values[WIDTH * WIDTH], unsigned char text[N])
+/* Initial values of a residual projection, and tokens drawn from the model. */
+static void run_gpt(int mode, int64_t layers, float values[WIDTH * WIDTH], int32_t tokens[N])
 {
 	const srt_decoder_config_t config = { SRT_DECODER_GPT,    .layers = layers,   .heads = 2,
 					      .width = WIDTH,     .context = CONTEXT, .vocab = 16,
 					      .ffn_width = WIDTH, .tied = 1 };
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);
 	const srt_sampling_t sampling = { .temperature = 1.0f, .seed = 3 };
+	const srt_generator_options_t sizes = { .sequences = 1, .length = CONTEXT };
+	const int32_t prompt = 1;
+	srt_sequence_t sequence = {
+		.prompt = &prompt, .nprompt = 1, .max_tokens = N, .tokens = tokens
+	};
 	srt_generator_t *generator;
 	srt_engine_t *engine;
 	srt_buffer_t *arena;
@@ -78,15 +84,15 @@ static void run_gpt(int mode, int64_t layers, float values[WIDTH * WIDTH], unsig
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
 	CHECK_OK_OR_DIE(srt_decoder_declare(engine, &config, NULL, &decoder));
 	CHECK_OK_OR_DIE(srt_engine_build(engine));
-	CHECK_OK_OR_DIE(srt_generator_create(decoder, device, N, &generator));
-	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE, srt_generator_nbytes(generator),
-					  "arena", &arena));
+	CHECK_OK_OR_DIE(srt_generator_create(decoder, device, &sizes, &generator));
+	CHECK_OK_OR_DIE(srt_buffer_create(device, SRT_MEM_DEVICE,
+					  srt_generator_arena_nbytes(generator), "arena", &arena));
 	CHECK_OK_OR_DIE(srt_generator_bind(generator, arena));
 	IN_MODE(mode, srt_decoder_init(decoder, 5, stream));
 	CHECK_OK(srt_param_get(srt_engine_param_find(engine, "blocks.0.out.weight"),
 			       SRT_PARAM_VALUE, values, stream));
-	IN_MODE(mode, srt_generate(generator, &sampling, (const unsigned char *)"\1", 1, text,
-				   N - 1, stream));
+	IN_MODE(mode, srt_decoder_generate(generator, &sampling, &sequence, 1, NULL, NULL, stream));
+	CHECK_INT(sequence.ntokens, N);
 	srt_generator_destroy(generator);
 	srt_buffer_destroy(arena);
 	srt_engine_destroy(engine);
@@ -97,15 +103,15 @@ static void test_gpt(void)
 {
 	for (int64_t layers = 1; layers <= LAYERS; layers++) {
 		float expected[WIDTH * WIDTH], values[WIDTH * WIDTH];
-		unsigned char expected_text[N], text[N];
+		int32_t expected_tokens[N], tokens[N];
 
-		run_gpt(FE_TONEAREST, layers, expected, expected_text);
+		run_gpt(FE_TONEAREST, layers, expected, expected_tokens);
 		for (size_t m = 1; m < MODES; m++) {
-			run_gpt(modes[m], layers, values, text);
+			run_gpt(modes[m], layers, values, tokens);
 			CHECK_MSG(memcmp(values, expected, sizeof(values)) == 0,
 				  "initial values of %d layers", (int)layers);
-			CHECK_MSG(memcmp(text, expected_text, N) == 0, "text of %d layers",
-				  (int)layers);
+			CHECK_MSG(memcmp(tokens, expected_tokens, sizeof(tokens)) == 0,
+				  "tokens of %d layers", (int)layers);
 		}
 	}
 }

@@ -17,8 +17,8 @@ EXTRA_DIST += \
 	bench/quality.sh
 
 # Built by name, e.g. `make bench/bench_coll`, not by default.
-EXTRA_PROGRAMS = bench/bench_checkpoint bench/bench_coll bench/bench_kernels bench/bench_matmul bench/bench_startup \
-	bench/bench_stream
+EXTRA_PROGRAMS = bench/bench_checkpoint bench/bench_coll bench/bench_few_rows bench/bench_kernels bench/bench_matmul \
+	bench/bench_startup bench/bench_stream
 if HAVE_CUDA
 EXTRA_PROGRAMS += bench/bench_cuda
 endif
@@ -30,6 +30,8 @@ bench_bench_coll_LDADD = $(SRT_LIB)
 bench_bench_cuda_SOURCES = bench/bench_cuda.c bench/cuda_calls.h
 bench_bench_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 bench_bench_cuda_LDADD = -ldl
+bench_bench_few_rows_SOURCES = bench/bench_few_rows.c
+bench_bench_few_rows_LDADD = $(SRT_CORE)
 bench_bench_kernels_SOURCES = bench/bench_kernels.c
 bench_bench_kernels_LDADD = libfixtures.la $(SRT_CORE)
 bench_bench_matmul_SOURCES = bench/bench_matmul.c

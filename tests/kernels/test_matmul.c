@@ -258,6 +258,26 @@ static void test_few_rows(void)
 	check_case(options(264, 40, 769, 4 | 8), PLAIN, 0, 2);
 }
 
+/* A few rows times a B stored (n,k), as in decoding: ragged panels, ends of vectors along k, blocks
+ * and spans of k. */
+static void test_rows(void)
+{
+	static const int64_t rows[] = { 1, 2, 3, 5, 8, 9, 16, 17 };
+	static const int64_t lengths[] = { 1, 15, 17, 33, 511, 512, 513, 1027 };
+
+	for (int i = 0; i < 8; i++)
+		for (int k = 0; k < 8; k++) {
+			int64_t n = lengths[random32() % 8];
+
+			n = rows[i] * n * lengths[k] > 600000 ? 67 : n;
+			check_case(options(rows[i], n, lengths[k], 2 | (random32() % 128 & ~1u)),
+				   (values_t)(k % 3), random32() % 3, 1 + (int)(random32() % 3));
+		}
+	for (unsigned bits = 0; bits < 8; bits++) /* accumulate, bias, alpha */
+		check_case(options(3, 97, 2083, 2 | bits << 2), PLAIN, 0, 2);
+	check_case(options(2, 2100, 40, 2 | 8), PLAIN, 0, 1);
+}
+
 /* Equal bits for any number of parts; every element belongs to exactly one. */
 static void test_parts(void)
 {
@@ -282,6 +302,7 @@ int main(void)
 			test_sizes();
 			test_blocks();
 			test_few_rows();
+			test_rows();
 			test_parts();
 		}
 	}

@@ -219,8 +219,8 @@ static inline void srt_cpu_pack_columns(const srt_cpu_gemm_t *gemm, srt_dtype_t 
 					int64_t hd, const void *x, int64_t ld, float *dst)
 {
 	for (int64_t j = 0; j < t; j += gemm->nr, dst += hd * gemm->nr)
-		srt_cpu_pack_transposed(gemm, dtype, srt_min64(t - j, gemm->nr), hd,
-					srt_cpu_element(x, dtype, j * ld), ld, dst);
+		gemm->pack_transposed(dtype, (int)srt_min64(t - j, gemm->nr), hd,
+				      srt_cpu_element(x, dtype, j * ld), ld, dst);
 }
 
 /* Rows of x (t,hd) as tiles read them: row k, column j at p[j / nr * panel + k * ld + j % nr]. */

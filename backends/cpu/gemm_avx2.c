@@ -16,6 +16,7 @@ typedef __m256i mask_t;
 #define NV 2
 #define NR (NV * VL)
 #define IN_PLACE 0
+#define ROWS_MAX MR
 
 #define v_load _mm256_loadu_ps
 #define v_store _mm256_storeu_ps
@@ -25,8 +26,20 @@ typedef __m256i mask_t;
 #define v_mul _mm256_mul_ps
 #define v_mask(n)                                                                                  \
 	_mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+#define v_words(x) _mm256_castps_si256(x)
+#define v_low_bf16(x) _mm256_castsi256_ps(_mm256_slli_epi32(v_words(x), 16))
+#define v_high_bf16(x) _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(-65536)))
+#define v_low_f16(x) words_f16(_mm256_blend_epi16(v_words(x), _mm256_setzero_si256(), 0xaa))
+#define v_high_f16(x) words_f16(_mm256_srli_epi32(v_words(x), 16))
 #define v_load_mask(p, mask) _mm256_maskload_ps(p, mask)
 #define v_store_mask(p, mask, v) _mm256_maskstore_ps(p, mask, v)
+
+/* f16 in words. */
+static inline __m256 words_f16(__m256i x)
+{
+	return _mm256_cvtph_ps(
+		_mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+}
 
 #include "backends/cpu/gemm_x86.h"
 
@@ -36,6 +49,10 @@ TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
 static tile_fn *const tiles[MR][NV] = {
 	TILES(1), TILES(2), TILES(3), TILES(4), TILES(5), TILES(6),
 };
+
+ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6)
+
+static rows_fn *const rows_fns[ROWS_MAX] = { rows_1, rows_2, rows_3, rows_4, rows_5, rows_6 };
 /* clang-format on */
 
 static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
@@ -44,36 +61,30 @@ static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t
 	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, io);
 }
 
-/* Rows j and j + 4, one quarter in each 128-bit lane. */
-ALWAYS_INLINE __m256 load_quarters(const float *p, int64_t ld)
+ALWAYS_INLINE void transpose(vec_t x[VL])
 {
-	return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)),
-				    _mm_loadu_ps(p + 4 * ld), 1);
-}
+	vec_t y[VL];
 
-/* VL columns of a panel: 4 x 4 transposes within the 128-bit lanes put the columns in order. */
-static void pack_vector(int64_t kc, const float *src, int64_t ld, float *dst)
-{
-	int64_t k = 0;
-
-	for (; k + 4 <= kc; k += 4) {
-		__m256 r0 = load_quarters(src + k, ld);
-		__m256 r1 = load_quarters(src + k + ld, ld);
-		__m256 r2 = load_quarters(src + k + 2 * ld, ld);
-		__m256 r3 = load_quarters(src + k + 3 * ld, ld);
-		__m256d t0 = _mm256_castps_pd(_mm256_unpacklo_ps(r0, r1));
-		__m256d t1 = _mm256_castps_pd(_mm256_unpackhi_ps(r0, r1));
-		__m256d t2 = _mm256_castps_pd(_mm256_unpacklo_ps(r2, r3));
-		__m256d t3 = _mm256_castps_pd(_mm256_unpackhi_ps(r2, r3));
-
-		v_store(dst + k * NR, _mm256_castpd_ps(_mm256_unpacklo_pd(t0, t2)));
-		v_store(dst + (k + 1) * NR, _mm256_castpd_ps(_mm256_unpackhi_pd(t0, t2)));
-		v_store(dst + (k + 2) * NR, _mm256_castpd_ps(_mm256_unpacklo_pd(t1, t3)));
-		v_store(dst + (k + 3) * NR, _mm256_castpd_ps(_mm256_unpackhi_pd(t1, t3)));
+	UNROLL
+	for (int j = 0; j < VL; j += 2) { /* columns of pairs of rows */
+		y[j] = _mm256_unpacklo_ps(x[j], x[j + 1]);
+		y[j + 1] = _mm256_unpackhi_ps(x[j], x[j + 1]);
 	}
-	for (; k < kc; k++)
-		for (int j = 0; j < VL; j++)
-			dst[k * NR + j] = src[j * ld + k];
+	UNROLL
+	for (int j = 0; j < VL; j++) { /* columns t and t + 4 of four rows */
+		__m256d lo = _mm256_castps_pd(y[j / 4 * 4 + j % 4 / 2]);
+		__m256d hi = _mm256_castps_pd(y[j / 4 * 4 + j % 4 / 2 + 2]);
+
+		x[j] = _mm256_castpd_ps(j % 2 ? _mm256_unpackhi_pd(lo, hi) :
+						_mm256_unpacklo_pd(lo, hi));
+	}
+	UNROLL
+	for (int t = 0; t < 4; t++) {
+		vec_t lo = x[t], hi = x[t + 4];
+
+		x[t] = _mm256_permute2f128_ps(lo, hi, 0x20);
+		x[t + 4] = _mm256_permute2f128_ps(lo, hi, 0x31);
+	}
 }
 
 const srt_cpu_gemm_t srt_cpu_gemm_avx2 = {
@@ -81,6 +92,7 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx2 = {
 	.mr = MR,
 	.nr = NR,
 	.tile = compute_tile,
+	.tile_rows = tile_rows,
 	.tile_pack = tile_pack,
 	.pack = pack_rows,
 	.pack_transposed = pack_transposed,

@@ -16,6 +16,7 @@ typedef __mmask16 mask_t;
 #define NV 2
 #define NR (NV * VL)
 #define IN_PLACE 1
+#define ROWS_MAX SRT_CPU_ROWS
 
 #define v_load _mm512_loadu_ps
 #define v_store _mm512_storeu_ps
@@ -24,6 +25,11 @@ typedef __mmask16 mask_t;
 #define v_add _mm512_add_ps
 #define v_mul _mm512_mul_ps
 #define v_mask(n) ((mask_t)((1u << (n)) - 1u))
+#define v_words(x) _mm512_castps_si512(x)
+#define v_low_bf16(x) _mm512_castsi512_ps(_mm512_slli_epi32(v_words(x), 16))
+#define v_high_bf16(x) _mm512_castsi512_ps(_mm512_and_epi32(v_words(x), _mm512_set1_epi32(-65536)))
+#define v_low_f16(x) _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v_words(x)))
+#define v_high_f16(x) _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(v_words(x), 16)))
 #define v_load_mask(p, mask) _mm512_maskz_loadu_ps(mask, p)
 #define v_store_mask(p, mask, v) _mm512_mask_storeu_ps(p, mask, v)
 
@@ -37,6 +43,12 @@ static tile_fn *const tiles[MR][NV] = {
 	TILES(1), TILES(2), TILES(3), TILES(4), TILES(5), TILES(6),
 	TILES(7), TILES(8), TILES(9), TILES(10), TILES(11), TILES(12),
 };
+
+ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) ROWS(7) ROWS(8)
+
+static rows_fn *const rows_fns[ROWS_MAX] = {
+	rows_1, rows_2, rows_3, rows_4, rows_5, rows_6, rows_7, rows_8,
+};
 /* clang-format on */
 
 static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
@@ -45,44 +57,35 @@ static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t
 	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, io);
 }
 
-/* Four rows' quarters, one in each 128-bit lane. */
-ALWAYS_INLINE __m512 load_quarters(const float *p, int64_t ld)
+ALWAYS_INLINE void transpose(vec_t x[VL])
 {
-	__m512 v = _mm512_castps128_ps512(_mm_loadu_ps(p));
+	vec_t y[VL];
 
-	v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 4 * ld), 1);
-	v = _mm512_insertf32x4(v, _mm_loadu_ps(p + 8 * ld), 2);
-	return _mm512_insertf32x4(v, _mm_loadu_ps(p + 12 * ld), 3);
-}
-
-/* VL columns of a panel: 4 x 4 transposes within the 128-bit lanes put the columns in order. */
-static void pack_vector(int64_t kc, const float *src, int64_t ld, float *dst)
-{
-	int64_t k = 0;
-
-	for (; k + 4 <= kc; k += 4) {
-		/* in 16 steps of k a line of each of the next 16 rows */
-		const float *next = src + (16 + k % 16) * ld + k / 16 * 16;
-
-		for (int i = 0; i < 4; i++)
-			__builtin_prefetch(next + i * ld);
-		__m512 r0 = load_quarters(src + k, ld);
-		__m512 r1 = load_quarters(src + k + ld, ld);
-		__m512 r2 = load_quarters(src + k + 2 * ld, ld);
-		__m512 r3 = load_quarters(src + k + 3 * ld, ld);
-		__m512d t0 = _mm512_castps_pd(_mm512_unpacklo_ps(r0, r1));
-		__m512d t1 = _mm512_castps_pd(_mm512_unpackhi_ps(r0, r1));
-		__m512d t2 = _mm512_castps_pd(_mm512_unpacklo_ps(r2, r3));
-		__m512d t3 = _mm512_castps_pd(_mm512_unpackhi_ps(r2, r3));
-
-		v_store(dst + k * NR, _mm512_castpd_ps(_mm512_unpacklo_pd(t0, t2)));
-		v_store(dst + (k + 1) * NR, _mm512_castpd_ps(_mm512_unpackhi_pd(t0, t2)));
-		v_store(dst + (k + 2) * NR, _mm512_castpd_ps(_mm512_unpacklo_pd(t1, t3)));
-		v_store(dst + (k + 3) * NR, _mm512_castpd_ps(_mm512_unpackhi_pd(t1, t3)));
+	UNROLL
+	for (int j = 0; j < VL; j += 2) { /* columns of pairs of rows */
+		y[j] = _mm512_unpacklo_ps(x[j], x[j + 1]);
+		y[j + 1] = _mm512_unpackhi_ps(x[j], x[j + 1]);
 	}
-	for (; k < kc; k++)
-		for (int j = 0; j < VL; j++)
-			dst[k * NR + j] = src[j * ld + k];
+	UNROLL
+	for (int j = 0; j < VL; j++) { /* columns t, t + 4, t + 8, t + 12 of four rows */
+		__m512d lo = _mm512_castps_pd(y[j / 4 * 4 + j % 4 / 2]);
+		__m512d hi = _mm512_castps_pd(y[j / 4 * 4 + j % 4 / 2 + 2]);
+
+		x[j] = _mm512_castpd_ps(j % 2 ? _mm512_unpackhi_pd(lo, hi) :
+						_mm512_unpacklo_pd(lo, hi));
+	}
+	UNROLL
+	for (int t = 0; t < 4; t++) { /* t, t + 8 and t + 4, t + 12 of eight rows */
+		y[t] = _mm512_shuffle_f32x4(x[t], x[t + 4], 0x88);
+		y[t + 4] = _mm512_shuffle_f32x4(x[t], x[t + 4], 0xdd);
+		y[t + 8] = _mm512_shuffle_f32x4(x[t + 8], x[t + 12], 0x88);
+		y[t + 12] = _mm512_shuffle_f32x4(x[t + 8], x[t + 12], 0xdd);
+	}
+	UNROLL
+	for (int t = 0; t < 8; t++) {
+		x[t] = _mm512_shuffle_f32x4(y[t], y[t + 8], 0x88);
+		x[t + 8] = _mm512_shuffle_f32x4(y[t], y[t + 8], 0xdd);
+	}
 }
 
 const srt_cpu_gemm_t srt_cpu_gemm_avx512 = {
@@ -91,6 +94,7 @@ const srt_cpu_gemm_t srt_cpu_gemm_avx512 = {
 	.nr = NR,
 	.in_place = IN_PLACE,
 	.tile = compute_tile,
+	.tile_rows = tile_rows,
 	.pack = pack_rows,
 	.pack_transposed = pack_transposed,
 	.widen = rows_widen,

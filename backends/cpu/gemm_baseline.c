@@ -187,11 +187,16 @@ static void pack_rows(int cols, int width, int64_t kc, const float *src, int64_t
 			dst[k * width + j] = j < cols ? src[k * ld + j] : 0.0f;
 }
 
-static void pack_transposed(int cols, int64_t kc, const float *src, int64_t ld, float *dst)
+static void pack_transposed(srt_dtype_t dtype, int cols, int64_t kc, const void *src, int64_t ld,
+			    float *dst)
 {
+	const int64_t nbytes = dtype == SRT_F32 ? 4 : 2;
+	const char *p = src;
+
 	for (int64_t k = 0; k < kc; k++)
 		for (int j = 0; j < NR; j++)
-			dst[k * NR + j] = j < cols ? src[j * ld + k] : 0.0f;
+			dst[k * NR + j] =
+				j < cols ? widen_element(dtype, p + (j * ld + k) * nbytes) : 0.0f;
 }
 
 const srt_cpu_gemm_t srt_cpu_gemm_baseline = {

@@ -24,6 +24,14 @@ FN void k_narrow_f16(uint16_t *y, const float *x, int64_t n)
 }
 #endif
 
+/* The number at p as a float. */
+FN float widen_element(srt_dtype_t dtype, const void *p)
+{
+	return dtype == SRT_F32 ? *(const float *)p :
+	       dtype == SRT_F16 ? k_from_f16(*(const uint16_t *)p) :
+				  k_from_bf16(*(const uint16_t *)p);
+}
+
 static void rows_widen(srt_dtype_t dtype, int64_t rows, int64_t cols, float *y, int64_t ldy,
 		       const uint16_t *x, int64_t ldx)
 {

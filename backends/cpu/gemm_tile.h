@@ -48,6 +48,8 @@ typedef struct srt_cpu_tile_io {
 	int pack_cols;
 } srt_cpu_tile_io_t;
 
+#define SRT_CPU_ROWS 8 /* rows of a tile of tile_rows() at most */
+
 struct srt_cpu_gemm {
 	const char *isa;
 	int mr, nr; /* largest tile */
@@ -57,6 +59,10 @@ struct srt_cpu_gemm {
 	/* 1 <= rows <= mr, 1 <= cols <= nr, kc >= 0; a ragged tile has kc >= rows - 1. */
 	void (*tile)(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
 		     const float *b, int64_t ldb, const srt_cpu_tile_io_t *io);
+	/* A tile of nr columns of a B of dtype that is stored (n,k), read in place: element (k,j)
+	 * at b[j * ldb + k], A's (i,k) at a[i * rs + k]; rows <= mr, SRT_CPU_ROWS. NULL = none. */
+	void (*tile_rows)(srt_dtype_t dtype, int rows, int64_t kc, const float *a, int64_t rs,
+			  const void *b, int64_t ldb, const srt_cpu_tile_io_t *io);
 	/* If not in_place, or NULL: a full tile (mr rows, nr columns, not ragged) that also packs a
 	 * row of a panel of B for later tiles in each step of k. Most of the packing overlaps the
 	 * multiply-adds. */
@@ -66,8 +72,10 @@ struct srt_cpu_gemm {
 	 * width is mr or nr. Writes whole vectors: up to 15 floats after the last one are
 	 * overwritten. */
 	void (*pack)(int cols, int width, int64_t kc, const float *src, int64_t ld, float *dst);
-	/* dst[k * nr + j] = src[j * ld + k] for j < cols, +0 for cols <= j < nr; k < kc. */
-	void (*pack_transposed)(int cols, int64_t kc, const float *src, int64_t ld, float *dst);
+	/* dst[k * nr + j] = src[j * ld + k] for j < cols, +0 for cols <= j < nr; k < kc. src has
+	 * the dtype. */
+	void (*pack_transposed)(srt_dtype_t dtype, int cols, int64_t kc, const void *src,
+				int64_t ld, float *dst);
 
 	/* y (rows,cols) = x (rows,cols), rows ldy and ldx elements apart: from SRT_F16 or SRT_BF16
 	 * to floats (exact), and from floats to them (to nearest even). */

@@ -2,8 +2,9 @@
 /*
  * The tile kernel for instruction sets with fused multiply-add, written over a vector type that
  * the including file defines: vec_t, mask_t, VL (lanes), MR (rows), NV (vectors across), IN_PLACE
- * (gemm_tile.h), and v_load, v_store, v_set1, v_fma, v_add, v_mul, v_mask(n), v_load_mask,
- * v_store_mask.
+ * (gemm_tile.h), ROWS_MAX (of tile_rows()), and v_load, v_store, v_set1, v_fma, v_add, v_mul,
+ * v_mask(n), v_load_mask, v_store_mask; v_low_ and v_high_ of f16 and bf16 widen the lower and the
+ * higher half of each word. The file also defines transpose() and rows_fns.
  *
  * One kernel per (rows, vectors) is instantiated, so that an edge costs in proportion to its size.
  * The sums of a tile stay in registers during a block of k.
@@ -226,6 +227,124 @@ typedef void tile_fn(int cols, int64_t kc, const float *a, int64_t rs, int64_t c
 		tile_##rows##_1, tile_##rows##_2                                                   \
 	}
 
+/* x[t][j] = x[j][t] */
+ALWAYS_INLINE void transpose(vec_t x[VL]);
+
+/* The first VL words of VL rows, ld bytes apart, by columns: x[t][j] = word t of row j. */
+ALWAYS_INLINE void load_columns(const char *src, int64_t ld, vec_t x[VL])
+{
+	UNROLL
+	for (int j = 0; j < VL; j++) {
+		__builtin_prefetch(src + (VL + j) * ld, 0, 2); /* the next panel */
+		x[j] = v_load((const float *)(src + j * ld));
+	}
+	transpose(x);
+}
+
+/* The first number of VL rows. */
+static __attribute__((noinline)) void load_column(srt_dtype_t dtype, const char *src, int64_t ld,
+						  float column[VL])
+{
+	for (int j = 0; j < VL; j++)
+		column[j] = widen_element(dtype, src + j * ld);
+}
+
+/* acc[i] += ap[i][k] * x */
+#define ROWS_STEP(k, x)                                                                            \
+	do {                                                                                       \
+		vec_t bv = x;                                                                      \
+                                                                                                   \
+		UNROLL                                                                             \
+		for (int i = 0; i < rows; i++)                                                     \
+			acc[i] = v_fma(v_set1(ap[i][k]), bv, acc[i]);                              \
+	} while (0)
+
+/*
+ * The sums of VL columns of a B that is stored (n,k), ld bytes from one to the next. Each block
+ * transposes words of VL columns, which are one step of k or two of 16 bits. rows and dtype are
+ * constants at each call.
+ */
+ALWAYS_INLINE void rows_body(const int rows, const srt_dtype_t dtype, int64_t kc, const float *a,
+			     int64_t rs, const char *b, int64_t ld, float *sums)
+{
+	const int64_t nbytes = dtype == SRT_F32 ? 4 : 2, block = VL * 4 / nbytes;
+	const float *ap[ROWS_MAX];
+	vec_t acc[ROWS_MAX];
+	int64_t k = 0;
+
+	UNROLL
+	for (int i = 0; i < rows; i++) {
+		ap[i] = a + i * rs;
+		acc[i] = v_set1(0.0f);
+	}
+	for (; k + block <= kc; k += block, b += VL * 4) {
+		vec_t x[VL];
+
+		load_columns(b, ld, x);
+		if (dtype == SRT_F32) {
+			UNROLL
+			for (int t = 0; t < VL; t++)
+				ROWS_STEP(t, x[t]);
+		} else if (dtype == SRT_F16) {
+			UNROLL
+			for (int t = 0; t < VL; t++) {
+				ROWS_STEP(2 * t, v_low_f16(x[t]));
+				ROWS_STEP(2 * t + 1, v_high_f16(x[t]));
+			}
+		} else {
+			UNROLL
+			for (int t = 0; t < VL; t++) {
+				ROWS_STEP(2 * t, v_low_bf16(x[t]));
+				ROWS_STEP(2 * t + 1, v_high_bf16(x[t]));
+			}
+		}
+		UNROLL
+		for (int i = 0; i < rows; i++)
+			ap[i] += block;
+	}
+	for (; k < kc; k++, b += nbytes) {
+		float column[VL] __attribute__((aligned(64)));
+
+		load_column(dtype, b, ld, column);
+		ROWS_STEP(0, v_load(column));
+		UNROLL
+		for (int i = 0; i < rows; i++)
+			ap[i]++;
+	}
+	UNROLL
+	for (int i = 0; i < rows; i++)
+		v_store(sums + i * NR, acc[i]);
+}
+
+typedef void rows_fn(srt_dtype_t dtype, int64_t kc, const float *a, int64_t rs, const char *b,
+		     int64_t ld, float *sums);
+
+/* Defines the function of a number of rows. */
+#define ROWS(rows)                                                                                 \
+	static void rows_##rows(srt_dtype_t dtype, int64_t kc, const float *a, int64_t rs,         \
+				const char *b, int64_t ld, float *sums)                            \
+	{                                                                                          \
+		if (dtype == SRT_F32)                                                              \
+			rows_body(rows, SRT_F32, kc, a, rs, b, ld, sums);                          \
+		else if (dtype == SRT_F16)                                                         \
+			rows_body(rows, SRT_F16, kc, a, rs, b, ld, sums);                          \
+		else                                                                               \
+			rows_body(rows, SRT_BF16, kc, a, rs, b, ld, sums);                         \
+	}
+
+static rows_fn *const rows_fns[ROWS_MAX]; /* of the including file */
+
+static void tile_rows(srt_dtype_t dtype, int rows, int64_t kc, const float *a, int64_t rs,
+		      const void *b, int64_t ldb, const srt_cpu_tile_io_t *io)
+{
+	float sums[ROWS_MAX * NR] __attribute__((aligned(64)));
+	const int64_t ld = ldb * (dtype == SRT_F32 ? 4 : 2);
+
+	for (int j = 0; j < NR; j += VL)
+		rows_fns[rows - 1](dtype, kc, a, rs, (const char *)b + j * ld, ld, sums + j);
+	tile_finish(rows, NR, sums, io);
+}
+
 #if !IN_PLACE
 static void tile_pack(int64_t kc, const float *a, int64_t rs, int64_t cs, const float *b,
 		      int64_t ldb, const srt_cpu_tile_io_t *io)
@@ -255,20 +374,51 @@ static void pack_rows(int cols, int width, int64_t kc, const float *src, int64_t
 	}
 }
 
-static void pack_vector(int64_t kc, const float *src, int64_t ld, float *dst);
-
-static void pack_transposed(int cols, int64_t kc, const float *src, int64_t ld, float *dst)
+/* VL columns of a panel; src: rows, ld bytes apart. */
+static void pack_vector(srt_dtype_t dtype, int64_t kc, const char *src, int64_t ld, float *dst)
 {
+	const int64_t nbytes = dtype == SRT_F32 ? 4 : 2, block = VL * 4 / nbytes;
+	int64_t k = 0;
+
+	for (; k + block <= kc; k += block, src += VL * 4) {
+		vec_t x[VL];
+
+		load_columns(src, ld, x);
+		UNROLL
+		for (int t = 0; t < VL; t++) {
+			if (dtype == SRT_F32) {
+				v_store(dst + t * NR, x[t]);
+			} else if (dtype == SRT_F16) {
+				v_store(dst + 2 * t * NR, v_low_f16(x[t]));
+				v_store(dst + (2 * t + 1) * NR, v_high_f16(x[t]));
+			} else {
+				v_store(dst + 2 * t * NR, v_low_bf16(x[t]));
+				v_store(dst + (2 * t + 1) * NR, v_high_bf16(x[t]));
+			}
+		}
+		dst += block * NR;
+	}
+	for (; k < kc; k++, src += nbytes, dst += NR)
+		load_column(dtype, src, ld, dst);
+}
+
+static void pack_transposed(srt_dtype_t dtype, int cols, int64_t kc, const void *src, int64_t ld,
+			    float *dst)
+{
+	const int64_t nbytes = dtype == SRT_F32 ? 4 : 2;
+	const char *p = src;
+
+	ld *= nbytes;
 	for (int j0 = 0; j0 < NR; j0 += VL) {
 		if (cols - j0 >= VL) {
-			pack_vector(kc, src + j0 * ld, ld, dst + j0);
+			pack_vector(dtype, kc, p + j0 * ld, ld, dst + j0);
 			continue;
 		}
 		for (int64_t k = 0; k < kc; k++)
 			v_store(dst + k * NR + j0, v_set1(0.0f));
 		for (int j = j0; j < cols; j++)
 			for (int64_t k = 0; k < kc; k++)
-				dst[k * NR + j] = src[j * ld + k];
+				dst[k * NR + j] = widen_element(dtype, p + j * ld + k * nbytes);
 	}
 }
 

@@ -16,8 +16,10 @@
  * for one panel of B after the other. A span's sums are added to the earlier sums in C. With
  * `accumulate` C holds the old values, so spans are long, sums of several spans stay in scratch,
  * and the last span adds them onto C.
- * Operands of 16 bits are never read in place: A is packed by blocks, B by panels, as floats. A
- * span is one block of k, and sums of several spans stay in scratch until C is rounded.
+ * Operands of 16 bits are packed, as floats: A by blocks, B by panels. A span is one block of k,
+ * and sums of several spans stay in scratch until C is rounded.
+ * For up to SRT_CPU_ROWS rows, as in decoding, tiles read a B that is stored (n,k) in place, of any
+ * type, except columns that do not fill a tile.
  */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
@@ -74,10 +76,18 @@ static int blocks_a(const srt_cpu_matmul_t *mm)
 				   mm->shape.lda % 1024 == 0 && mm->shape.k > 64;
 }
 
+/* Whether tiles read a B that is stored (n,k) in place: packing it would take longer than to
+ * multiply so few rows. */
+static int b_in_rows(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
+{
+	return gemm->tile_rows != NULL && mm->shape.trans_b && !mm->shape.trans_a &&
+	       mm->shape.m <= SRT_CPU_ROWS;
+}
+
 /* Whether all rows of A are one block and tiles prefetch the next panel of B. */
 static int few_rows(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	if (is_half(mm))
+	if (is_half(mm) || b_in_rows(gemm, mm))
 		return mm->shape.m <= FEW_ROWS;
 	return gemm->in_place && mm->shape.m > 4 * gemm->mr && mm->shape.m <= FEW_ROWS &&
 	       !mm->shape.trans_a && !mm->shape.accumulate;
@@ -86,7 +96,8 @@ static int few_rows(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 /* Whether blocks of A are packed: unless tiles read them as fast in place. */
 static int packs_a(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return is_half(mm) || (blocks_a(mm) && !(mm->shape.trans_a && gemm->in_place));
+	return is_half(mm) ||
+	       (blocks_a(mm) && !(mm->shape.trans_a && gemm->in_place) && !b_in_rows(gemm, mm));
 }
 
 static int b_in_place(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
@@ -103,6 +114,8 @@ static int one_panel(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 /* The length of a span: one block of k if A is split into blocks, so that these have many rows. */
 static int64_t choose_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
+	if (b_in_rows(gemm, mm))
+		return K_SPAN;
 	if (few_rows(gemm, mm))
 		return mm->shape.k <= FEW_ROWS_K ? K_SPAN : SRT_CPU_KB;
 	return blocks_a(mm) && (is_half(mm) || !mm->shape.accumulate) ? SRT_CPU_KB : K_SPAN;
@@ -140,7 +153,9 @@ static int64_t choose_group(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *
 		(srt_min64(mm->shape.n ? mm->shape.n : 1, N_STRETCH) + gemm->nr - 1) / gemm->nr;
 	int64_t most = floats / (kc ? kc : 1) / gemm->nr, groups;
 
-	if (few_rows(gemm, mm) && !packs_a(gemm, mm)) /* A is read once in any case */
+	if (b_in_rows(gemm, mm)) /* no panels */
+		most = panels;
+	else if (few_rows(gemm, mm) && !packs_a(gemm, mm)) /* A is read once in any case */
 		most = 1;
 	most = most ? most : 1;
 	groups = (panels + most - 1) / most;
@@ -317,7 +332,8 @@ static void run_span(span_t *sp, range_t r, int64_t item, float *sum, int64_t ld
 
 	for (sp->j = r.n0; sp->j < r.n1; sp->j += group) {
 		sp->cols = srt_min64(group, r.n1 - sp->j);
-		sp->b_ready = sp->b_in_place ? sp->cols / sp->gemm->nr : sp->b_first;
+		sp->b_ready =
+			sp->b_in_place || sp->b_in_rows ? sp->cols / sp->gemm->nr : sp->b_first;
 		if (packs_a(sp->gemm, mm) && !mm->shape.trans_b && !sp->one_panel)
 			pack_group(sp);
 		for (sp->i = r.m0; sp->i < r.m1; sp->i += block) {
@@ -358,6 +374,7 @@ static void run_range(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm, in
 		      .b_packed = scratch + l.b,
 		      .tiles_pack = gemm->tile_pack != NULL && !blocks_a(mm) && !mm->shape.trans_b,
 		      .b_in_place = b_in_place(gemm, mm),
+		      .b_in_rows = b_in_rows(gemm, mm),
 		      .one_panel = one_panel(gemm, mm) };
 	range_t r;
 

@@ -3,8 +3,8 @@
  * Tuned matrix product of the CPU backend, equal bit for bit to docs/numerics.md, "Matrix
  * product": every output is a sum over k in blocks of SRT_CPU_KB, each block one chain of fused multiply-adds
  * from +0 in rising k, block sums added in rising order; then alpha, bias and the add onto C as
- * separate operations. All of it is in fp32: operands of 16 bits are widened as they are packed,
- * and their result is rounded once.
+ * separate operations. All of it is in fp32: operands of 16 bits are widened as they are packed
+ * or read, and their result is rounded once.
  *
  * Pure functions on host memory: no allocation, no threads, no state. A product is cut into
  * `nparts` parts that may run at the same time on any threads; the bits do not depend on nparts,

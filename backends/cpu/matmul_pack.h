@@ -40,7 +40,7 @@ static inline srt_cpu_panel_t srt_cpu_panel_b(const srt_cpu_gemm_t *gemm,
 static inline void srt_cpu_pack_panel_b(const srt_cpu_gemm_t *gemm, srt_cpu_panel_t p)
 {
 	if (p.transposed)
-		srt_cpu_pack_transposed(gemm, p.dtype, p.cols, p.kc, p.src, p.ld, p.dst);
+		gemm->pack_transposed(p.dtype, p.cols, p.kc, p.src, p.ld, p.dst);
 	else if (p.dtype == SRT_F32)
 		gemm->pack(p.cols, gemm->nr, p.kc, p.src, p.ld, p.dst);
 	else

@@ -37,6 +37,7 @@ typedef struct span {
 	int fetches_b;         /* whether tiles prefetch the next panel of B */
 	int64_t n1;            /* end of the columns */
 	int b_in_place;        /* except columns that do not fill a tile: they become one panel */
+	int b_in_rows;         /* the same of a B stored (n,k), by tile_rows() */
 	srt_cpu_tile_io_t io;  /* of the block's first row, the group's first column */
 	uint16_t *c_half;      /* C of them in 16 bits, NULL: io.c is where sums go */
 	int last_block;        /* of the group */
@@ -75,7 +76,7 @@ static inline srt_cpu_panel_t choose_pack(span_t *sp, int64_t j)
 /* B as tiles read it. */
 typedef struct columns {
 	const float *p;
-	int64_t ld;
+	int64_t ld, step; /* step: floats between blocks of k */
 	int n;
 } columns_t;
 
@@ -84,14 +85,18 @@ static inline columns_t place_b(span_t *sp, int64_t j)
 {
 	const int nr = sp->gemm->nr;
 	const int cols = (int)srt_min64(nr, sp->cols - j * nr);
+	const int64_t ld = sp->mm->shape.ldb, col = sp->j + j * nr;
 
 	for (; sp->b_ready <= j; sp->b_ready++)
 		srt_cpu_pack_panel_b(sp->gemm, panel_b(sp, sp->b_ready));
 	if (sp->b_in_place && cols == nr)
-		return (columns_t){ (const float *)sp->b_src + sp->k0 * sp->mm->shape.ldb + sp->j +
-					    j * nr,
-				    sp->mm->shape.ldb, cols };
-	return (columns_t){ panel_b(sp, j).dst, nr, cols };
+		return (columns_t){ (const float *)sp->b_src + sp->k0 * ld + col, ld,
+				    SRT_CPU_KB * ld, cols };
+	if (sp->b_in_rows && cols == nr)
+		return (columns_t){ srt_cpu_element(sp->b_src, sp->mm->dtype, col * ld + sp->k0),
+				    ld, SRT_CPU_KB * srt_cpu_element_nbytes(sp->mm->dtype) / 4,
+				    cols };
+	return (columns_t){ panel_b(sp, j).dst, nr, SRT_CPU_KB * nr, cols };
 }
 
 static inline void run_block(const span_t *sp, int rows, int64_t kc, const float *a, columns_t b,
@@ -99,6 +104,8 @@ static inline void run_block(const span_t *sp, int rows, int64_t kc, const float
 {
 	if (io->pack_src != NULL)
 		sp->gemm->tile_pack(kc, a, sp->rs, sp->cs, b.p, b.ld, io);
+	else if (sp->b_in_rows && b.n == sp->gemm->nr)
+		sp->gemm->tile_rows(sp->mm->dtype, rows, kc, a, sp->rs, b.p, b.ld, io);
 	else
 		sp->gemm->tile(rows, b.n, kc, a, sp->rs, sp->cs, b.p, b.ld, io);
 }
@@ -124,7 +131,7 @@ static inline void run_tile(const span_t *sp, int rows, const float *a, columns_
 	part.old = NULL;
 	for (; sp->kc - k > SRT_CPU_KB; k += SRT_CPU_KB) {
 		run_block(sp, rows, SRT_CPU_KB, a + k * sp->cs, b, &part);
-		b.p += SRT_CPU_KB * b.ld;
+		b.p += b.step;
 		part.prior = sums;
 		part.ldprior = nr;
 		if (part.ahead != NULL)

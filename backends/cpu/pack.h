@@ -14,9 +14,6 @@
 
 #define PACK_ROWS 16 /* rows that go through all panels at a time */
 #define PACK_COLS 80 /* columns of them that are widened at a time, on the stack */
-#define PACK_DEPTH                                                                                 \
-	40 /* the same of an operand that is transposed, whose rows are a panel's columns */
-#define PACK_WIDTH_MAX 32 /* of a panel */
 
 static inline int64_t srt_cpu_element_nbytes(srt_dtype_t dtype)
 {
@@ -71,26 +68,6 @@ static inline void srt_cpu_pack_panels(const srt_cpu_gemm_t *gemm, srt_dtype_t d
 				gemm->pack((int)srt_min64(width, end - i), width, rows, x + i - j,
 					   ldx, dst + i / width * panel + k * width);
 		}
-	}
-}
-
-/* One panel of nr columns, `cols` of which are there, of a src that is stored (cols,kc). */
-static inline void srt_cpu_pack_transposed(const srt_cpu_gemm_t *gemm, srt_dtype_t dtype,
-					   int64_t cols, int64_t kc, const void *src, int64_t ld,
-					   float *dst)
-{
-	float wide[PACK_WIDTH_MAX * PACK_DEPTH] __attribute__((aligned(64)));
-
-	if (dtype == SRT_F32) {
-		gemm->pack_transposed((int)cols, kc, src, ld, dst);
-		return;
-	}
-	for (int64_t k = 0; k < kc; k += PACK_DEPTH) {
-		const int64_t depth = srt_min64(PACK_DEPTH, kc - k);
-
-		gemm->widen(dtype, cols, depth, wide, PACK_DEPTH, srt_cpu_element(src, dtype, k),
-			    ld);
-		gemm->pack_transposed((int)cols, depth, wide, PACK_DEPTH, dst + k * gemm->nr);
 	}
 }
 

@@ -31,13 +31,9 @@ int trainer_load_batch(trainer_t *t, int64_t step)
 static srt_status_t copy_inputs(trainer_t *t, const srt_decoder_io_t *io, int64_t micro_batch)
 {
 	const int64_t n = t->micro * t->length, at = micro_batch * n;
-	const size_t nbytes = (size_t)n * sizeof(*t->ids);
-	srt_view_t ids = srt_tensor_view(io->ids), targets = srt_tensor_view(io->targets);
 
 	SRT_TRY(srt_decoder_put_positions(io, NULL, t->stream));
-	SRT_TRY(srt_buffer_copy_from_host(ids.buffer, ids.offset, t->ids + at, nbytes, t->stream));
-	return srt_buffer_copy_from_host(targets.buffer, targets.offset, t->targets + at, nbytes,
-					 t->stream);
+	return srt_decoder_put_tokens(io, t->ids + at, t->targets + at, t->stream);
 }
 
 /* Copies the first n losses of a tape to element `at` of a buffer. */

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "bench/scale.h"
+#include "models/presets.h"
 
 #define MAX_NODE 64
 

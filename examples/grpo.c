@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small decoder learns to add two digits by GRPO (Shao et al. 2024, DeepSeekMath): each step draws
- * a group of answers to each sum, and the policy gradient weighs an answer by its advantage in its
+ * A small decoder learns to add two digits by GRPO (Shao et al. 2024, DeepSeekMath): a step draws a
+ * group of answers to each sum, and the policy gradient weighs an answer by its advantage in its
  * group. Answers are drawn with the bits of training: the log-probability of a token is minus its
- * loss, so the KL divergence of the drawing policy from the trained one is 0, which each step checks.
+ * loss, so the KL divergence of the drawing policy from the trained one is 0; each step checks it.
  * A sequence is a micro-batch, and they are added as a tree: the same bits on 1, 2, 4 ... ranks.
  *
  *     cc -std=c11 grpo.c $(pkg-config --cflags --libs shardrt-models) -lm -o grpo
@@ -82,8 +82,8 @@ static void draw(srt_generator_t *generator, sample_t *samples, int step)
 				   stream));
 }
 
-/* The reward is 1 for the right sum; the advantage is its distance from the group's mean in standard
- * deviations. @return the mean reward of all ranks' answers; memory: SEQUENCES + 1 floats. */
+/* The reward is 1 for the right sum; the advantage is its distance from the group's mean in
+ * standard deviations. @return the mean reward of all ranks; memory: SEQUENCES + 1 floats. */
 static double judge(sample_t *samples, srt_buffer_t *memory)
 {
 	const srt_view_t total = srt_view(memory, SEQUENCES * sizeof(float), SRT_F32);
@@ -121,7 +121,7 @@ static void answer_rightly(sample_t *samples, int step)
 	}
 }
 
-/* The gradient of one sequence. @return log-probabilities that have other bits than minus the losses. */
+/* The gradient of one sequence. @return how many log-probabilities are not minus the losses. */
 static int train_one(const sample_t *s, int i)
 {
 	int32_t ids[ROW], targets[ROW];

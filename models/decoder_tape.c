@@ -276,7 +276,7 @@ static srt_tensor_t *record_block(const recorder_t *r, int64_t layer, srt_tensor
 
 /* ---- the whole -------------------------------------------------------------------------- */
 
-/* Whether tokens have positions of their own, instead of those of their row. */
+/* Whether the program gives positions of tokens, which are else those in their row. */
 static int has_positions(const srt_decoder_pass_t *pass)
 {
 	return pass->documents || pass->cache != NULL;
@@ -324,7 +324,7 @@ static float round_factor(float factor, srt_dtype_t dtype)
 static srt_tensor_t *record_embedding(const recorder_t *r)
 {
 	const srt_decoder_config_t *c = &r->d->config;
-	/* Tokens' own positions are looked up one by one, those of whole rows by row. */
+	/* Given positions are looked up one by one, those of whole rows by row. */
 	srt_param_t *by_row = has_positions(r->pass) ? NULL : r->d->positions;
 	srt_tensor_t *x, *y;
 
@@ -406,7 +406,7 @@ srt_status_t srt_decoder_record(srt_decoder_t *d, srt_tape_t *tape, const srt_de
 	srt_tensor_t *x;
 
 	SRT_TRY(check_pass(&d->config, pass));
-	/* tokens' own positions go up to the decoder's context */
+	/* given positions go up to the decoder's context */
 	if (d->config.rotary)
 		SRT_TRY(find_tables(d, tape->device,
 				    has_positions(pass) ? d->config.context : pass->context,

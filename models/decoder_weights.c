@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The whole parameters of a decoder in the dtype that it computes in, gathered once for many forward
- * passes: passes over them are this rank's alone, with every strategy.
+ * The whole parameters of a decoder in the dtype that it computes in, gathered once for many
+ * forward passes: passes over them are this rank's alone, with every strategy.
  */
 #include "models/decoder_impl.h"
 

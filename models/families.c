@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/presets.h"
 #include "models/try.h"
 
 /* ---- presets ---------------------------------------------------------------------------- */

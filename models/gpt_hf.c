@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "models/presets.h"
 #include "models/try.h"
 
 /* The longest config.json that is read. */

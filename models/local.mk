@@ -44,6 +44,7 @@ INSTALLED_MODEL_SOURCES = \
 	models/model.h \
 	models/over_sqrt.c \
 	models/over_sqrt.h \
+	models/presets.h \
 	models/rotary.c \
 	models/sample.c \
 	models/sample.h \

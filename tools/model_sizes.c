@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* See model_sizes.h. */
+#include "models/presets.h"
 #include "tools/model_sizes.h"
 
 #include <inttypes.h>

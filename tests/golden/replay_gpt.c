@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "models/presets.h"
 #include "tests/golden/replay.h"
 
 static int64_t hyper_size(const replay_t *r, const char *key)

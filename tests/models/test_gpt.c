@@ -14,6 +14,7 @@
 #include <shardrt/models/generate.h>
 #include <shardrt/models/families.h>
 #include "models/hash.h"
+#include "models/presets.h"
 #include "runtime/engine/checks/checks.h"
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"

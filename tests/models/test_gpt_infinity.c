@@ -17,6 +17,7 @@
 
 #include <shardrt/models/families.h>
 #include "models/hash.h"
+#include "models/presets.h"
 #include "runtime/engine/declare/declare.h"
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"

@@ -10,6 +10,7 @@
 #include <shardrt/models/families.h>
 #include <shardrt/models/generate.h>
 #include <shardrt/models/layers.h>
+#include "models/presets.h"
 #include "models/tape_impl.h"
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"

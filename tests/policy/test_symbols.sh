@@ -50,10 +50,11 @@ exports()
 : > $tmp.below
 exports libshardrt ops.h shardrt.h
 cp $tmp.prototypes $tmp.below
-exports libshardrt-models models/layers.h models/rotary.h models/tape.h models/tokenizer.h
+exports libshardrt-models models/families.h models/generate.h models/layers.h models/rotary.h models/tape.h \
+	models/tokenizer.h
 
 # libshardrt-models needs public functions of libshardrt alone, has no writable data, and is linked to libshardrt and the
-# packages of tokenizers, apart from the system's libraries.
+# packages of decoders and tokenizers, apart from the system's libraries.
 models=.libs/libshardrt-models.so
 $nm -D --undefined-only $models | awk '{ sub(/@.*/, "", $NF); print $NF }' | grep '^srt_' | sort | comm -23 - $tmp.below > $tmp.needs
 [ ! -s $tmp.needs ] || { echo "$models needs functions that libshardrt does not export:"; cat $tmp.needs; failed=1; }

@@ -15,6 +15,7 @@
 
 #include "device/device.h"
 #include <shardrt/models/families.h>
+#include "models/presets.h"
 #include "runtime/engine/engine.h"
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"

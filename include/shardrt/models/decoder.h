@@ -65,6 +65,7 @@ typedef struct srt_decoder_names {
 	const char *part[SRT_DECODER_PARTS]; /* in a block; NULL: it never has the part */
 } srt_decoder_names_t;
 
+/** The norms of a decoder. */
 typedef enum srt_decoder_norm { SRT_DECODER_RMS = 0, SRT_DECODER_LAYERNORM } srt_decoder_norm_t;
 
 /** Where the norms of a block are: before a layer, after it (OLMo 2), or both (Gemma 3). */
@@ -140,8 +141,8 @@ typedef struct srt_decoder_pass {
 	 * each of the first `batch` sequences, context 1. */
 	srt_decoder_cache_t *cache;
 	int step;
-	/* Not NULL, on a forward tape: the pass reads these instead of gathering its units, so it is
-	 * this rank's alone. */
+	/* Not NULL, on a forward tape: the pass reads these instead of gathering its units, so it
+	 * is this rank's alone. */
 	const srt_decoder_weights_t *weights;
 	srt_tensor_t **hidden; /* NULL, or layers + 1, set: inputs of the blocks and what the head
 				 * reads, kept */
@@ -209,8 +210,8 @@ SRT_API srt_status_t srt_decoder_record(srt_decoder_t *decoder, srt_tape_t *tape
 SRT_API srt_status_t srt_decoder_record_loss(srt_decoder_t *decoder, srt_tape_t *tape,
 					     int64_t batch, int64_t context, srt_decoder_io_t *io);
 
-/** Fills the ids, and the targets if the pass has them: (batch*context) numbers each. Copies from the
- * host as srt_buffer_copy_from_host(). */
+/** Fills the ids, and the targets if the pass has them: (batch*context) numbers each. Copies from
+ * the host as srt_buffer_copy_from_host(). */
 SRT_API srt_status_t srt_decoder_put_tokens(const srt_decoder_io_t *io, const int32_t *ids,
 					    const int32_t *targets, srt_stream_t *stream);
 

@@ -22,17 +22,6 @@ SRT_API srt_status_t srt_decoder_preset(const char *name, srt_decoder_config_t *
 /** The i-th preset's name, NULL past the end. */
 SRT_API const char *srt_decoder_preset_name(size_t i);
 
-/** The names of the presets' parameters: "blocks.0.attn.qkv.weight". */
-extern SRT_API const srt_decoder_names_t srt_decoder_preset_names;
-
-/** What GPT-2 has but for sizes, qkv_bias and a tied head: members of a description. */
-#define SRT_DECODER_GPT2                                                                           \
-	.norm = SRT_DECODER_LAYERNORM, .norm_eps = 1e-5f, .act = SRT_GLU_GELU_TANH, .o_bias = 1,   \
-	.ffn_bias = 1
-
-/** SRT_DECODER_GPT2 with the presets' names. */
-#define SRT_DECODER_GPT .names = &srt_decoder_preset_names, SRT_DECODER_GPT2
-
 /** A family: llama, qwen2, qwen3, mistral, olmo2, gemma3_text, gpt_neox, gpt2. Static. */
 typedef struct srt_family srt_family_t;
 

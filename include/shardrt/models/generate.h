@@ -2,9 +2,9 @@
 /*
  * Generating tokens from a decoder: prompts are read in chunks, then all sequences grow by a token
  * in each pass, against a cache of keys and values. A token and its log-probability are a function
- * of the parameters, the tokens before it, the sampling and the key of its sequence, to the bit: not
- * of the other sequences, the chunks, the strategy or the number of ranks. docs/decoding.md has the
- * promise and its limits.
+ * of the parameters, the tokens before it, the sampling and the key of its sequence, to the bit:
+ * not of the other sequences, the chunks, the strategy or the number of ranks. docs/decoding.md has
+ * the promise and its limits.
  */
 #ifndef SHARDRT_MODELS_GENERATE_H
 #define SHARDRT_MODELS_GENERATE_H
@@ -64,7 +64,7 @@ typedef struct srt_sequence {
 	srt_finish_t finish; /* out */
 } srt_sequence_t;
 
-/** Called for each new token, sequences[i].tokens[ntokens - 1]. @return not 0: the sequence ends. */
+/** Called for each new token, sequence->tokens[ntokens - 1]. @return not 0: the sequence ends. */
 typedef int (*srt_on_token_t)(void *arg, srt_sequence_t *sequence);
 
 /**
@@ -91,9 +91,9 @@ SRT_API srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t
 
 /**
  * Continues n prompts; sequences that end make place for the next prompts. Blocking. Local with
- * options.weights. Without, the passes are the engine's: collective where forward passes are (zero3,
- * tensor parallelism), with the same prompts on all ranks then; local with ddp, and with zero1 and
- * zero2 once the values are gathered.
+ * options.weights. Without, the passes are the engine's: collective where forward passes are (the
+ * first of all strategies, all of zero3 and with tensor parallelism), and the ranks have the same
+ * prompts.
  * @param on_token may be NULL.
  * @return SRT_ERR_INVALID_ARGUMENT, with a sentence, for a prompt that is empty, longer than the
  *         generator's length, or has a token outside of the vocabulary, and for sampling out of

@@ -242,9 +242,9 @@ typedef struct srt_attention_cache {
 	/* (batch*queries,1), SRT_I32: the row of k and v where a new token's are stored; below 0:
 	 * nowhere. */
 	srt_tensor_t *rows;
-	/* Not NULL: new tokens of one sequence, batch 1, of which each sees those up to itself; read
-	 * at each forward pass. NULL: one new token for each of the first `batch` sequences, which
-	 * sees the tokens that srt_attention_in_t.lengths counts, itself included. */
+	/* Not NULL: new tokens of one sequence, batch 1, of which each sees those up to itself;
+	 * read at each forward pass. NULL: one new token for each of the first `batch` sequences,
+	 * which sees the tokens that srt_attention_in_t.lengths counts, itself included. */
 	const srt_attention_at_t *at;
 } srt_attention_cache_t;
 

@@ -70,9 +70,9 @@ SRT_API void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const c
 typedef srt_view_t (*srt_find_value_t)(const srt_param_t *param, const void *arg);
 
 /**
- * Makes a tape for the forward pass read the values of parameters that `find` returns, at each pass:
- * its units run no pass of their engine, so a pass is local, with every strategy. Before the first
- * layer.
+ * Makes a tape for the forward pass read the values of parameters that `find` returns, at each
+ * pass: its units run no pass of their engine, so a pass is local, with every strategy. Before the
+ * first layer.
  * @param arg passed on; must outlive the tape.
  */
 SRT_API void srt_tape_set_values(srt_tape_t *tape, srt_find_value_t find, const void *arg);

@@ -248,7 +248,7 @@ int main(void)
 {
 	float out[N];
 
-	is_long = getenv("SRT_TEST_LONG") != NULL && getenv("SRT_TEST_LONG")[0];
+	is_long = check_is_long();
 	setenv("SHARDRT_CUDA_DRIVER", FAKE_CUDA_PATH, 1);
 	fake_cuda_load();
 	f->set("delay_us", 0);

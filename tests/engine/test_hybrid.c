@@ -374,8 +374,7 @@ static void test_reset(const variant_t *v, int replicate, int shard)
 /* Shards that have replicas. turn: of this shape among those, which share the variants. */
 static void test_hybrid(int replicate, int shard, int turn, int nturns)
 {
-	const char *set = getenv("SRT_TEST_LONG");
-	const bool is_long = set != NULL && set[0] != '\0';
+	const bool is_long = check_is_long();
 
 	for (int i = 0; i < (int)SRT_ARRAY_LEN(variants); i++) {
 		if (is_long || i % nturns == turn)

@@ -27,6 +27,14 @@
 #define CHECK_SANITIZED 1
 #endif
 
+/* Whether `make check-long` runs the test. */
+static inline int check_is_long(void)
+{
+	const char *set = getenv("SRT_TEST_LONG");
+
+	return set != NULL && set[0] != '\0';
+}
+
 #define CHECK_HERE __FILE__, __LINE__
 
 /* Checks so far, and those that failed. */

@@ -437,9 +437,7 @@ static void test_types_differ(void)
 
 int main(int argc, char **argv)
 {
-	const char *long_run = getenv("SRT_TEST_LONG");
-
-	is_long = long_run != NULL && long_run[0];
+	is_long = check_is_long();
 	if (argc == 2 && !strcmp(argv[1], "print")) {
 		print_digests();
 		return 0;

@@ -414,7 +414,7 @@ static void test_wrong_pass(void)
 
 int main(int argc, char **argv)
 {
-	const bool is_long = getenv("SRT_TEST_LONG") != NULL && *getenv("SRT_TEST_LONG");
+	const bool is_long = check_is_long();
 
 	tensor_case_open(&c);
 	CHECK_OR_DIE(c.world <= MAX_RANKS);

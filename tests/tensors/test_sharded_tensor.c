@@ -465,8 +465,7 @@ static void test_local_errors(void)
 
 int main(void)
 {
-	const uint64_t nseeds =
-		getenv("SRT_TEST_LONG") != NULL && *getenv("SRT_TEST_LONG") ? 400 : 40;
+	const uint64_t nseeds = check_is_long() ? 400 : 40;
 
 	tensor_case_open(&c);
 	for (uint64_t seed = 1; seed <= nseeds; seed++)

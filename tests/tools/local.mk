@@ -43,7 +43,7 @@ SCRIPT_TESTS += \
 CLUSTER_TESTS += tests/tools/test_shardrun_hosts.sh tests/tools/test_train_hosts.sh \
 	tests/tools/test_train_launchers.sh
 LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.sh \
-	tests/tools/test_memory_limit_long.sh tests/tools/test_strategies_long.sh \
+	tests/tools/test_memory_limit_long.sh tests/tools/test_smollm2_long.sh tests/tools/test_strategies_long.sh \
 	tests/tools/test_train_damage_long.sh \
 	tests/tools/test_train_launchers_long.sh
 LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh tests/tools/test_train_restarts_long.sh

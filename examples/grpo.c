@@ -194,7 +194,7 @@ int main(int argc, char **argv)
 	device = srt_context_device(context);
 	nmine = SEQUENCES / srt_context_world_size(context);
 	first = nmine * srt_context_rank(context);
-	if (nmine % GROUP != 0 || SEQUENCES % nmine != 0) {
+	if (GROUPS % srt_context_world_size(context) != 0) {
 		fprintf(stderr, "grpo: needs 1, 2, 4, 8, 16 or 32 ranks\n");
 		return 2;
 	}
@@ -205,7 +205,7 @@ int main(int argc, char **argv)
 	check(srt_generator_create(decoder, device, &sizes, &generator));
 	check(srt_tape_create(device, SRT_TAPE_TRAINING, &tape));
 	check(srt_decoder_record_loss(decoder, tape, 1, ROW, &io));
-	/* one arena for both, which run in turn */
+	/* one arena for both, enough for the larger one */
 	check(srt_buffer_create(device, srt_tape_mem_kind(tape),
 				srt_tape_nbytes(tape) + srt_generator_arena_nbytes(generator),
 				"arena", &memory));

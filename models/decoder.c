@@ -146,6 +146,10 @@ static srt_status_t check_range(const srt_decoder_config_t *c)
 				      "decoder: %s must be from 1 to %d, not %lld", sizes[i].name,
 				      INT32_MAX, (long long)sizes[i].value);
 	}
+	if (c->window < 0 || c->window > INT32_MAX)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: a window has 0 (all) to %d tokens, not %lld",
+				      INT32_MAX, (long long)c->window);
 	/* 2^60 elements: products of the sizes do not overflow */
 	if ((double)c->layers * (double)c->width *
 			    (4.0 * (double)c->heads * (double)c->head_dim +

@@ -6,8 +6,7 @@
 
 #include "models/try.h"
 
-/* Rows of a layer's keys, then of its values, layer after layer: (layers, 2, sequences*length,
- * kv_width). */
+/* Bytes of the keys, or values, of a token in a layer. */
 static size_t row_nbytes(const srt_decoder_t *d, srt_dtype_t dtype)
 {
 	const int64_t width = d->config.kv_heads / d->tensor_ranks * d->config.head_dim;
@@ -33,6 +32,7 @@ srt_status_t srt_decoder_cache_create(srt_decoder_t *d, srt_device_t *device, in
 	srt_unit_types_t types = { .size = sizeof(types) };
 	srt_decoder_cache_t *cache;
 	srt_status_t status;
+	size_t nbytes;
 
 	SRT_TRY(check_sizes(&d->config, sequences, length));
 	SRT_TRY(srt_unit_types(d->blocks[0].unit, &types));
@@ -44,9 +44,11 @@ srt_status_t srt_decoder_cache_create(srt_decoder_t *d, srt_device_t *device, in
 	cache->dtype = types.compute;
 	cache->row_nbytes = row_nbytes(d, types.compute);
 	cache->nparts = 2 * d->config.layers;
-	status = srt_buffer_create(device, SRT_MEM_DEVICE,
-				   (size_t)(cache->nparts * sequences * length) * cache->row_nbytes,
-				   "keys and values", &cache->buffer);
+	status = __builtin_mul_overflow(cache->nparts * (sequences * length), cache->row_nbytes,
+					&nbytes) ?
+			 srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "decoder: the cache is too large") :
+			 srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "keys and values",
+					   &cache->buffer);
 	if (status != SRT_OK) {
 		free(cache);
 		return status;
@@ -68,7 +70,7 @@ size_t srt_decoder_cache_nbytes(const srt_decoder_cache_t *cache)
 	return srt_buffer_nbytes(cache->buffer);
 }
 
-/* Where part i, keys or values of a layer, begins. */
+/* Where part i begins: a layer's keys are followed by its values, layer after layer. */
 static size_t part_offset(const srt_decoder_cache_t *cache, int64_t i)
 {
 	return (size_t)(i * cache->sequences * cache->length) * cache->row_nbytes;
@@ -89,6 +91,13 @@ srt_status_t srt_decoder_cache_move(srt_decoder_cache_t *cache, int64_t from, in
 {
 	const size_t sequence = (size_t)cache->length * cache->row_nbytes;
 
+	if (from < 0 || to < 0 || from >= cache->sequences || to >= cache->sequences ||
+	    from == to || ntokens < 0 || ntokens > cache->length)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: %lld tokens of sequence %lld cannot be copied to "
+				      "sequence %lld: a cache has %lld sequences of %lld tokens",
+				      (long long)ntokens, (long long)from, (long long)to,
+				      (long long)cache->sequences, (long long)cache->length);
 	for (int64_t i = 0; i < cache->nparts; i++) {
 		const size_t part = part_offset(cache, i);
 

@@ -103,12 +103,41 @@ static srt_status_t put_arrays(const srt_decoder_io_t *io, const int32_t *arrays
 	return SRT_OK;
 }
 
+static srt_status_t check_tokens(const srt_decoder_io_t *io, int64_t sequence, int64_t before,
+				 int64_t n)
+{
+	if (sequence >= 0 && sequence < io->cache->sequences && before >= 0 && n >= 1 &&
+	    before + n <= io->cache->length)
+		return SRT_OK;
+	return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+			      "decoder: %lld new tokens after %lld of sequence %lld, but the cache "
+			      "has %lld sequences of %lld tokens",
+			      (long long)n, (long long)before, (long long)sequence,
+			      (long long)io->cache->sequences, (long long)io->cache->length);
+}
+
+/* Whether the pass has a cache, `step` or not, and at least n tokens. */
+static srt_status_t check_pass(const srt_decoder_io_t *io, int step, int64_t n)
+{
+	if (io->cache != NULL && (io->lengths != NULL) == step && n >= 1 &&
+	    n <= io->batch * io->context)
+		return SRT_OK;
+	return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+			      "decoder: %lld new tokens, but the pass was recorded for %lld, %s",
+			      (long long)n, (long long)(io->batch * io->context),
+			      io->cache == NULL   ? "without a cache" :
+			      io->lengths != NULL ? "one of each sequence" :
+						    "of one sequence");
+}
+
 srt_status_t srt_decoder_put_chunk(const srt_decoder_io_t *io, int64_t sequence, int64_t before,
 				   const int32_t *ids, int64_t n, srt_stream_t *stream)
 {
 	srt_status_t status;
 	int32_t *arrays;
 
+	SRT_TRY(check_pass(io, 0, n));
+	SRT_TRY(check_tokens(io, sequence, before, n));
 	SRT_TRY(create_arrays(io, &arrays));
 	for (int64_t i = 0; i < io->context; i++)
 		set_token(io, arrays, i, i < n ? ids[i] : 0, sequence, i < n ? before + i : -1);
@@ -124,6 +153,9 @@ srt_status_t srt_decoder_put_step(const srt_decoder_io_t *io, const int32_t *bef
 	srt_status_t status;
 	int32_t *arrays;
 
+	SRT_TRY(check_pass(io, 1, n));
+	for (int64_t i = 0; i < n; i++)
+		SRT_TRY(check_tokens(io, i, before[i], 1));
 	SRT_TRY(create_arrays(io, &arrays));
 	for (int64_t i = 0; i < io->batch; i++)
 		set_token(io, arrays, i, i < n ? ids[i] : 0, i, i < n ? before[i] : -1);

@@ -387,15 +387,21 @@ static void record_end(const recorder_t *r, srt_tensor_t *x)
 
 static srt_status_t check_pass(const srt_decoder_config_t *c, const srt_decoder_pass_t *pass)
 {
-	if (pass->batch >= 1 && pass->context >= 1 && pass->context <= c->context &&
-	    pass->batch <= INT32_MAX / pass->context &&
-	    (pass->cache == NULL || (pass->step ? pass->context : pass->batch) == 1))
-		return SRT_OK;
-	return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-			      "decoder: %lld rows of %lld tokens, but rows have 1 to %lld tokens, "
-			      "and at most %d in all",
-			      (long long)pass->batch, (long long)pass->context,
-			      (long long)c->context, INT32_MAX);
+	if (pass->batch < 1 || pass->context < 1 || pass->context > c->context ||
+	    pass->batch > INT32_MAX / pass->context)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: %lld rows of %lld tokens, but rows have 1 to %lld "
+				      "tokens, and at most %d in all",
+				      (long long)pass->batch, (long long)pass->context,
+				      (long long)c->context, INT32_MAX);
+	if (pass->cache == NULL ?
+		    pass->step :
+		    pass->documents || (pass->step ? pass->context : pass->batch) != 1)
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"decoder: a pass with a cache has one row, or with `step` one "
+			"token of each row, and no documents; `step` needs a cache");
+	return SRT_OK;
 }
 
 srt_status_t srt_decoder_record(srt_decoder_t *d, srt_tape_t *tape, const srt_decoder_pass_t *pass,

@@ -7,6 +7,7 @@
 
 #include <shardrt/ops.h>
 
+#include "models/decoder_impl.h"
 #include "models/sample.h"
 #include "models/try.h"
 
@@ -119,14 +120,22 @@ static srt_status_t allocate(srt_generator_t *g)
 	return SRT_OK;
 }
 
-static srt_status_t check_options(const srt_generator_options_t *o)
+static srt_status_t check_options(const srt_decoder_t *decoder, const srt_generator_options_t *o)
 {
-	if (o->sequences >= 1 && o->sequences <= INT32_MAX / 2 && o->length >= 1 && o->chunk >= 0)
-		return SRT_OK;
-	return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-			      "generator: %lld sequences of %lld tokens, read in chunks of %lld; "
-			      "there must be at least one of each",
-			      (long long)o->sequences, (long long)o->length, (long long)o->chunk);
+	if (o->sequences < 1 || o->length < 1 || o->chunk < 0)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "generator: %lld sequences of %lld tokens, read in chunks of "
+				      "%lld; there is at least one sequence of one token, and a "
+				      "chunk of 0 is the default",
+				      (long long)o->sequences, (long long)o->length,
+				      (long long)o->chunk);
+	if (decoder->tensor_ranks > 1 && o->sequences > 1)
+		return srt_model_fail(
+			SRT_ERR_UNSUPPORTED,
+			"generator: a decoder over %d tensor-parallel ranks generates "
+			"one sequence at a time, not %lld",
+			decoder->tensor_ranks, (long long)o->sequences);
+	return SRT_OK;
 }
 
 static srt_status_t make(srt_generator_t *g, srt_decoder_t *decoder)
@@ -148,7 +157,7 @@ srt_status_t srt_generator_create(srt_decoder_t *decoder, srt_device_t *device,
 	srt_generator_t *g;
 	srt_status_t status;
 
-	SRT_TRY(check_options(options));
+	SRT_TRY(check_options(decoder, options));
 	g = calloc(1, sizeof(*g));
 	if (g == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for a generator");
@@ -225,7 +234,7 @@ static srt_status_t choose(srt_generator_t *g, const srt_sampling_t *sampling, s
 	srt_view_t from = logits;
 
 	from.offset += (size_t)(row * g->vocab) * sizeof(float);
-	if (sampling->temperature > 0.0f) {
+	if (!srt_is_greedy(sampling)) {
 		SRT_TRY(srt_op_divide(g->probabilities, from, sampling->temperature, n, stream));
 		from = g->probabilities;
 		SRT_TRY(srt_op_softmax(from, from, 1, n, stream));
@@ -258,7 +267,7 @@ static srt_status_t compute_logprobs(srt_generator_t *g, srt_view_t logits, int6
 	return SRT_OK;
 }
 
-/* What a call of srt_decoder_generate() has. */
+/* The arguments of srt_decoder_generate(). */
 typedef struct request {
 	const srt_sampling_t *sampling;
 	srt_on_token_t on_token;

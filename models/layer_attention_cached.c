@@ -26,7 +26,7 @@ static srt_status_t store_rows(const srt_run_t *run, const srt_node_t *node, srt
 	return srt_op_index_copy(&args, run->stream);
 }
 
-/* What lies n elements after the beginning of a view. */
+/* The view without its first n elements. */
 static srt_view_t skip_elements(srt_view_t view, int64_t n)
 {
 	view.offset += (size_t)n * (srt_dtype_bits(view.dtype) / 8);

@@ -108,7 +108,7 @@ static int64_t take_likeliest(const srt_sampler_t *s, int64_t n, int64_t k, doub
 	return taken;
 }
 
-/* The probabilities of n tokens, of those that are `tokens` from the last one on. */
+/* The sum of the probabilities of the first n tokens, or of `tokens` from the last one on. */
 static double sum_up(const float *row, const int32_t *tokens, int64_t n)
 {
 	double sum = 0.0;
@@ -161,7 +161,7 @@ int32_t srt_sampler_choose(srt_sampler_t *s, const srt_sampling_t *sampling, int
 	volatile int32_t token; /* written before the environment is restored */
 	fenv_t env;
 
-	if (!(sampling->temperature > 0.0f))
+	if (srt_is_greedy(sampling))
 		return find_likeliest(s->row, n);
 	fegetenv(&env);
 	fesetenv(FE_DFL_ENV);

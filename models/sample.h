@@ -8,6 +8,13 @@
 /** Memory of a choice. Opaque. */
 typedef struct srt_sampler srt_sampler_t;
 
+/** Whether the likeliest token is taken: temperatures below 1e-5, which would make infinities of
+ * logits, count as 0 (as in vLLM). */
+static inline int srt_is_greedy(const srt_sampling_t *sampling)
+{
+	return sampling->temperature < 1e-5f;
+}
+
 srt_status_t srt_sampler_create(int64_t vocab, srt_sampler_t **sampler);
 /** NULL is allowed. */
 void srt_sampler_destroy(srt_sampler_t *sampler);
@@ -16,11 +23,11 @@ void srt_sampler_destroy(srt_sampler_t *sampler);
 float *srt_sampler_row(srt_sampler_t *sampler);
 
 /**
- * Chooses one of the first n tokens of the row: with temperature 0 the likeliest one, the row has
- * logits; else the row has probabilities, of which the top_k largest, and of these the fewest
- * largest that have top_p of their sum, are drawn from (the order of transformers), by a random
- * number of (sampling->seed, key, position). Of equal ones the lower token counts as larger. NaN
- * counts as the smallest.
+ * Chooses one of the first n tokens of the row. If srt_is_greedy(), the row has logits, and the
+ * likeliest token is taken. Else the row has probabilities: of the top_k largest the fewest largest
+ * that have top_p of their sum are kept (the order of transformers), and one of these is drawn by a
+ * random number of (sampling->seed, key, position). Of equal ones the lower token counts as larger.
+ * NaN counts as the smallest.
  */
 int32_t srt_sampler_choose(srt_sampler_t *sampler, const srt_sampling_t *sampling, int64_t n,
 			   uint64_t key, uint64_t position);

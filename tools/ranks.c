@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/try.h"
 #include "tools/common.h"
 
 srt_status_t tool_find_largest(tool_ranks_t *ranks, const char *when, int mine, int *value,
@@ -15,7 +16,8 @@ srt_status_t tool_find_largest(tool_ranks_t *ranks, const char *when, int mine, 
 	srt_status_t status;
 
 	if (all == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory for numbers of %d ranks", ranks->world);
 	status = srt_comm_oob_allgather(ranks->comm, &mine, sizeof(mine), all);
 	if (status != SRT_OK)
 		snprintf(ranks->failed, sizeof(ranks->failed), "agreement %s", when);

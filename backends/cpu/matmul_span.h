@@ -37,7 +37,7 @@ typedef struct span {
 	int fetches_b;         /* whether tiles prefetch the next panel of B */
 	int64_t n1;            /* end of the columns */
 	int b_in_place;        /* except columns that do not fill a tile: they become one panel */
-	int b_in_rows;         /* the same of a B stored (n,k), by tile_rows() */
+	int b_in_rows;         /* full tiles read a B stored (n,k) in place, by tile_rows() */
 	srt_cpu_tile_io_t io;  /* of the block's first row, the group's first column */
 	uint16_t *c_half;      /* C of them in 16 bits, NULL: io.c is where sums go */
 	int last_block;        /* of the group */

@@ -192,7 +192,7 @@ typedef struct srt_index_copy {
 	 * read nor written. */
 	int64_t ldx, ldy;
 	srt_view_t x;     /* (rows,n) */
-	srt_view_t index; /* (rows), SRT_I32, rows of y; not checked */
+	srt_view_t index; /* (rows), SRT_I32, rows of y; any other number stores nothing */
 	srt_view_t y;     /* (yrows,n), of the dtype of x; does not overlap x */
 } srt_index_copy_t;
 

@@ -20,6 +20,7 @@ check_PROGRAMS += tests/models/test_gpt_infinity
 PROGRAM_TESTS += \
 	tests/models/test_families \
 	tests/models/test_rotary \
+	tests/models/test_sample \
 	tests/models/test_text \
 	tests/models/test_text_files \
 	tests/models/test_tokenizer \

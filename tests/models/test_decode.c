@@ -4,8 +4,8 @@
  * with a window, in fp32 and bf16, whatever the batch and the chunks of prompts, with ddp, zero3,
  * flat units and offload, and with weights that are gathered once, at every world size;
  * log-probabilities are minus the losses of a pass over whole rows, alone or packed. Digests hold
- * that on all devices and instruction sets (test_decode.sh). Also: what ends a sequence, how tokens
- * are drawn, and what is refused.
+ * that on all devices and instruction sets (test_decode.sh). Also: what ends a sequence, and what
+ * is refused.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,6 @@
 #include <shardrt/shardrt.h>
 
 #include <shardrt/models/generate.h>
-#include "models/sample.h"
 #include "tests/harness/bits.h"
 #include "tests/harness/check.h"
 #include "tests/harness/options.h"
@@ -393,6 +392,53 @@ static void check_refused(opened_t *m, const srt_sampling_t *sampling, const int
 	CHECK_ERROR_HAS(message);
 }
 
+/* Inputs that do not fit the pass or its cache, and passes that cannot be. */
+static void test_inputs(void)
+{
+	static const int32_t ids[8], before[2] = { 3, LENGTH };
+	const srt_decoder_pass_t wrong[] = { { .batch = 2, .context = 4 },
+					     { .batch = 1, .context = 4, .documents = 1 },
+					     { .batch = 2, .context = 2, .step = 1 } };
+	srt_decoder_pass_t pass = { .batch = 1, .context = 4 };
+	srt_decoder_cache_t *cache;
+	srt_decoder_io_t io;
+	srt_tape_t *tape;
+	opened_t m;
+
+	open_model(&m, &models[0].config, &layouts[0], 0);
+	CHECK_OK_OR_DIE(srt_decoder_cache_create(m.decoder, device, 2, LENGTH, &cache));
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		pass = wrong[i];
+		pass.cache = cache;
+		CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
+		CHECK_STATUS(srt_decoder_record(m.decoder, tape, &pass, &io),
+			     SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS("a pass with a cache has one row");
+		srt_tape_destroy(tape);
+	}
+	for (int step = 0; step < 2; step++) {
+		pass = (srt_decoder_pass_t){
+			.batch = step ? 2 : 1, .context = step ? 1 : 4, .cache = cache, .step = step
+		};
+		CHECK_OK_OR_DIE(srt_tape_create(device, SRT_TAPE_FORWARD, &tape));
+		CHECK_OK_OR_DIE(srt_decoder_record(m.decoder, tape, &pass, &io));
+		CHECK_STATUS(step ? srt_decoder_put_chunk(&io, 0, 0, ids, 1, stream) :
+				    srt_decoder_put_step(&io, before, ids, 1, stream),
+			     SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS("the pass was recorded for");
+		CHECK_STATUS(step ? srt_decoder_put_step(&io, before, ids, 2, stream) :
+				    srt_decoder_put_chunk(&io, 1, LENGTH - 3, ids, 4, stream),
+			     SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS("the cache has 2 sequences of 48 tokens");
+		srt_tape_destroy(tape);
+	}
+	CHECK_STATUS(srt_decoder_cache_move(cache, 1, 1, 3, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_decoder_cache_move(cache, 1, 2, 3, stream), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_ERROR_HAS("3 tokens of sequence 1 cannot be copied to sequence 2");
+	srt_decoder_cache_destroy(cache);
+	close_model(&m);
+}
+
 static void test_refused(void)
 {
 	const srt_generator_options_t wrong[] = { { .sequences = 0, .length = 8 },
@@ -422,47 +468,6 @@ static void test_refused(void)
 	close_model(&m);
 }
 
-/* How often each token is drawn of probabilities 0.5, 0.25, 0.15, 0.1. */
-static void count_draws(const srt_sampling_t *sampling, int *counts)
-{
-	static const float row[] = { 0.1f, 0.5f, 0.15f, 0.25f };
-	srt_sampler_t *sampler;
-
-	memset(counts, 0, 4 * sizeof(*counts));
-	CHECK_OK_OR_DIE(srt_sampler_create(4, &sampler));
-	memcpy(srt_sampler_row(sampler), row, sizeof(row));
-	for (uint64_t i = 0; i < 4000; i++)
-		counts[srt_sampler_choose(sampler, sampling, 4, 1, i)]++;
-	srt_sampler_destroy(sampler);
-}
-
-static int is_about(int count, double share)
-{
-	return count > 4000 * share - 150 && count < 4000 * share + 150;
-}
-
-static void test_sampler(void)
-{
-	int n[4];
-
-	count_draws(&(srt_sampling_t){ .temperature = 1.0f }, n);
-	CHECK(is_about(n[0], 0.1) && is_about(n[1], 0.5) && is_about(n[2], 0.15));
-	count_draws(&(srt_sampling_t){ .temperature = 1.0f, .top_k = 2 }, n);
-	CHECK(n[0] == 0 && n[2] == 0 && is_about(n[1], 0.5 / 0.75));
-	count_draws(&(srt_sampling_t){ .temperature = 1.0f, .top_k = 1, .top_p = 0.1f }, n);
-	CHECK(n[1] == 4000);
-	/* the fewest that reach the sum: 0.5 + 0.25 does not reach 0.8 */
-	count_draws(&(srt_sampling_t){ .temperature = 1.0f, .top_p = 0.8f }, n);
-	CHECK(n[0] == 0 && is_about(n[2], 0.15 / 0.9));
-	count_draws(&(srt_sampling_t){ .temperature = 1.0f, .top_p = 0.74f }, n);
-	CHECK(n[0] == 0 && n[2] == 0 && is_about(n[3], 0.25 / 0.75));
-	/* of the two likeliest, which have 0.75: 0.5 reaches 0.6 of that */
-	count_draws(&(srt_sampling_t){ .temperature = 1.0f, .top_k = 2, .top_p = 0.6f }, n);
-	CHECK(n[1] == 4000);
-	count_draws(&(srt_sampling_t){ .temperature = 0.0f }, n);
-	CHECK(n[1] == 4000);
-}
-
 int main(void)
 {
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
@@ -476,8 +481,8 @@ int main(void)
 		}
 	}
 	test_ends();
+	test_inputs();
 	test_refused();
-	test_sampler();
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);
 	return check_done();

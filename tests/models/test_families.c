@@ -129,6 +129,8 @@ static void test_refused(void)
 		  "has no 'num_hidden_layers'" },
 		{ "\"model_type\":\"llama\",\"num_key_value_heads\":3," SIZES,
 		  SRT_ERR_INVALID_ARGUMENT, "4 heads of queries cannot share 3 heads" },
+		{ "\"model_type\":\"mistral\",\"sliding_window\":3000000000," SIZES,
+		  SRT_ERR_INVALID_ARGUMENT, "a window has 0 (all) to 2147483647 tokens" },
 		{ "\"model_type\":\"llama\",\"num_key_value_heads\":\"2\"," SIZES, SRT_ERR_FORMAT,
 		  "'num_key_value_heads' must be a whole number" },
 		{ "\"model_type\":\"llama\",\"hidden_act\":\"relu\"," SIZES,

@@ -102,6 +102,9 @@ for n in 2 3; do
 	tail -c +3 $tmp/greedy | cmp - $tmp/again || fail "one prompt on $n ranks"
 	./shardrun -n $n ./shardrt-generate $model --prompts - > $tmp/out 2>&1 < $tmp/prompts
 	[ $? = 2 ] && grep -q "^shardrt-generate: --prompts - is for one rank" $tmp/out || fail "$n ranks: $(cat $tmp/out)"
+	cp $tmp/prompts $tmp/prompts.0 && echo other > $tmp/prompts.1 && cp $tmp/prompts $tmp/prompts.2
+	./shardrun -n $n sh -c "exec ./shardrt-generate $model --prompts $tmp/prompts.\$SHARDRT_RANK" > $tmp/out 2>&1
+	[ $? = 2 ] && grep -q "is another file on rank 1, .* than on rank 0" $tmp/out || fail "$n ranks: $(cat $tmp/out)"
 done
 
 # JSON: as many ids as log-probabilities, which are at most 0.
@@ -169,7 +172,7 @@ END
 	echo '{ "eos_token_id": [7, 99] }' > $tmp/llama/generation_config.json
 	[ "$(generate $tmp/llama --prompt a)" = b ] || fail "eos_token_id of generation_config.json"
 	echo '{ "eos_token_id": "c" }' > $tmp/llama/generation_config.json
-	refused 2 "$tmp/llama/generation_config.json: its eos_token_id" $tmp/llama --prompt a
+	refused 2 "$tmp/llama/generation_config.json: eos_token_id must be" $tmp/llama --prompt a
 	rm $tmp/llama/generation_config.json
 	refused 2 "has the sizes of the model in its config.json" $tmp/llama --prompt a --width 16
 	for dtype in bf16 fp16; do

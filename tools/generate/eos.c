@@ -39,8 +39,9 @@ static int parse_tokens(generate_run_t *run, const char *text, size_t nbytes, co
 	json_decref(json);
 	if (good)
 		return has;
-	return tool_why_usage(&run->why, "%s: its eos_token_id is not a token, or up to %d", path,
-			      GENERATE_MOST_EOS);
+	return tool_why_usage(&run->why,
+			      "%s: eos_token_id must be a token, or a list of at most %d tokens",
+			      path, GENERATE_MOST_EOS);
 }
 #else
 static int parse_tokens(generate_run_t *run, const char *text, size_t nbytes, const char *path)

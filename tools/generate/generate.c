@@ -236,6 +236,9 @@ static int run_program(generate_run_t *run)
 
 	code = tool_report_why(ranks, "on the model and the prompts", &run->why,
 			       generate_prepare(run) != 0);
+	if (code == 0)
+		code = tool_report_why(ranks, "on equal prompts", &run->why,
+				       generate_compare_prompts(run) != 0);
 	if (code != 0)
 		return code;
 	status = generate_build(run);

@@ -73,6 +73,8 @@ typedef struct generate_run {
 
 /** Reads and encodes the prompts. Local. @return 0, or -1 with run->why. */
 int generate_read_prompts(generate_run_t *run);
+/** Compares the prompts of all ranks. Collective. @return 0, or -1 with run->why on all of them. */
+int generate_compare_prompts(generate_run_t *run);
 
 /* ---- eos.c */
 
@@ -109,7 +111,7 @@ srt_status_t generate_text_add(const generate_run_t *run, generate_text_t *text,
 
 /* ---- output.c */
 
-/** Appends what is printed of a prompt. @param failed status of earlier calls, returned. */
+/** Appends what is printed of a prompt. */
 srt_status_t generate_describe(const generate_run_t *run, size_t index,
 			       const srt_sequence_t *sequence, const generate_text_t *text,
 			       srt_string_t *out);

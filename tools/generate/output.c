@@ -118,12 +118,15 @@ static srt_status_t print_all(generate_run_t *run, const srt_string_t *mine, con
 {
 	const size_t world = (size_t)run->ranks.world;
 	char *sent = calloc(1, most), *all = calloc(world, most);
-	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status;
 
 	if (sent != NULL && all != NULL) {
 		if (mine->nbytes > 0)
 			memcpy(sent, mine->data, mine->nbytes);
 		status = srt_comm_oob_allgather(run->ranks.comm, sent, most, all);
+	} else {
+		status = srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+					"no host memory to print texts of %zu bytes", most);
 	}
 	for (size_t r = 0; r < world && status == SRT_OK && run->ranks.rank == 0; r++)
 		generate_print(run, all + r * most, (size_t)sizes[r]);
@@ -144,7 +147,7 @@ srt_status_t generate_print_row(generate_run_t *run, const srt_string_t *mine)
 	}
 	sizes = calloc((size_t)run->ranks.world, sizeof(*sizes));
 	if (sizes == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory to print");
 	status = srt_comm_oob_allgather(run->ranks.comm, &nbytes, sizeof(nbytes), sizes);
 	for (int r = 0; r < run->ranks.world; r++)
 		most = sizes[r] > most ? sizes[r] : most;
@@ -165,7 +168,7 @@ srt_status_t generate_print_speed(generate_run_t *run)
 	srt_status_t status;
 
 	if (all == NULL)
-		return SRT_ERR_OUT_OF_MEMORY;
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory to print");
 	status = srt_comm_oob_allgather(run->ranks.comm, &run->speed, sizeof(run->speed), all);
 	for (int r = 0; r < run->ranks.world; r++) { /* at the same time */
 		sum.prompt_tokens += all[r].prompt_tokens;

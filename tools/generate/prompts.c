@@ -12,6 +12,7 @@
 #include <jansson.h>
 #endif
 
+#include "models/hash.h"
 #include "tools/generate/generate.h"
 #include "tools/prompt.h"
 
@@ -80,14 +81,14 @@ static int read_lines(generate_run_t *run, FILE *file, const char *path)
 		if (n > 0 && line[n - 1] == '\n')
 			line[--n] = '\0';
 		snprintf(name, sizeof(name), "line %d of %.200s", number, path);
-		if (is_json && line[strspn(line, " \t\r")] == '\0')
+		if (is_json && strspn(line, " \t\r") == (size_t)n)
 			continue;
 		failed = is_json ? add_json(run, name, line, (size_t)n) :
 				   add_prompt(run, name, line, (size_t)n);
 	}
+	if (!failed && !feof(file)) /* no memory for a line, too */
+		failed = tool_why_system(&run->why, errno, "cannot read --prompts %s", path);
 	free(line);
-	if (!failed && ferror(file))
-		return tool_why_system(&run->why, errno, "cannot read --prompts %s", path);
 	return failed;
 }
 
@@ -113,5 +114,34 @@ int generate_read_prompts(generate_run_t *run)
 		fclose(file);
 	if (!failed && run->nprompts == 0)
 		return tool_why_usage(&run->why, "--prompts %s has no prompt", path);
+	return failed;
+}
+
+int generate_compare_prompts(generate_run_t *run)
+{
+	typedef struct prompts_id {
+		uint64_t n, hash;
+	} prompts_id_t;
+	prompts_id_t mine = { .n = run->nprompts }, *all;
+	int failed = 0;
+
+	for (size_t i = 0; i < run->nprompts; i++)
+		for (size_t t = 0; t < run->prompts[i].nids; t++)
+			mine.hash =
+				srt_counter_hash(mine.hash, i, (uint64_t)run->prompts[i].ids[t]);
+	all = calloc((size_t)run->ranks.world, sizeof(*all));
+	if (all == NULL)
+		return tool_why_failure(&run->why, "no memory to compare the ranks' prompts");
+	if (srt_comm_oob_allgather(run->ranks.comm, &mine, sizeof(mine), all) != SRT_OK)
+		failed = tool_why_failure(&run->why, "%s", srt_error_last());
+	for (int r = 1; r < run->ranks.world && !failed; r++)
+		if (all[r].n != all[0].n || all[r].hash != all[0].hash)
+			failed = tool_why_usage(
+				&run->why,
+				"--prompts %s is another file on rank %d, with %" PRIu64
+				" prompts (hash %016" PRIx64 "), than on rank 0, with "
+				"%" PRIu64 " (hash %016" PRIx64 ")",
+				run->opt.prompts, r, all[r].n, all[r].hash, all[0].n, all[0].hash);
+	free(all);
 	return failed;
 }

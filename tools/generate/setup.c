@@ -115,11 +115,9 @@ srt_status_t generate_build(generate_run_t *run)
 	SRT_TRY(srt_generator_create(run->decoder, device, &options, &run->generator));
 	arena = srt_generator_arena_nbytes(run->generator);
 	scratch = srt_generator_scratch_nbytes(run->generator);
-	/* Before the engine is built, so that it can check that there is memory for everything. */
-	SRT_TRY(srt_engine_plan_extra(run->engine,
-				      arena + srt_generator_nbytes(run->generator) +
-					      srt_decoder_tables_nbytes(run->decoder),
-				      scratch));
+	/* Before the engine is built, so that it can check that there is memory for everything. The
+	 * generator has allocated its own. */
+	SRT_TRY(srt_engine_plan_extra(run->engine, arena, scratch));
 	SRT_TRY(srt_engine_build(run->engine));
 	SRT_TRY(srt_stream_reserve(run->stream, scratch));
 	SRT_TRY(srt_buffer_create(device, srt_decoder_mem_kind(run->decoder), arena, "activations",

@@ -240,19 +240,18 @@ static srt_status_t build_buffers(trainer_t *t)
 srt_status_t trainer_build(trainer_t *t)
 {
 	loss_nbytes_t losses = { 0 };
-	size_t nbytes = 0, generator = 0;
+	size_t nbytes = 0;
 
 	SRT_TRY(srt_stream_create(t->device, 0, "compute", &t->stream));
 	SRT_TRY(declare_engine(t));
-	/* Before the engine is built, so that it can check that there is memory for everything. */
+	/* Before the engine is built, so that it can check that there is memory for everything. A
+	 * generator has allocated its own. */
 	SRT_TRY(build_tapes(t, &nbytes));
 	if (t->eval_tape != NULL)
 		losses = compute_loss_nbytes(t);
-	if (t->generator != NULL)
-		generator = srt_generator_nbytes(t->generator);
 	SRT_TRY(srt_engine_plan_extra(t->engine,
-				      nbytes + generator + losses.step + losses.eval +
-					      losses.results + losses.eval_total +
+				      nbytes + losses.step + losses.eval + losses.results +
+					      losses.eval_total +
 					      srt_decoder_tables_nbytes(t->decoder),
 				      t->scratch_nbytes));
 	SRT_TRY(srt_engine_build(t->engine));

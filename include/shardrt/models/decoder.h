@@ -132,9 +132,9 @@ typedef struct srt_decoder_weights srt_decoder_weights_t;
 /** What a tape computes. */
 typedef struct srt_decoder_pass {
 	int64_t batch,
-		context;    /* rows of tokens, and tokens of a row; context <= config->context */
-	int documents;      /* rows may have several documents (srt_decoder_put_positions()) */
-	int loss;           /* with targets and the loss of each token; else logits */
+		context; /* rows of tokens, and tokens of a row; context <= config->context */
+	int documents; /* rows may have several documents (srt_decoder_put_positions()); no cache */
+	int loss;      /* with targets and the loss of each token; else logits */
 	const int64_t *row; /* logits: of this row only, read at each forward pass; NULL: of all */
 	/* Not NULL, on a forward tape: the tokens are new ones of sequences in this cache, which
 	 * outlives the tape: `context` tokens of one sequence, batch 1, or with `step` one token of
@@ -238,7 +238,8 @@ SRT_API srt_status_t srt_decoder_cache_create(srt_decoder_t *decoder, srt_device
 SRT_API void srt_decoder_cache_destroy(srt_decoder_cache_t *cache);
 /** Bytes of device memory. */
 SRT_API size_t srt_decoder_cache_nbytes(const srt_decoder_cache_t *cache);
-/** Copies the first ntokens tokens of a sequence over those of another. Asynchronous. */
+/** Copies the first ntokens tokens of a sequence over those of another one. Asynchronous.
+ * @return SRT_ERR_INVALID_ARGUMENT for numbers outside of the cache, or from == to. */
 SRT_API srt_status_t srt_decoder_cache_move(srt_decoder_cache_t *cache, int64_t from, int64_t to,
 					    int64_t ntokens, srt_stream_t *stream);
 

@@ -35,7 +35,7 @@ typedef struct srt_generator_options {
 
 /** How the next token is chosen. */
 typedef struct srt_sampling {
-	float temperature; /* logits are divided by it; 0: always the likeliest token */
+	float temperature; /* logits are divided by it; below 1e-5: always the likeliest token */
 	int64_t top_k;     /* only this many likeliest tokens are drawn; 0: all */
 	float top_p; /* only the likeliest tokens whose probabilities reach this sum; 0 or 1: all */
 	int64_t vocab; /* only tokens below this are chosen; 0: all */
@@ -64,7 +64,8 @@ typedef struct srt_sequence {
 	srt_finish_t finish; /* out */
 } srt_sequence_t;
 
-/** Called for each new token, sequence->tokens[ntokens - 1]. @return not 0: the sequence ends. */
+/** Called for each new token, sequence->tokens[ntokens - 1]. Without options.weights all ranks must
+ * return the same value. @return not 0: the sequence ends. */
 typedef int (*srt_on_token_t)(void *arg, srt_sequence_t *sequence);
 
 /**
@@ -72,7 +73,8 @@ typedef int (*srt_on_token_t)(void *arg, srt_sequence_t *sequence);
  * (srt_generator_nbytes()). Local.
  * @param decoder must outlive the generator.
  * @param[out] generator owned by the caller, set on success only.
- * @return SRT_ERR_INVALID_ARGUMENT for sizes out of range, SRT_ERR_OUT_OF_MEMORY.
+ * @return SRT_ERR_INVALID_ARGUMENT for sizes out of range, SRT_ERR_UNSUPPORTED for several
+ *         sequences over tensor-parallel ranks, SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_generator_create(srt_decoder_t *decoder, srt_device_t *device,
 					  const srt_generator_options_t *options,
@@ -86,7 +88,7 @@ SRT_API size_t srt_generator_arena_nbytes(const srt_generator_t *generator);
 /** Bytes that the stream keeps (srt_tape_scratch_nbytes()). */
 SRT_API size_t srt_generator_scratch_nbytes(const srt_generator_t *generator);
 /** Gives it its arena, borrowed, of srt_decoder_mem_kind(); may be shared with tapes that do not
- * run at the same time. */
+ * run at the same time. As srt_tape_bind(), so collective over tensor-parallel ranks. */
 SRT_API srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t *arena);
 
 /**
@@ -97,7 +99,8 @@ SRT_API srt_status_t srt_generator_bind(srt_generator_t *generator, srt_buffer_t
  * @param on_token may be NULL.
  * @return SRT_ERR_INVALID_ARGUMENT, with a sentence, for a prompt that is empty, longer than the
  *         generator's length, or has a token outside of the vocabulary, and for sampling out of
- *         range: nothing is generated then.
+ *         range: nothing is generated then. SRT_ERR_STATE without an arena; else what the passes
+ *         report.
  */
 SRT_API srt_status_t srt_decoder_generate(srt_generator_t *generator,
 					  const srt_sampling_t *sampling, srt_sequence_t *sequences,

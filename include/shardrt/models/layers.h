@@ -76,8 +76,8 @@ SRT_API srt_tensor_t *srt_layer_rmsnorm_of(srt_tape_t *tape, srt_tensor_t *x, sr
 
 /**
  * srt_layer_rmsnorm_of() where x has this tensor-parallel rank's columns, whole runs of them, e.g.
- * its heads. The weight is whole on each rank, and so is its gradient: it is summed over the ranks,
- * in fp32 by the tree of docs/numerics.md and rounded once. With one rank srt_layer_rmsnorm_of().
+ * its heads. The weight is whole on each rank, and so is its gradient: each rank's part is rounded,
+ * then the parts are summed by the tree of docs/numerics.md. With one rank srt_layer_rmsnorm_of().
  */
 SRT_API srt_tensor_t *srt_layer_rmsnorm_colwise(srt_tape_t *tape, srt_tensor_t *x,
 						srt_param_t *weight, const srt_rmsnorm_in_t *in);

@@ -185,7 +185,7 @@ int main(int argc, char **argv)
 	static sample_t samples[SEQUENCES];
 	srt_buffer_t *memory, *scores;
 	unsigned char hash[16];
-	char text[33];
+	char text[33] = "none: built without libxxhash";
 	srt_device_t *device;
 	double reward = 0;
 	int ndifferent = 0;
@@ -231,9 +231,9 @@ int main(int argc, char **argv)
 		if (step % 50 == 49 && srt_context_rank(context) == 0)
 			printf("step %d: reward %.3f\n", step + 1, reward);
 	}
-	check(srt_engine_hash(engine, hash, stream));
-	for (int i = 0; i < 16; i++)
-		snprintf(text + 2 * i, 3, "%02x", hash[i]);
+	if (srt_engine_hash(engine, hash, stream) == SRT_OK)
+		for (int i = 0; i < 16; i++)
+			snprintf(text + 2 * i, 3, "%02x", hash[i]);
 	if (srt_context_rank(context) == 0)
 		printf("KL of the drawing policy: %s\nhash: %s\n",
 		       ndifferent == 0 ? "0 in every step" : "NOT 0", text);

@@ -6,6 +6,7 @@
  * them, the inputs and the output.
  */
 #include <shardrt/models/layers.h>
+#include "models/attention_impl.h"
 #include "models/over_sqrt.h"
 #include "models/tape_impl.h"
 
@@ -99,12 +100,6 @@ static const srt_layer_t attention_layer = {
 	.measure = measure_attention,
 };
 
-/* Whether a tensor is NULL (left out), or (rows,n) of this type. */
-static int has_shape(const srt_tensor_t *x, srt_dtype_t dtype, int64_t rows, int64_t n)
-{
-	return x == NULL || (x->dtype == dtype && x->rows == rows && x->n == n);
-}
-
 /* The shape of the tensors; 0 if they do not match. */
 static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 {
@@ -139,11 +134,11 @@ static int make_shape(const srt_attention_in_t *in, srt_attention_t *shape)
 	shape->lddk = shape->ldk;
 	shape->lddv = shape->ldv;
 	shape->scale = in->scale != 0.0f ? in->scale : srt_model_over_sqrt(1.0f, shape->head_dim);
-	return has_shape(in->k, in->q->dtype, keys->rows, k_parts * width) &&
-	       has_shape(in->v, in->q->dtype, keys->rows, width) &&
-	       has_shape(in->lengths, SRT_I32, in->batch, 1) &&
-	       has_shape(in->mask, SRT_U8, in->batch, shape->keys) &&
-	       has_shape(in->first, SRT_I32, in->q->rows, 1);
+	return srt_attention_has_shape(in->k, in->q->dtype, keys->rows, k_parts * width) &&
+	       srt_attention_has_shape(in->v, in->q->dtype, keys->rows, width) &&
+	       srt_attention_has_shape(in->lengths, SRT_I32, in->batch, 1) &&
+	       srt_attention_has_shape(in->mask, SRT_U8, in->batch, shape->keys) &&
+	       srt_attention_has_shape(in->first, SRT_I32, in->q->rows, 1);
 }
 
 static void refuse_shapes(srt_tape_t *tape, const srt_attention_in_t *in)
@@ -164,31 +159,13 @@ static void refuse_shapes(srt_tape_t *tape, const srt_attention_in_t *in)
 		      sizes[5], sizes[6], sizes[7], sizes[8], sizes[9], sizes[10], sizes[11]);
 }
 
-/* The inputs as the open units have them. */
-static int enter_inputs(srt_tape_t *tape, srt_attention_in_t *in)
-{
-	srt_tensor_t **const floats[] = { &in->q, &in->k, &in->v };
-
-	for (int j = 0; j < 3; j++) {
-		if (j != Q && *floats[j] == NULL)
-			continue;
-		*floats[j] = srt_tape_enter(tape, "attention", *floats[j]);
-		if (*floats[j] == NULL ||
-		    !srt_tape_same_dtype(tape, "attention", in->q, *floats[j]))
-			return 0;
-	}
-	return (in->lengths == NULL || srt_tape_usable(tape, in->lengths)) &&
-	       (in->mask == NULL || srt_tape_usable(tape, in->mask)) &&
-	       (in->first == NULL || srt_tape_usable(tape, in->first));
-}
-
 srt_tensor_t *srt_layer_attention_of(srt_tape_t *tape, const srt_attention_in_t *inputs)
 {
 	srt_attention_in_t in = *inputs;
 	srt_node_desc_t desc = { .layer = &attention_layer };
 	srt_attention_t *shape = &desc.args.attention;
 
-	if (!enter_inputs(tape, &in))
+	if (!srt_attention_enter(tape, attention_layer.name, &in))
 		return NULL;
 	if (!make_shape(&in, shape)) {
 		refuse_shapes(tape, &in);

@@ -4,6 +4,7 @@
  * stored in a cache of the caller, then the queries read the cache. For forward passes.
  */
 #include <shardrt/models/layers.h>
+#include "models/attention_impl.h"
 #include "models/over_sqrt.h"
 #include "models/tape_impl.h"
 
@@ -95,12 +96,6 @@ static const srt_layer_t cached_layer = {
 	.measure = measure_cached,
 };
 
-/* Whether a tensor is NULL (left out), or (rows,n) of this type. */
-static int has_shape(const srt_tensor_t *x, srt_dtype_t dtype, int64_t rows, int64_t n)
-{
-	return x == NULL || (x->dtype == dtype && x->rows == rows && x->n == n);
-}
-
 /* The shape of the tensors, keys of the longest pass; 0 if they do not match. */
 static int make_shape(const srt_attention_in_t *in, const srt_attention_cache_t *cache,
 		      srt_attention_t *shape)
@@ -129,30 +124,15 @@ static int make_shape(const srt_attention_in_t *in, const srt_attention_cache_t 
 		.ldk = width,
 		.ldv = width,
 	};
-	return has_shape(in->k, in->q->dtype, in->q->rows, width) &&
-	       has_shape(in->v, in->q->dtype, in->q->rows, width) &&
-	       has_shape(cache->rows, SRT_I32, in->q->rows, 1) &&
-	       has_shape(in->lengths, SRT_I32, in->batch, 1) &&
-	       has_shape(in->first, SRT_I32, in->q->rows, 1) && in->batch <= cache->sequences &&
-	       cache->k.dtype == in->q->dtype && cache->v.dtype == in->q->dtype &&
+	return srt_attention_has_shape(in->k, in->q->dtype, in->q->rows, width) &&
+	       srt_attention_has_shape(in->v, in->q->dtype, in->q->rows, width) &&
+	       srt_attention_has_shape(cache->rows, SRT_I32, in->q->rows, 1) &&
+	       srt_attention_has_shape(in->lengths, SRT_I32, in->batch, 1) &&
+	       srt_attention_has_shape(in->first, SRT_I32, in->q->rows, 1) &&
+	       in->batch <= cache->sequences && cache->k.dtype == in->q->dtype &&
+	       cache->v.dtype == in->q->dtype &&
 	       (cache->at != NULL ? in->batch == 1 && in->lengths == NULL :
 				    shape->queries == 1 && in->lengths != NULL);
-}
-
-static int enter_inputs(srt_tape_t *tape, srt_attention_in_t *in)
-{
-	srt_tensor_t **const floats[] = { &in->q, &in->k, &in->v };
-
-	for (int j = 0; j < 3; j++) {
-		if (j != Q && *floats[j] == NULL)
-			continue;
-		*floats[j] = srt_tape_enter(tape, cached_layer.name, *floats[j]);
-		if (*floats[j] == NULL ||
-		    !srt_tape_same_dtype(tape, cached_layer.name, in->q, *floats[j]))
-			return 0;
-	}
-	return (in->lengths == NULL || srt_tape_usable(tape, in->lengths)) &&
-	       (in->first == NULL || srt_tape_usable(tape, in->first));
 }
 
 srt_tensor_t *srt_layer_attention_cached(srt_tape_t *tape, const srt_attention_in_t *inputs,
@@ -161,7 +141,8 @@ srt_tensor_t *srt_layer_attention_cached(srt_tape_t *tape, const srt_attention_i
 	srt_attention_in_t in = *inputs;
 	srt_node_desc_t desc = { .layer = &cached_layer };
 
-	if (!srt_tape_usable(tape, cache->rows) || !enter_inputs(tape, &in))
+	if (!srt_tape_usable(tape, cache->rows) ||
+	    !srt_attention_enter(tape, cached_layer.name, &in))
 		return NULL;
 	if (tape->mode != SRT_TAPE_FORWARD || in.mask != NULL ||
 	    !make_shape(&in, cache, &desc.args.attention)) {

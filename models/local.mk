@@ -3,6 +3,7 @@
 # Includes nothing but <shardrt/...> and models/. libshardrt-models is installed: the tape, the layers, decoders
 # and tokenizers, with the public symbols alone. libmodels.la has them too, and the models of tests, which are not installed.
 INSTALLED_MODEL_SOURCES = \
+	models/attention_impl.h \
 	models/bpe.c \
 	models/bpe.h \
 	models/bpe_encode.c \

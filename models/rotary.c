@@ -8,7 +8,6 @@
 #include <shardrt/models/rotary.h>
 
 #include <fenv.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,41 +127,38 @@ static __attribute__((noinline)) void compute_tables(const float *inv_freq, int6
 	}
 }
 
-static __attribute__((format(printf, 1, 2))) srt_status_t refuse(const char *format, ...)
-{
-	char text[256];
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(text, sizeof(text), format, ap);
-	va_end(ap);
-	return srt_error_set(SRT_ERR_INVALID_ARGUMENT, text);
-}
-
 /* Comparisons that a NaN fails. */
 static srt_status_t check_rope(const srt_rope_t *rope)
 {
 	if (rope->size < sizeof(*rope))
-		return refuse("rotary embedding: srt_rope_t.size is %zu, must be set by "
-			      "SRT_ROPE_INIT",
-			      rope->size);
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "rotary embedding: srt_rope_t.size is %zu, must be set by "
+				      "SRT_ROPE_INIT",
+				      rope->size);
 	if (rope->dim < 2 || rope->dim % 2 != 0)
-		return refuse("rotary embedding: dim is %lld, must be even and at least 2",
-			      (long long)rope->dim);
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "rotary embedding: dim is %lld, must be even and at least 2",
+				      (long long)rope->dim);
 	if (!(rope->base >= 1.0f && rope->base <= 3e38f))
-		return refuse("rotary embedding: base is %g, must be at least 1 and finite",
-			      (double)rope->base);
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "rotary embedding: base is %g, must be at least 1 and finite",
+				      (double)rope->base);
 	if ((unsigned)rope->kind > SRT_ROPE_LLAMA3)
-		return refuse("rotary embedding: kind is %d, must be a srt_rope_scaling_t",
-			      (int)rope->kind);
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "rotary embedding: kind is %d, must be a srt_rope_scaling_t",
+				      (int)rope->kind);
 	if (rope->kind != SRT_ROPE_NONE && !(rope->factor >= 1.0f && rope->factor <= 3e38f))
-		return refuse("rotary embedding: factor is %g, must be at least 1 and finite",
-			      (double)rope->factor);
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"rotary embedding: factor is %g, must be at least 1 and finite",
+			(double)rope->factor);
 	if (rope->kind == SRT_ROPE_LLAMA3 && !(rope->low > 0.0f && rope->low < rope->high &&
 					       rope->high <= 3e38f && rope->old_context > 0))
-		return refuse("rotary embedding: low %g, high %g, old_context %lld: needs 0 < low "
-			      "< high and a context",
-			      (double)rope->low, (double)rope->high, (long long)rope->old_context);
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"rotary embedding: low %g, high %g, old_context %lld: needs 0 < low "
+			"< high and a context",
+			(double)rope->low, (double)rope->high, (long long)rope->old_context);
 	return SRT_OK;
 }
 
@@ -185,8 +181,10 @@ srt_status_t srt_rope_tables(const srt_rope_t *rope, int64_t npositions, float *
 
 	SRT_TRY(check_rope(rope));
 	if (npositions < 0 || npositions > SRT_ROPE_MAX_POSITIONS)
-		return refuse("rotary embedding: tables of %lld positions; they have at most %lld",
-			      (long long)npositions, (long long)SRT_ROPE_MAX_POSITIONS);
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"rotary embedding: tables of %lld positions; they have at most %lld",
+			(long long)npositions, (long long)SRT_ROPE_MAX_POSITIONS);
 	inv_freq = malloc((size_t)(rope->dim / 2) * sizeof(*inv_freq));
 	if (inv_freq == NULL)
 		return srt_error_set(SRT_ERR_OUT_OF_MEMORY,

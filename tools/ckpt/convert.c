@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * shardrt-ckpt convert: a GPT between the names and layout of this library and those of Hugging
- * Face (models/gpt_hf.h); a checkpoint of a model of Hugging Face (models/families.h) to a folder.
+ * Face (models/gpt_hf.h); a checkpoint of a model of Hugging Face (models/families.c) to a folder.
  * Tensors are copied in pieces, transposed ones in blocks of rows.
  */
 #include "tools/ckpt/ckpt.h"

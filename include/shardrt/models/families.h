@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The decoders by name: presets, and families of Hugging Face. A family is a row of a table: how
- * its config.json becomes a description (models/decoder.h), and how its files keep the parameters.
- * Names of parameters are those of its files.
+ * its config.json becomes a description (<shardrt/models/decoder.h>), and how its files keep the
+ * parameters. Names of parameters are those of its files.
  */
 #ifndef SHARDRT_MODELS_FAMILIES_H
 #define SHARDRT_MODELS_FAMILIES_H

@@ -7,6 +7,8 @@
 
 #include <shardrt/status.h>
 
+#define NBYTE 256
+
 /* The bytes as tokens. @return NULL without memory. */
 static int32_t *copy_bytes(const char *text, size_t nbytes)
 {
@@ -53,4 +55,9 @@ int tool_encode_prompt(const srt_tokenizer_t *tokenizer, const char *name, const
 	*ids = found;
 	*nids = n;
 	return 0;
+}
+
+int64_t tool_drawn_vocab(const srt_tokenizer_t *tokenizer, int64_t vocab)
+{
+	return tokenizer == NULL && vocab > NBYTE ? NBYTE : vocab;
 }

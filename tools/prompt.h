@@ -21,4 +21,7 @@
 int tool_encode_prompt(const srt_tokenizer_t *tokenizer, const char *name, const char *text,
 		       size_t nbytes, int64_t vocab, int32_t **ids, size_t *nids, tool_why_t *why);
 
+/** The tokens that may be drawn, srt_sampling_t.vocab: without a tokenizer those that are bytes. */
+int64_t tool_drawn_vocab(const srt_tokenizer_t *tokenizer, int64_t vocab);
+
 #endif

@@ -3,6 +3,7 @@
 #include "tools/why.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,11 @@
 
 #include "tools/common.h"
 
-int tool_why_set(tool_why_t *why, int status, const char *format, va_list arguments)
+static void set_text(tool_why_t *why, int status, const char *format, va_list arguments)
 {
 	vsnprintf(why->text, sizeof(why->text), format, arguments);
 	tool_make_printable(why->text); /* it may have bytes of a file or an option */
 	why->status = status;
-	return -1;
 }
 
 int tool_why_usage(tool_why_t *why, const char *format, ...)
@@ -24,7 +24,7 @@ int tool_why_usage(tool_why_t *why, const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	tool_why_set(why, TOOL_EXIT_USAGE, format, ap);
+	set_text(why, TOOL_EXIT_USAGE, format, ap);
 	va_end(ap);
 	return -1;
 }
@@ -34,7 +34,7 @@ int tool_why_failure(tool_why_t *why, const char *format, ...)
 	va_list ap;
 
 	va_start(ap, format);
-	tool_why_set(why, EXIT_FAILURE, format, ap);
+	set_text(why, EXIT_FAILURE, format, ap);
 	va_end(ap);
 	return -1;
 }
@@ -65,23 +65,16 @@ bool tool_is_started_again(void)
 	return strcmp(count, "0") != 0;
 }
 
-int tool_why_set_system(tool_why_t *why, int error, const char *format, va_list arguments)
+int tool_why_system(tool_why_t *why, int error, const char *format, ...)
 {
 	const bool is_usage = is_lasting(error) && !tool_is_started_again();
 	size_t length;
-
-	tool_why_set(why, is_usage ? TOOL_EXIT_USAGE : EXIT_FAILURE, format, arguments);
-	length = strlen(why->text);
-	snprintf(why->text + length, sizeof(why->text) - length, ": %s", strerror(error));
-	return -1;
-}
-
-int tool_why_system(tool_why_t *why, int error, const char *format, ...)
-{
 	va_list ap;
 
 	va_start(ap, format);
-	tool_why_set_system(why, error, format, ap);
+	set_text(why, is_usage ? TOOL_EXIT_USAGE : EXIT_FAILURE, format, ap);
 	va_end(ap);
+	length = strlen(why->text);
+	snprintf(why->text + length, sizeof(why->text) - length, ": %s", strerror(error));
 	return -1;
 }

@@ -3,7 +3,6 @@
 #ifndef SRT_TOOLS_WHY_H
 #define SRT_TOOLS_WHY_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 
 /** An error in options, data or files. */
@@ -25,11 +24,6 @@ int tool_why_failure(tool_why_t *why, const char *format, ...)
  */
 int tool_why_system(tool_why_t *why, int error, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-/** tool_why_usage() and so on of any status, and tool_why_system(), with a list of arguments.
- * @return -1. */
-int tool_why_set(tool_why_t *why, int status, const char *format, va_list arguments);
-int tool_why_set_system(tool_why_t *why, int error, const char *format, va_list arguments);
 
 /** Whether the launcher has started the job again: the paths and the text were right before. */
 bool tool_is_started_again(void);

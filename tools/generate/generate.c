@@ -15,11 +15,10 @@
 
 #include "models/try.h"
 #include "tools/common.h"
+#include "tools/prompt.h"
 
 /* Rows of a round, for each prompt that is continued at the same time. */
 #define ROUND 4
-#define NBYTE 256
-
 /* A prompt of a round. */
 typedef struct item {
 	int32_t *ids; /* the prompt and what follows it */
@@ -156,9 +155,7 @@ static srt_status_t continue_prompts(round_t *round)
 				    .seed = (uint64_t)run->opt.seed,
 				    .eos = run->eos,
 				    .neos = run->neos };
-
-	if (run->tokenizer == NULL && run->model.config.vocab > NBYTE)
-		sampling.vocab = NBYTE;
+	sampling.vocab = tool_drawn_vocab(run->tokenizer, run->model.config.vocab);
 	round->last_s = get_seconds();
 	SRT_TRY(srt_decoder_generate(run->generator, &sampling, round->sequences, round->n,
 				     on_token, round, run->stream));

@@ -71,10 +71,10 @@ int trainer_try_checkpoint(trainer_t *t, int *error)
 	*error = try_folder(t->opt.checkpoint, nbytes, &what);
 	if (*error == 0)
 		return 0;
-	return trainer_set_system_error(t, *error,
-					"cannot save to --checkpoint %s: cannot %s (about %" PRId64
-					" bytes)",
-					t->opt.checkpoint, what, nbytes);
+	return tool_why_system(&t->why, *error,
+			       "cannot save to --checkpoint %s: cannot %s (about %" PRId64
+			       " bytes)",
+			       t->opt.checkpoint, what, nbytes);
 }
 
 /* After a save that has failed: if there is no space, removes the oldest checkpoint, unless it is
@@ -144,30 +144,29 @@ int trainer_open_checkpoints(trainer_t *t)
 	if (dir == NULL)
 		return 0;
 	if (strlen(dir) > TRAIN_FOLDER_LENGTH)
-		return trainer_set_error(t, "--checkpoint has a path of more than %d characters",
-					 TRAIN_FOLDER_LENGTH);
+		return tool_why_usage(&t->why, "--checkpoint has a path of more than %d characters",
+				      TRAIN_FOLDER_LENGTH);
 	if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-		return trainer_set_system_error(t, errno, "cannot create --checkpoint %s", dir);
+		return tool_why_system(&t->why, errno, "cannot create --checkpoint %s", dir);
 	t->checkpoint_lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (t->checkpoint_lock < 0)
-		return trainer_set_system_error(t, errno, "cannot open --checkpoint %s", dir);
+		return tool_why_system(&t->why, errno, "cannot open --checkpoint %s", dir);
 	/* A file system may have no locks. */
 	if (flock(t->checkpoint_lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-		return trainer_set_error(t, "another job writes checkpoints to --checkpoint %s",
-					 dir);
+		return tool_why_usage(&t->why, "another job writes checkpoints to --checkpoint %s",
+				      dir);
 	status = srt_checkpoint_latest(dir, latest, sizeof(latest));
 	if (status == SRT_ERR_UNSUPPORTED) /* by this build */
-		return trainer_set_error(t, "--checkpoint: %s", srt_error_last());
+		return tool_why_usage(&t->why, "--checkpoint: %s", srt_error_last());
 	begin_run(t);
 	if (t->opt.resume || status == SRT_ERR_NOT_FOUND)
 		return try_at_start(t);
 	if (status == SRT_OK || status == SRT_ERR_FORMAT)
-		return trainer_set_error(
-			t,
-			"--checkpoint %s has checkpoints of an earlier run: go on "
-			"from the latest one with --resume, or name another folder",
-			dir);
-	return trainer_set_failure(t, "%s", srt_error_last());
+		return tool_why_usage(&t->why,
+				      "--checkpoint %s has checkpoints of an earlier run: go on "
+				      "from the latest one with --resume, or name another folder",
+				      dir);
+	return tool_why_failure(&t->why, "%s", srt_error_last());
 }
 
 srt_status_t trainer_end_checkpoint(trainer_t *t)

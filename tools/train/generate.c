@@ -9,18 +9,17 @@
 #include "tools/prompt.h"
 #include "tools/train/train.h"
 
-#define NBYTE 256
-
 int trainer_prepare_prompt(trainer_t *t)
 {
 	const char *prompt = t->opt.prompt;
 	char path[TOOL_CONFIG_NBYTES];
 
 	if (t->config.context < 2)
-		return trainer_set_error(t, "--generate and --sample need a context of 2 or more");
+		return tool_why_usage(&t->why,
+				      "--generate and --sample need a context of 2 or more");
 	if (tool_model_find_file(&t->model, "tokenizer.json", path) &&
 	    srt_tokenizer_open(path, &t->tokenizer) != SRT_OK)
-		return trainer_set_error(t, "--prompt: %s", srt_error_last());
+		return tool_why_usage(&t->why, "--prompt: %s", srt_error_last());
 	return tool_encode_prompt(t->tokenizer, "--prompt", prompt, strlen(prompt), t->config.vocab,
 				  &t->prompt, &t->nprompt, &t->why);
 }
@@ -44,9 +43,7 @@ static srt_status_t continue_text(trainer_t *t, int32_t *ids, int64_t nprompt, i
 	srt_sampling_t sampling = { .temperature = (float)t->opt.temperature,
 				    .seed = (uint64_t)t->opt.seed };
 	uint64_t part = 0;
-
-	if (t->tokenizer == NULL && t->config.vocab > NBYTE)
-		sampling.vocab = NBYTE;
+	sampling.vocab = tool_drawn_vocab(t->tokenizer, t->config.vocab);
 	for (int64_t from = 0, have = nprompt; have < nprompt + n; part++) {
 		srt_sequence_t sequence = { .key = part };
 

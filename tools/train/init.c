@@ -11,10 +11,10 @@ static int find_length(trainer_t *t)
 	const train_options_t *o = &t->opt;
 
 	if (o->context > t->config.context)
-		return trainer_set_error(t,
-					 "--context %" PRId64
-					 ": the model in --init %s has %" PRId64 " positions",
-					 o->context, o->init, t->config.context);
+		return tool_why_usage(&t->why,
+				      "--context %" PRId64 ": the model in --init %s has %" PRId64
+				      " positions",
+				      o->context, o->init, t->config.context);
 	t->length = tool_find_length(o->context, t->config.context);
 	return 0;
 }
@@ -27,12 +27,11 @@ static int check_tokens(trainer_t *t)
 	if ((t->opt.generate == 0 && t->opt.sample == 0) || tool_model_has_bytes(&t->model) ||
 	    tool_model_find_file(&t->model, "tokenizer.json", path))
 		return 0;
-	return trainer_set_error(t,
-				 "--generate and --sample print bytes, but the tokens of "
-				 "--init %s%s are not bytes, and there is no %s",
-				 t->opt.init,
-				 t->model.hf_prefix != NULL ? ", a GPT-2 of Hugging Face," : "",
-				 path);
+	return tool_why_usage(&t->why,
+			      "--generate and --sample print bytes, but the tokens of "
+			      "--init %s%s are not bytes, and there is no %s",
+			      t->opt.init,
+			      t->model.hf_prefix != NULL ? ", a GPT-2 of Hugging Face," : "", path);
 }
 
 int trainer_find_sizes(trainer_t *t)
@@ -59,8 +58,9 @@ int trainer_find_sizes(trainer_t *t)
 	if (m->family != NULL && find_length(t) != 0)
 		return -1;
 	if (m->family == NULL && (o->max_shard_size > 0 || o->save_dtype >= 0))
-		return trainer_set_error(t, "--max-shard-size and --save-dtype are for a model of "
-					    "Hugging Face, which --init names");
+		return tool_why_usage(&t->why,
+				      "--max-shard-size and --save-dtype are for a model of "
+				      "Hugging Face, which --init names");
 	return check_tokens(t);
 }
 

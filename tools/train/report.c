@@ -65,7 +65,7 @@ int train_report_open(train_report_t *r, trainer_t *t)
 	r->log = fopen(t->opt.log, t->opt.init != NULL || t->opt.resume ? "a" : "w");
 	if (r->log != NULL)
 		return 0;
-	return trainer_set_system_error(t, errno, "cannot write --log %s", t->opt.log);
+	return tool_why_system(&t->why, errno, "cannot write --log %s", t->opt.log);
 }
 
 void train_report_peak(train_report_t *r, double peak_flops)

@@ -125,22 +125,22 @@ static int check_position(trainer_t *t, const char *path, const train_position_t
 
 	train_get_position(t, p->step, &mine);
 	if (p->step < 0)
-		return trainer_set_failure(t,
-					   "--resume: %s is damaged: it claims the step %" PRId64,
-					   path, p->step);
+		return tool_why_failure(&t->why,
+					"--resume: %s is damaged: it claims the step %" PRId64,
+					path, p->step);
 	if (memcmp(p->sizes, mine.sizes, sizeof(mine.sizes)) != 0)
-		return trainer_set_error(t,
-					 "--resume: the run in %s has a model of %.*s, but the "
-					 "options give %s: give the same options",
-					 path, (int)sizeof(p->sizes), p->sizes, mine.sizes);
+		return tool_why_usage(&t->why,
+				      "--resume: the run in %s has a model of %.*s, but the "
+				      "options give %s: give the same options",
+				      path, (int)sizeof(p->sizes), p->sizes, mine.sizes);
 	if (p->seed != mine.seed || p->batch != mine.batch)
-		return trainer_set_error(t,
-					 "--resume: the run in %s has --seed %" PRId64
-					 " and --batch %" PRId64 ": give the same options",
-					 path, p->seed, p->batch);
+		return tool_why_usage(&t->why,
+				      "--resume: the run in %s has --seed %" PRId64
+				      " and --batch %" PRId64 ": give the same options",
+				      path, p->seed, p->batch);
 	if (p->text != mine.text)
-		return trainer_set_failure(
-			t,
+		return tool_why_failure(
+			&t->why,
 			"--resume: the run in %s trains on another text than %s: if that file was "
 			"changed, restore it",
 			path, t->opt.tokens != NULL ? t->opt.tokens : t->opt.text);
@@ -200,8 +200,8 @@ static int end_search(trainer_t *t, const search_t *s)
 	char names[256] = "";
 
 	if (s->status != SRT_OK && s->status != SRT_ERR_NOT_FOUND && s->nrefused == 0)
-		return trainer_set_failure(
-			t,
+		return tool_why_failure(
+			&t->why,
 			"--resume: %s%s: restore the files from a copy, or start a new run "
 			"with another --checkpoint",
 			s->why,
@@ -219,8 +219,8 @@ static int end_search(trainer_t *t, const search_t *s)
 		snprintf(names + length, sizeof(names) - length, "%s%s", i == 0 ? "" : ", ",
 			 strrchr(s->refused[i].path, '/') + 1);
 	}
-	return trainer_set_failure(
-		t,
+	return tool_why_failure(
+		&t->why,
 		"--resume: no complete checkpoint of this run is left in %s; damaged: %s (see "
 		"above): restore the files from a copy, or start a new run with another "
 		"--checkpoint",
@@ -257,7 +257,7 @@ static srt_status_t load(trainer_t *t, search_t *s)
 			refuse(s, found.path, status, srt_error_last());
 	} while (is_damage(status));
 	if (status == SRT_ERR_INVALID_ARGUMENT || status == SRT_ERR_UNSUPPORTED)
-		trainer_set_error(t, "--resume: %s", srt_error_last());
+		tool_why_usage(&t->why, "--resume: %s", srt_error_last());
 	SRT_TRY(status);
 	if (check_position(t, found.path, &position) != 0)
 		return SRT_ERR_INVALID_ARGUMENT;

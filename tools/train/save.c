@@ -51,20 +51,20 @@ int trainer_try_save(trainer_t *t, int *error)
 		return trainer_try_save_folder(t, error);
 	*error = 0;
 	if (stat(t->opt.save, &st) == 0 && !S_ISREG(st.st_mode))
-		return trainer_set_error(
-			t, "cannot write --save %s: it exists and is not a regular file",
-			t->opt.save);
+		return tool_why_usage(&t->why,
+				      "cannot write --save %s: it exists and is not a regular file",
+				      t->opt.save);
 	if (!*t->opt.save || (size_t)snprintf(temporary, sizeof(temporary), "%s.tmp.XXXXXX",
 					      t->opt.save) >= sizeof(temporary))
-		return trainer_set_error(t,
-					 "cannot write --save '%s': this is not the name of a file",
-					 t->opt.save);
+		return tool_why_usage(&t->why,
+				      "cannot write --save '%s': this is not the name of a file",
+				      t->opt.save);
 	fd = mkstemp(temporary);
 	if (fd < 0) {
 		*error = errno;
-		return trainer_set_system_error(
-			t, errno, "cannot write --save %s: cannot create a file in its folder",
-			t->opt.save);
+		return tool_why_system(&t->why, errno,
+				       "cannot write --save %s: cannot create a file in its folder",
+				       t->opt.save);
 	}
 	*error = trainer_try_space(fd, nbytes);
 	close(fd);
@@ -72,16 +72,15 @@ int trainer_try_save(trainer_t *t, int *error)
 	if (rename(temporary, renamed) != 0) {
 		*error = errno;
 		unlink(temporary);
-		return trainer_set_system_error(
-			t, *error, "cannot write --save %s: cannot rename a file in its folder",
-			t->opt.save);
+		return tool_why_system(&t->why, *error,
+				       "cannot write --save %s: cannot rename a file in its folder",
+				       t->opt.save);
 	}
 	unlink(renamed);
 	if (*error)
-		return trainer_set_system_error(t, *error,
-						"cannot write --save %s: cannot allocate %" PRId64
-						" bytes",
-						t->opt.save, nbytes);
+		return tool_why_system(&t->why, *error,
+				       "cannot write --save %s: cannot allocate %" PRId64 " bytes",
+				       t->opt.save, nbytes);
 	return 0;
 }
 
@@ -89,7 +88,7 @@ srt_status_t trainer_check_save(trainer_t *t, srt_status_t status)
 {
 	if (status != SRT_ERR_IO && status != SRT_ERR_INVALID_ARGUMENT)
 		return status;
-	trainer_set_failure(t, "%s", srt_error_last());
+	tool_why_failure(&t->why, "%s", srt_error_last());
 	return SRT_ERR_IO;
 }
 
@@ -186,11 +185,11 @@ static srt_status_t save_elsewhere(trainer_t *t, const last_save_t *last)
 	SRT_TRY(status);
 	status = last->write(t, path);
 	if (status == SRT_OK)
-		trainer_set_failure(t, "%s in %s, not in %s%s: %s", last->what, path, last->option,
-				    last->remedy, why);
+		tool_why_failure(&t->why, "%s in %s, not in %s%s: %s", last->what, path,
+				 last->option, last->remedy, why);
 	else
-		trainer_set_failure(t, "%s lost, %s cannot be written either: %s", last->what, path,
-				    why);
+		tool_why_failure(&t->why, "%s lost, %s cannot be written either: %s", last->what,
+				 path, why);
 	if (status != SRT_OK && made) {
 		rmdir(path); /* what is to be saved may be a folder too */
 		rmdir(mine.folder);

@@ -54,24 +54,25 @@ int trainer_try_save_folder(trainer_t *t, int *error)
 
 	*error = 0;
 	if (!*folder || strlen(folder) > 2000)
-		return trainer_set_error(
-			t, "cannot write --save '%s': this is not the name of a folder", folder);
+		return tool_why_usage(&t->why,
+				      "cannot write --save '%s': this is not the name of a folder",
+				      folder);
 	if ((stat(folder, &st) == 0 && !S_ISDIR(st.st_mode)) || tool_has_manifest(folder))
-		return trainer_set_error(t,
-					 "cannot write --save %s: it exists and is %s; a model of "
-					 "Hugging Face is saved to a folder",
-					 folder,
-					 tool_has_manifest(folder) ? "a checkpoint" : "no folder");
+		return tool_why_usage(&t->why,
+				      "cannot write --save %s: it exists and is %s; a model of "
+				      "Hugging Face is saved to a folder",
+				      folder,
+				      tool_has_manifest(folder) ? "a checkpoint" : "no folder");
 	is_new = mkdir(folder, 0777) == 0;
 	*error = is_new || errno == EEXIST ? try_file(folder, nbytes) : errno;
 	if (is_new)
 		rmdir(folder);
 	if (*error == 0)
 		return 0;
-	return trainer_set_system_error(t, *error,
-					"cannot write --save %s: cannot create a file of %" PRId64
-					" bytes in it",
-					folder, nbytes);
+	return tool_why_system(&t->why, *error,
+			       "cannot write --save %s: cannot create a file of %" PRId64
+			       " bytes in it",
+			       folder, nbytes);
 }
 
 /* Files apart from weights. Without a folder that training began with there is no tokenizer. */

@@ -3,7 +3,6 @@
 #include "tools/train/train.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,36 +10,6 @@
 #include "tools/common.h"
 #include "tools/mesh.h"
 #include "tools/train/peak.h"
-
-int trainer_set_error(trainer_t *t, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	tool_why_set(&t->why, TOOL_EXIT_USAGE, format, ap);
-	va_end(ap);
-	return -1;
-}
-
-int trainer_set_failure(trainer_t *t, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	tool_why_set(&t->why, EXIT_FAILURE, format, ap);
-	va_end(ap);
-	return -1;
-}
-
-int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	tool_why_set_system(&t->why, error, format, ap);
-	va_end(ap);
-	return -1;
-}
 
 /* ---- checking --------------------------------------------------------------------------- */
 
@@ -50,12 +19,12 @@ static int prepare_tree(trainer_t *t)
 	int64_t n = t->opt.micro_batches, world = t->ndata;
 
 	if ((world & (world - 1)) != 0 || world > n)
-		return trainer_set_error(t,
-					 "--accumulate-mode tree with --micro-batches %" PRId64
-					 " runs on 1, 2, 4 ... %" PRId64
-					 " ranks, not on %d: its bits are "
-					 "the same for these numbers only",
-					 n, n, t->ndata);
+		return tool_why_usage(&t->why,
+				      "--accumulate-mode tree with --micro-batches %" PRId64
+				      " runs on 1, 2, 4 ... %" PRId64
+				      " ranks, not on %d: its bits are "
+				      "the same for these numbers only",
+				      n, n, t->ndata);
 	t->opt.accumulate = n / world;
 	return 0;
 }
@@ -67,8 +36,8 @@ static int prepare_ranks(trainer_t *t)
 
 	tool_mesh_parse(t->opt.mesh, &mesh, NULL, 0); /* checked with the options */
 	if (mesh.ndim > 0 && mesh.nranks != t->world)
-		return trainer_set_error(t, "--mesh %s has %d ranks, but the job has %d",
-					 t->opt.mesh, mesh.nranks, t->world);
+		return tool_why_usage(&t->why, "--mesh %s has %d ranks, but the job has %d",
+				      t->opt.mesh, mesh.nranks, t->world);
 	t->tensor_ranks = tool_mesh_tensor_ranks(&mesh);
 	t->ndata = t->world / t->tensor_ranks;
 	t->data_rank = mesh.ndim > 0 ? tool_mesh_data_rank(&mesh, t->rank) : t->rank;
@@ -81,8 +50,8 @@ static int need_feature(trainer_t *t, const char *option, srt_feature_t feature)
 
 	if (srt_feature_get_info(feature, &info) == SRT_OK && info.state != SRT_FEATURE_MISSING)
 		return 0;
-	return trainer_set_error(t, "%s needs %s: this libshardrt was %s", option, info.packages,
-				 info.why_missing);
+	return tool_why_usage(&t->why, "%s needs %s: this libshardrt was %s", option, info.packages,
+			      info.why_missing);
 }
 
 int trainer_prepare(trainer_t *t)
@@ -105,11 +74,11 @@ int trainer_prepare(trainer_t *t)
 	if (o->generate > 0)
 		return 0;
 	if (o->batch % parts != 0)
-		return trainer_set_error(t,
-					 "--batch %" PRId64
-					 " cannot be divided among %d ranks x %" PRId64
-					 " micro-batches; it must be a multiple of %" PRId64,
-					 o->batch, t->ndata, o->accumulate, parts);
+		return tool_why_usage(&t->why,
+				      "--batch %" PRId64
+				      " cannot be divided among %d ranks x %" PRId64
+				      " micro-batches; it must be a multiple of %" PRId64,
+				      o->batch, t->ndata, o->accumulate, parts);
 	t->micro = o->batch / parts;
 	return trainer_open_text(t);
 }

@@ -14,7 +14,7 @@ static int check_data(trainer_t *t, srt_status_t status)
 	if (status == SRT_OK)
 		return 0;
 	t->data_failed = 1;
-	return trainer_set_failure(t, "%s", srt_error_last());
+	return tool_why_failure(&t->why, "%s", srt_error_last());
 }
 
 int trainer_load_batch(trainer_t *t, int64_t step)

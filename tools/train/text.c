@@ -16,14 +16,14 @@ static int open_tokenizer(trainer_t *t, srt_tokenizer_t **tokenizer)
 	if (tool_model_find_file(&t->model, "tokenizer.json", path))
 		return srt_tokenizer_open(path, tokenizer) == SRT_OK ?
 			       0 :
-			       trainer_set_error(t, "--text: %s", srt_error_last());
+			       tool_why_usage(&t->why, "--text: %s", srt_error_last());
 	if (t->config.vocab <= 256)
 		return 0;
-	return trainer_set_error(t,
-				 "--text: there is no %s to encode it by, and the vocabulary of "
-				 "%" PRId64 " is not one of bytes: encode the text by "
-				 "shardrt-tokens, and give the file to --tokens",
-				 path, t->config.vocab);
+	return tool_why_usage(&t->why,
+			      "--text: there is no %s to encode it by, and the vocabulary of "
+			      "%" PRId64 " is not one of bytes: encode the text by "
+			      "shardrt-tokens, and give the file to --tokens",
+			      path, t->config.vocab);
 }
 
 int trainer_open_text(trainer_t *t)
@@ -49,8 +49,8 @@ int trainer_open_text(trainer_t *t)
 	if (status == SRT_OK)
 		return 0;
 	return status == SRT_ERR_IO || tool_is_started_again() ?
-		       trainer_set_failure(t, "%s", srt_error_last()) :
-		       trainer_set_error(t, "%s", srt_error_last());
+		       tool_why_failure(&t->why, "%s", srt_error_last()) :
+		       tool_why_usage(&t->why, "%s", srt_error_last());
 }
 
 int trainer_compare_texts(trainer_t *t)
@@ -63,23 +63,21 @@ int trainer_compare_texts(trainer_t *t)
 	int differs = 0;
 
 	if (all == NULL)
-		return trainer_set_error(t, "no memory to compare the texts of the ranks");
+		return tool_why_usage(&t->why, "no memory to compare the texts of the ranks");
 	if (t->text != NULL)
 		mine = (text_id_t){ srt_text_ntokens(t->text), srt_text_hash(t->text) };
 	if (srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all) != SRT_OK)
-		differs = trainer_set_error(t, "%s", srt_error_last());
+		differs = tool_why_usage(&t->why, "%s", srt_error_last());
 	for (int r = 1; r < t->world && !differs; r++)
 		if (all[r].ntokens != all[0].ntokens || all[r].hash != all[0].hash)
 			differs =
-				trainer_set_error(t,
-						  "the ranks have different texts: %s has %" PRIu64
-						  " %s (hash %016" PRIx64
-						  ") on rank %d, but %" PRIu64
-						  " %s (hash %016" PRIx64 ") on rank 0",
-						  t->opt.tokens != NULL ? t->opt.tokens :
-									  t->opt.text,
-						  all[r].ntokens, unit, all[r].hash, r,
-						  all[0].ntokens, unit, all[0].hash);
+				tool_why_usage(&t->why,
+					       "the ranks have different texts: %s has %" PRIu64
+					       " %s (hash %016" PRIx64 ") on rank %d, but %" PRIu64
+					       " %s (hash %016" PRIx64 ") on rank 0",
+					       t->opt.tokens != NULL ? t->opt.tokens : t->opt.text,
+					       all[r].ntokens, unit, all[r].hash, r, all[0].ntokens,
+					       unit, all[0].hash);
 	free(all);
 	return differs;
 }

@@ -148,12 +148,6 @@ typedef struct train_report {
 int trainer_prepare(trainer_t *t);
 /** Engine, tapes and memory. Collective. */
 srt_status_t trainer_build(trainer_t *t);
-/** Set t->why: see tools/why.h. @return -1. */
-int trainer_set_error(trainer_t *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-int trainer_set_failure(trainer_t *t, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-int trainer_set_system_error(trainer_t *t, int error, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
 /** Windows of a validation: all, or those of --eval-batches. */
 int64_t trainer_eval_windows(const trainer_t *t);
 /** Frees everything. */

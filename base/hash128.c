@@ -87,7 +87,7 @@ void srt_hash128_add_values(srt_hash128_t *hash, srt_dtype_t dtype, void *values
 		canonicalize_f32(values, nelem);
 	else if (dtype == SRT_F16)
 		canonicalize_16(values, nelem, 0x7c00u, 0x7e00u);
-	else
+	else if (dtype == SRT_BF16)
 		canonicalize_16(values, nelem, 0x7f80u, 0x7fc0u);
 	srt_hash128_add(hash, values, nelem * srt_dtype_size(dtype));
 }

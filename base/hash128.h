@@ -32,8 +32,8 @@ void srt_hash128_destroy(srt_hash128_t *hash);
 /* Begins again. */
 void srt_hash128_reset(srt_hash128_t *hash);
 void srt_hash128_add(srt_hash128_t *hash, const void *data, size_t nbytes);
-/* Elements of f32, f16 or bf16, in their order, little-endian. Changes them: NaN becomes 7fc00000,
- * 7e00 in f16, 7fc0 in bf16. The pieces of a tensor may have any sizes. */
+/* Elements of f32, f16, bf16 or u8, in their order, little-endian. Changes them: NaN becomes
+ * 7fc00000, 7e00 in f16, 7fc0 in bf16. The pieces of a tensor may have any sizes. */
 void srt_hash128_add_values(srt_hash128_t *hash, srt_dtype_t dtype, void *values, size_t nelem);
 /* The canonical (big-endian) form of all that was added. */
 void srt_hash128_get(const srt_hash128_t *hash, unsigned char result[SRT_HASH128_NBYTES]);

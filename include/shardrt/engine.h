@@ -157,13 +157,14 @@ SRT_API srt_status_t srt_unit_types(const srt_unit_t *unit, srt_unit_types_t *ty
  * PyTorch's fully_shard does, or with the unit (srt_unit_options_t.flat). Local; in the same order
  * on all ranks.
  * @param name unique in the engine, not empty, e.g. "blocks.0.attn.qkv.weight".
- * @param dtype SRT_F32, SRT_F16 or SRT_BF16; of values, reduced gradients and optimizer state. The
- *        parameters of a unit have one dtype.
+ * @param dtype SRT_F32, SRT_F16 or SRT_BF16; of values, reduced gradients and optimizer state. Or
+ *        SRT_U8 of a frozen parameter: bytes, which are sharded, gathered and saved as they are,
+ *        and set by the program. The parameters of a unit have one dtype.
  * @param ndim 1 .. SRT_MAX_DIMS.
  * @param shape ndim sizes in elements; 0 is allowed.
  * @param options NULL for the defaults; copied.
  * @param[out] param owned by the engine.
- * @return SRT_ERR_INVALID_ARGUMENT for a scalar (declare one dimension of one element), an integer
+ * @return SRT_ERR_INVALID_ARGUMENT for a scalar (declare one dimension of one element), another
  *         dtype, a dtype that another parameter of the unit does not have, a negative size, sizes
  *         that do not fit the address space, a name that is not unique, an option outside its
  *         range, or one that is frozen where another one of an SRT_FLAT_PADDED unit is trainable;

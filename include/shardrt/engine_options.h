@@ -80,7 +80,8 @@ typedef struct srt_unit_types {
  *     accumulate  FSDP2: reduce; FSDP1 (no_sync): compute
  *
  * @param precision NULL: no casts.
- * @param stored SRT_F32, SRT_F16 or SRT_BF16.
+ * @param stored SRT_F32, SRT_F16 or SRT_BF16; or SRT_U8, which all types then are: no policy casts
+ *        bytes.
  * @param[out] types its size by SRT_UNIT_TYPES_INIT; set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for another dtype of `stored` or of the policy, a rule outside
  *         its enum, or a buffer dtype with the rule FSDP2.

@@ -144,6 +144,16 @@ static int compare_name_pointers(const void *a, const void *b)
 	return strcmp(**(char **const *)a, **(char **const *)b);
 }
 
+/* Whether a reader of the file cannot tell by itself which tensors are parameters. */
+static bool needs_kinds(const srt_engine_t *engine)
+{
+	bool needs = engine->unit_buffers.n > 0;
+
+	for (size_t i = 0; i < engine->nparams; i++)
+		needs = needs || !srt_dtype_is_float(engine->params[i]->dtype);
+	return needs;
+}
+
 /* The letters of SRT_FILE_KINDS_KEY; to be freed. NULL without memory. */
 static char *list_kinds(const saver_t *s)
 {
@@ -167,7 +177,7 @@ static char *list_kinds(const saver_t *s)
 
 /* ---- rank 0 ----------------------------------------------------------------------------- */
 
-/* With an entry of the kinds of tensors if there are buffers. */
+/* With an entry of the kinds of tensors where it is needed. */
 static srt_status_t create_writer(saver_t *s)
 {
 	const srt_folder_options_t *o = &s->options;
@@ -178,7 +188,7 @@ static srt_status_t create_writer(saver_t *s)
 
 	if (status == SRT_OK && n > 0)
 		memcpy(list, o->metadata, n * sizeof(*list));
-	if (status == SRT_OK && s->engine->unit_buffers.n > 0) {
+	if (status == SRT_OK && needs_kinds(s->engine)) {
 		kinds = list_kinds(s);
 		list[n++] = (srt_file_metadata_t){ SRT_FILE_KINDS_KEY, kinds };
 		status = kinds == NULL ? SRT_ERR_OUT_OF_MEMORY : SRT_OK;

@@ -313,10 +313,10 @@ srt_status_t srt_module_add_param(srt_module_t *module, const char *name, srt_dt
 				"sharded: declare it 1-D with one element",
 				name, module->path, module->kind);
 	SRT_TRY(check_shape(module, name, ndim, shape, &nelem));
-	if (!srt_dtype_is_float(dtype))
+	if (!srt_dtype_is_float(dtype) && (dtype != SRT_U8 || !of_param.frozen))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"parameter '%s' of module '%s' (%s) has dtype %s, parameters must "
-				"have a float dtype",
+				"have a float dtype, or u8 if they are frozen",
 				name, module->path, module->kind, srt_dtype_name(dtype));
 	tree = module->tree;
 	grown = srt_grow(tree->tensors, tree->ntensors + 1, &tree->tensors_room,

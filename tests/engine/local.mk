@@ -28,6 +28,7 @@ check_PROGRAMS += \
 	$(engine_thread_programs) \
 	tests/engine/test_checkpoint_files \
 	tests/engine/test_engine_phases \
+	tests/engine/test_engine_bytes \
 	tests/engine/test_engine_checks \
 	tests/engine/test_engine_ranks \
 	tests/engine/test_engine_resume \

@@ -13,6 +13,7 @@ for form in $forms ${staged_forms%% *}; do
 	case $form in
 	"${forms%% *}" | staged-*) run_ranks "$types" tests/engine/test_engine_types ;;
 	esac
+	run_ranks "$ranks" tests/engine/test_engine_bytes
 	run_ranks "$ranks" tests/engine/test_engine_resume
 	run_ranks "$ranks" tests/engine/test_engine_phases
 	ranks=2 types=2

@@ -78,7 +78,7 @@ static srt_status_t check_finite(srt_view_t view, int64_t nelem, srt_stream_t *s
 	unsigned char *host;
 
 	*finite = true;
-	if (nelem == 0)
+	if (nelem == 0 || view.dtype == SRT_U8)
 		return SRT_OK;
 	SRT_TRY(read_tensor(view, nelem, stream, &host));
 	*finite = is_finite(host, (size_t)nelem, view.dtype);

@@ -24,16 +24,18 @@ void srt_param_free(srt_param_t *param)
 	free(param);
 }
 
-static srt_status_t check_dtype(const srt_unit_t *unit, const char *name, srt_dtype_t dtype)
+static srt_status_t check_dtype(const srt_unit_t *unit, const char *name, srt_dtype_t dtype,
+				bool frozen)
 {
 	if (dtype == SRT_F64)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"parameter '%s' has dtype f64, which parameters cannot have: "
 				"declare f32, f16 or bf16",
 				name);
-	if (!srt_dtype_is_float(dtype))
+	if (!srt_dtype_is_float(dtype) && (dtype != SRT_U8 || !frozen))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"parameter '%s' has dtype %s, parameters must have a float dtype",
+				"parameter '%s' has dtype %s, parameters must have a float dtype, "
+				"or u8 if they are frozen",
 				name, srt_dtype_name(dtype));
 	if (unit->nparams > 0 && unit->params[0]->dtype != dtype)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -45,7 +47,7 @@ static srt_status_t check_dtype(const srt_unit_t *unit, const char *name, srt_dt
 }
 
 static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, srt_dtype_t dtype,
-				      int ndim, const int64_t *shape)
+				      int ndim, const int64_t *shape, bool frozen)
 {
 	srt_engine_t *engine = unit->engine;
 
@@ -75,7 +77,7 @@ static srt_status_t check_declaration(const srt_unit_t *unit, const char *name, 
 					"least 0",
 					name, (long long)shape[i], i);
 	}
-	return check_dtype(unit, name, dtype);
+	return check_dtype(unit, name, dtype, frozen);
 }
 
 static srt_status_t check_options(const srt_engine_t *engine, const char *name,
@@ -227,7 +229,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	if (name[0] == '\0')
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: name is empty", __func__);
 	engine = unit->engine;
-	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape));
+	SRT_TRY(check_declaration(unit, name, dtype, ndim, shape, o.frozen != 0));
 	SRT_TRY(check_options(engine, name, &o));
 	SRT_TRY(check_flat(unit, name, o.frozen));
 	SRT_TRY(check_placement(engine, name, ndim, shape, &o.placement));

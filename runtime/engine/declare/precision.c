@@ -39,12 +39,14 @@ srt_status_t srt_precision_resolve(const srt_precision_t *precision, srt_dtype_t
 	srt_dtype_t compute, reduce;
 
 	SRT_NOT_NULL(types);
-	if (!srt_dtype_is_float(stored))
+	if (!srt_dtype_is_float(stored) && stored != SRT_U8)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_precision_resolve: stored is %s, must be f32, f16 or bf16",
+				"srt_precision_resolve: stored is %s, must be f32, f16, bf16 or u8",
 				srt_dtype_name(stored));
 	SRT_TRY(srt_struct_read(&p, sizeof(p), precision, "srt_precision_t"));
 	SRT_TRY(check_precision(&p));
+	if (stored == SRT_U8)
+		p = (srt_precision_t)SRT_PRECISION_INIT;
 	compute = srt_dtype_or(p.param, stored);
 	reduce = srt_dtype_or(p.reduce, compute);
 	resolved = (srt_unit_types_t){

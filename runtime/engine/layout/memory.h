@@ -63,18 +63,19 @@ typedef struct srt_role {
 	srt_lifetime_t lifetime;
 } srt_role_t;
 
-/* Parts of an arena, by stored and compute dtype: 3 float dtypes. */
-#define SRT_NPARTS 9
+/* Parts of an arena, by stored and compute dtype: 3 float dtypes, and bytes, which are not cast. */
+#define SRT_NPARTS 10
+#define SRT_PART_BYTES 9
 
 /* The stored and the compute dtype of a part; srt_shard_part() numbers the parts. */
 static inline srt_dtype_t srt_part_stored(int part)
 {
-	return (srt_dtype_t)(SRT_F32 + part / 3);
+	return part == SRT_PART_BYTES ? SRT_U8 : (srt_dtype_t)(SRT_F32 + part / 3);
 }
 
 static inline srt_dtype_t srt_part_compute(int part)
 {
-	return (srt_dtype_t)(SRT_F32 + part % 3);
+	return part == SRT_PART_BYTES ? SRT_U8 : (srt_dtype_t)(SRT_F32 + part % 3);
 }
 
 /* Where the parts of a rank's arenas are. A pure function of the declaration. */

@@ -148,6 +148,8 @@ int64_t srt_shard_range(const srt_param_t *param, int rank, int world, int64_t *
 
 int srt_shard_part(const srt_unit_t *unit)
 {
+	if (unit->types.stored == SRT_U8)
+		return SRT_PART_BYTES;
 	/* the float dtypes follow each other in their enum */
 	return ((int)unit->types.stored - SRT_F32) * 3 + ((int)unit->types.compute - SRT_F32);
 }

@@ -2,8 +2,8 @@
 /*
  * Comparing replicas: with ddp every rank has all values and optimizer states and steps them alike,
  * with replicas of shards every rank of the same shard. Ranks that begin with different ones would
- * train different models, silently. A tensor is compared
- * by its largest element and its reproducible sum (reproducible_sum.c).
+ * train different models, silently. A tensor is compared by its largest element and its
+ * reproducible sum (reproducible_sum.c), one of bytes by a hash that the host computes.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +20,11 @@
 typedef struct digest {
 	double bins[2];
 	double max;
+	uint64_t bytes; /* hash of tensors of SRT_U8 */
 } digest_t;
+
+/* Bytes that are copied to the host at a time. */
+#define PIECE_NBYTES ((size_t)1 << 20)
 
 srt_status_t srt_replicas_fail(const srt_engine_t *engine, const char *param, int first, int rank)
 {
@@ -61,8 +65,29 @@ static srt_status_t digest_terms(srt_engine_t *engine, const srt_terms_t *terms,
 					sizeof(digest->bins), stream));
 	digest->max = (double)max;
 	if (!isfinite(max)) /* the bits of a NaN depend on the device, those of the bins on it */
-		*digest = (digest_t){ .max = -1.0 };
+		*digest = (digest_t){ .max = -1.0, .bytes = digest->bytes };
 	return SRT_OK;
+}
+
+/* Tensors of SRT_U8. */
+static srt_status_t digest_bytes(srt_view_t view, size_t nbytes, srt_stream_t *stream,
+				 digest_t *digest)
+{
+	srt_status_t status = SRT_OK;
+	void *piece;
+
+	if (nbytes == 0)
+		return SRT_OK;
+	piece = srt_calloc(1, PIECE_NBYTES, "bytes to compare replicas");
+	if (piece == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	for (size_t at = 0, n; at < nbytes && status == SRT_OK; at += n) {
+		n = nbytes - at < PIECE_NBYTES ? nbytes - at : PIECE_NBYTES;
+		status = srt_buffer_copy_to_host(piece, view.buffer, view.offset + at, n, stream);
+		digest->bytes = srt_hash64(digest->bytes, piece, n);
+	}
+	free(piece);
+	return status;
 }
 
 static srt_status_t digest_arena(srt_engine_t *engine, int arena, srt_stream_t *stream,
@@ -73,12 +98,15 @@ static srt_status_t digest_arena(srt_engine_t *engine, int arena, srt_stream_t *
 	int n = 0;
 
 	for (int part = 0; part < SRT_NPARTS; part++) {
-		if (arena_nelem(engine, arena)[part] > 0)
-			terms[n++] = (srt_terms_t){
-				srt_view(engine->storage.arena[arena], layout->offset[arena][part],
-					 srt_part_stored(part)),
-				(int64_t)arena_nelem(engine, arena)[part],
-			};
+		const srt_view_t view =
+			srt_view(engine->storage.arena[arena], layout->offset[arena][part],
+				 srt_part_stored(part));
+		const size_t nelem = arena_nelem(engine, arena)[part];
+
+		if (part == SRT_PART_BYTES)
+			SRT_TRY(digest_bytes(view, nelem, stream, digest));
+		else if (nelem > 0)
+			terms[n++] = (srt_terms_t){ view, (int64_t)nelem };
 	}
 	return digest_terms(engine, terms, n, stream, digest);
 }
@@ -90,6 +118,8 @@ static srt_status_t digest_param(srt_engine_t *engine, const srt_param_t *param,
 
 	if (arena != SRT_ROLE_MASTER && param->frozen)
 		return SRT_OK;
+	if (param->dtype == SRT_U8)
+		return digest_bytes(term.x, param->shard.nbytes, stream, digest);
 	return digest_terms(engine, &term, 1, stream, digest);
 }
 

@@ -236,9 +236,11 @@ srt_status_t srt_unshard_release(srt_unit_t *unit, srt_stream_t *stream)
 	SRT_TRY(srt_order_streams(engine, engine->comm_stream, stream));
 	/* Edge: uses by other streams -> this write. */
 	SRT_TRY(srt_stream_wait_event(stream, slot->released));
+	/* Bytes are filled in pairs. */
 	SRT_TRY(srt_op_fill(srt_view(engine->storage.slot_buffer[SRT_SLOT_PARAMS], slot->offset,
-				     role.dtype),
-			    NAN, (int64_t)unit->unsharded_nelem, stream));
+				     role.dtype == SRT_U8 ? SRT_BF16 : role.dtype),
+			    NAN, (int64_t)unit->unsharded_nelem / (role.dtype == SRT_U8 ? 2 : 1),
+			    stream));
 	SRT_TRY(srt_event_record(slot->released, stream));
 	slot->holder = NULL;
 	unit->unshard.is_gathered = false;

@@ -66,6 +66,11 @@ static srt_status_t check_init(const srt_param_t *param, const char *call, const
 {
 	srt_k_uniform_t unused;
 
+	if (!srt_dtype_is_float(param->dtype))
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"%s: parameter '%s' has dtype %s, which no distribution gives: set "
+				"its values with srt_param_set() or srt_param_set_local()",
+				call, param->name, srt_dtype_name(param->dtype));
 	if (init->has_zero_row && (init->zero_row < 0 || init->zero_row >= param->shape[0]))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s: zero_row is %lld, but parameter '%s' has %lld rows", call,

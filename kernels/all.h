@@ -17,6 +17,7 @@
 #include "kernels/layernorm.k"
 #include "kernels/matmul.k"
 #include "kernels/optim.k"
+#include "kernels/quantize.k"
 #include "kernels/random.k"
 #include "kernels/reduce.k"
 #include "kernels/rmsnorm.k"

@@ -28,6 +28,7 @@ typedef ulong uint64_t;
 #define SRT_K_EMBED_COLUMNS 512     /* columns of one group of embedding_backward */
 #define SRT_K_EMBED_BUCKETS 1024    /* a group of it owns every 1024th row; a power of two */
 #define SRT_K_MAX_RANKS 8           /* inputs of reduce_ranks */
+#define SRT_K_QUANT_BLOCK 64        /* columns of 8-bit codes that share a scale */
 #define SRT_K_COO_DIMS 4            /* most dimensions of the indices of coo_* */
 
 /* fill (value), scale (value), divide (value), axpy (value), cast_from_*, accumulate_*, add, relu*,
@@ -78,6 +79,10 @@ typedef struct srt_k_rotary {
 	int32_t backward;   /* 1: by the opposite angle */
 	int32_t accumulate;
 } srt_k_rotary_t;
+
+typedef struct srt_k_quantize {
+	int64_t rows, n;
+} srt_k_quantize_t;
 
 /* batchnorm_stats */
 typedef struct srt_k_batchnorm {

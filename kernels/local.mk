@@ -16,6 +16,7 @@ KERNEL_FAMILIES = \
 	kernels/layernorm.k \
 	kernels/matmul.k \
 	kernels/optim.k \
+	kernels/quantize.k \
 	kernels/random.k \
 	kernels/reduce.k \
 	kernels/rmsnorm.k \

@@ -134,6 +134,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops/ops.c \
 	runtime/ops/ops.h \
 	runtime/ops/optim.c \
+	runtime/ops/quantize.c \
 	runtime/ops/random.c \
 	runtime/ops/rotary.c \
 	runtime/ops/rows.c \

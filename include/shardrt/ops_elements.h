@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations on single elements: arithmetic, activations, copies between layouts, random
- * numbers. The rules of all operations are in <shardrt/ops.h>.
+ * Operations on single elements: arithmetic, activations, copies between layouts, weights in 8
+ * bits, random numbers. The rules of all operations are in <shardrt/ops.h>.
  */
 #ifndef SHARDRT_OPS_ELEMENTS_H
 #define SHARDRT_OPS_ELEMENTS_H
@@ -139,6 +139,27 @@ typedef struct srt_strided {
  */
 SRT_API srt_status_t srt_op_copy_strided(srt_view_t y, srt_view_t x, const srt_strided_t *shape,
 					 srt_stream_t *stream);
+
+/* ---- weights in 8 bits ----------------------------------------------------------------- */
+
+/** Columns of a row that share a scale. */
+#define SRT_QUANT_BLOCK 64
+
+/**
+ * Rounds a matrix to 8 bits: by row and block of SRT_QUANT_BLOCK columns, the last of a row may be
+ * shorter, scale = max |x| / 127 and code = x / scale, to nearest even, between -127 and 127; both
+ * are 0 for a block of zeros. In host memory; local; thread-safe. The same bits everywhere.
+ * @param x (rows,n).
+ * @param[out] codes (rows,n). @param[out] scales (rows,ceil(n / SRT_QUANT_BLOCK)).
+ * @return SRT_ERR_INVALID_ARGUMENT for negative sizes, NULL, or a value that is not finite; codes
+ *         and scales are then undefined.
+ */
+SRT_API srt_status_t srt_quantize(const float *x, int64_t rows, int64_t n, int8_t *codes,
+				  float *scales);
+/** y (rows,n) = code * scale of its block, rounded once: what srt_quantize() made.
+ * @param codes SRT_U8, the bytes of its codes. @param scales SRT_F32. */
+SRT_API srt_status_t srt_op_dequantize(srt_view_t y, srt_view_t codes, srt_view_t scales,
+				       int64_t rows, int64_t n, srt_stream_t *stream);
 
 /* ---- random numbers -------------------------------------------------------------------- */
 

@@ -137,6 +137,8 @@ size_t srt_kernel_place_width(const srt_kernel_place_t *place, srt_dtype_t dtype
 	case 'd':
 	case 'l':
 		return 8;
+	case 'y':
+		return 1;
 	case 'h':
 	case 'b':
 		return 2;
@@ -285,6 +287,10 @@ void srt_kernel_place_fill(const srt_kernel_case_t *c, int number, const srt_ker
 	case 'u':
 	case 'd':
 		fill_ids(place, input, bytes);
+		break;
+	case 'y':
+		for (int64_t i = 0; i < place->nelem; i++)
+			bytes[i] = (unsigned char)mix((uint64_t)i);
 		break;
 	case 'n':
 		for (int64_t i = 0; i < place->nelem; i++)

@@ -83,6 +83,7 @@ FAMILY(COO, 5, OF(0, 1 << 20), (OF(0, 131)),
 #define TARGETS(n, below) PLACE(n, below, 'i', 't')
 #define LABELS(n, below) PLACE(n, below, 'i', 'u')
 #define FALLING(n, first) PLACE(n, first, 'i', 'd')
+#define BYTES(n) PLACE(n, 0, 'y', 'y')
 #define MAX_OF_NEXT PLACE(1, 0, 'f', 'm')
 #define BINS(n) PLACE(n, 0, 'd', 'n')
 #define NO_BINS(n) PLACE(n, 0, 'd', '0')

@@ -30,11 +30,11 @@ typedef struct srt_kernel_place {
 	int64_t nelem; /* elements; of structs, their number */
 	int64_t below; /* ids; segments: elements that they span; step state: the schedule */
 	char type;     /* t of the launch, f float, i int32, l int64, d double, h f16, b bf16,
-			* B struct */
+			* y byte, B struct */
 	char fill;     /* - absent, o as it is, v values, + of either sign taken as positive,
 			* i ids, e ids of which the first is not 0, t none below 0,
 			* u every third -1, d falling from below - 1 on, past 0,
-			* m maximum of the next place, n multiples of 0.75, 0 zeros;
+			* y any bytes, m maximum of the next place, n multiples of 0.75, 0 zeros;
 			* s, p, g, h: step state, parameters, segments, groups;
 			* k, c, j, r, #: keys, their counts, order, starts, the number `below` */
 } srt_kernel_place_t;

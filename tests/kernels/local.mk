@@ -13,6 +13,7 @@ DEVICE_PROGRAM_TESTS += \
 	tests/kernels/test_kernels_norms \
 	tests/kernels/test_kernels_optim \
 	tests/kernels/test_kernels_products \
+	tests/kernels/test_kernels_quantize \
 	tests/kernels/test_kernels_rotary \
 	tests/kernels/test_kernels_rows \
 	tests/kernels/test_kernels_scaler \

@@ -229,6 +229,21 @@ static void test_gated(void)
 	CHECK_OK(srt_op_softcap_backward(at(b, 0), at(b, 0), at(a, 0), 30.0f, 4, s));
 }
 
+static void test_dequantize(void)
+{
+	const srt_view_t codes = srt_view(b, 0, SRT_U8);
+
+	CHECK_OK(srt_op_dequantize(at(a, 0), codes, at(b, 100), 3, 65, s));
+	REFUSED(srt_op_dequantize(at(a, 0), codes, at(b, 100), 3, -1, s),
+		"the size of y is negative");
+	REFUSED(srt_op_dequantize(at(a, 0), at(b, 0), at(b, 100), 3, 65, s),
+		"codes is f32, must be u8");
+	REFUSED(srt_op_dequantize(at(a, 0), codes, codes, 3, 65, s), "scales is u8, must be f32");
+	REFUSED(srt_op_dequantize(at(a, 0), codes, at(a, 100), 3, 65, s), "y overlaps scales");
+	REFUSED(srt_op_dequantize(at(a, 0), codes, absent, 3, 65, s), "scales is absent");
+	CHECK_OK(srt_op_dequantize(absent, absent, absent, 0, 65, s));
+}
+
 static void test_rotary(void)
 {
 	srt_rotary_t rotary = { .size = sizeof(srt_rotary_t),
@@ -463,6 +478,7 @@ int main(void)
 	test_rows();
 	test_norms();
 	test_gated();
+	test_dequantize();
 	test_rotary();
 	test_empty_rows();
 	test_embedding();

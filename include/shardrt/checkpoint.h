@@ -91,6 +91,9 @@ typedef struct srt_file_names {
 	void *arg;
 	/* 1: a load rounds parameters of another float dtype to the engine's, once. */
 	int cast;
+	/* Whether a parameter of the engine keeps its values in a load, which then looks for
+	 * nothing: adapters, of a file of the base. NULL: none does. */
+	int (*keeps)(const char *name, void *arg);
 } srt_file_names_t;
 
 /** Sets srt_file_names_t.size. */
@@ -114,7 +117,7 @@ SRT_API srt_status_t srt_engine_load_named(srt_engine_t *engine, const char *pat
 typedef struct srt_folder_options {
 	size_t size; /* set by SRT_FOLDER_OPTIONS_INIT */
 	/* Names and layouts in the files; NULL: the engine's. A tied parameter is asked for by its
-	 * declared name. `ignores` and `cast` are not used. */
+	 * declared name. The other fields are not used. */
 	const srt_file_names_t *names;
 	/* SRT_F32, SRT_F16 or SRT_BF16: tensors of another of these dtypes are rounded to it, once;
 	 * SRT_DTYPE_NONE: each has the engine's. */

@@ -730,6 +730,8 @@ SRT_API srt_unit_buffer_t *srt_engine_buffer_at(srt_engine_t *engine, size_t i);
 SRT_API srt_unit_buffer_t *srt_engine_buffer_find(srt_engine_t *engine, const char *name);
 /** Name; owned by the parameter. Local. */
 SRT_API const char *srt_param_name(const srt_param_t *param);
+/** The unit that it was declared in. Local. */
+SRT_API srt_unit_t *srt_param_unit(const srt_param_t *param);
 /** Shape of the unsharded tensor. Local. @param[out] shape SRT_MAX_DIMS elements, of which the
  * first ones are set. @return the number of dimensions. */
 SRT_API int srt_param_shape(const srt_param_t *param, int64_t *shape);

@@ -54,6 +54,11 @@ static source_t find_name(const loading_t *l, const char *name)
 	return s;
 }
 
+static bool keeps_values(const loading_t *l, const srt_param_t *param)
+{
+	return l->names.keeps != NULL && l->names.keeps(param->name, l->names.arg);
+}
+
 static source_t find_source(const loading_t *l, const srt_param_t *param)
 {
 	source_t s = find_name(l, param->name);
@@ -134,7 +139,8 @@ static void find_used(const loading_t *l)
 	const srt_engine_t *engine = l->engine;
 
 	for (size_t i = 0; i < engine->nparams; i++)
-		mark_used(l, find_source(l, engine->params[i]).tensor);
+		if (!keeps_values(l, engine->params[i]))
+			mark_used(l, find_source(l, engine->params[i]).tensor);
 	for (size_t i = 0; i < engine->unit_buffers.n; i++)
 		mark_used(l, find_name(l, engine->unit_buffers.all[i]->name).tensor);
 }
@@ -174,6 +180,8 @@ static srt_status_t check_file(loading_t *l)
 	for (size_t i = 0; i < engine->nparams; i++) {
 		const srt_param_t *p = engine->params[i];
 
+		if (keeps_values(l, p))
+			continue;
 		s = find_source(l, p);
 		SRT_TRY(check_source(l,
 				     &(srt_needed_t){ p->name, p->dtype, p->ndim, p->shape, false },
@@ -302,7 +310,8 @@ static srt_status_t compare_files(srt_engine_t *engine, const srt_safetensors_t 
 static srt_status_t load_all(const loading_t *l, srt_stream_t *stream)
 {
 	for (size_t i = 0; i < l->engine->nparams; i++)
-		SRT_TRY(load_shard(l, l->engine->params[i], stream));
+		if (!keeps_values(l, l->engine->params[i]))
+			SRT_TRY(load_shard(l, l->engine->params[i], stream));
 	for (size_t i = 0; i < l->engine->unit_buffers.n; i++)
 		SRT_TRY(load_buffer(l, l->engine->unit_buffers.all[i], stream));
 	SRT_TRY(srt_safetensors_check_unchanged(l->file));

@@ -58,6 +58,11 @@ const char *srt_param_name(const srt_param_t *param)
 	return param != NULL ? param->name : "";
 }
 
+srt_unit_t *srt_param_unit(const srt_param_t *param)
+{
+	return param != NULL ? param->unit : NULL;
+}
+
 int srt_param_shape(const srt_param_t *param, int64_t *shape)
 {
 	if (param == NULL || shape == NULL)

@@ -42,6 +42,8 @@ static srt_status_t measure_linear(srt_tape_t *tape, const srt_node_t *node)
 	dx.accumulate = node->to[0].how == SRT_TO_ADD;
 	if (node->to[0].how != SRT_TO_NONE)
 		SRT_TRY(srt_op_matmul_memory(tape->device, &dx, dtype, &tape->scratch_nbytes));
+	if (!srt_param_requires_grad(node->param[0]))
+		return SRT_OK;
 	/* Another micro-batch, or another use of the weight, adds. */
 	for (; dw.accumulate <= 1; dw.accumulate++)
 		SRT_TRY(srt_op_matmul_memory(tape->device, &dw, dtype, &tape->scratch_nbytes));
@@ -131,6 +133,7 @@ static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node
 static const srt_layer_t linear_layer = {
 	.name = "linear",
 	.keeps_in = 1u << 0,
+	.in_for_param = 1,
 	.adds = 1,
 	.forward = forward_linear,
 	.backward = backward_linear,
@@ -140,6 +143,7 @@ static const srt_layer_t linear_layer = {
 static const srt_layer_t colwise_layer = {
 	.name = "linear_colwise",
 	.keeps_in = 1u << 0,
+	.in_for_param = 1,
 	.sums = SRT_SUM_GRADIENT,
 	.forward = forward_linear,
 	.backward = backward_linear,
@@ -149,6 +153,7 @@ static const srt_layer_t colwise_layer = {
 static const srt_layer_t rowwise_layer = {
 	.name = "linear_rowwise",
 	.keeps_in = 1u << 0,
+	.in_for_param = 1,
 	.adds = 1,
 	.sums = SRT_SUM_OUTPUT,
 	.forward = forward_linear,

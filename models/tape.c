@@ -270,6 +270,27 @@ size_t srt_tape_f32_nbytes(srt_tape_t *tape, int64_t rows, int64_t n)
 	return nbytes;
 }
 
+/* Bytes of parameter k in the dtype of the node, if it is frozen and computed with in another. */
+static size_t find_cast_nbytes(srt_tape_t *tape, const srt_node_t *node, int k)
+{
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
+	int64_t shape[SRT_MAX_DIMS], nelem = 1;
+	const srt_param_t *param = node->param[k];
+	const int ndim = param != NULL ? srt_param_partition(param, shape) : 0;
+
+	if (param == NULL || srt_param_requires_grad(param))
+		return 0;
+	if (srt_unit_types(srt_param_unit(param), &types) != SRT_OK) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT, NULL);
+		return 0;
+	}
+	for (int d = 0; d < ndim; d++)
+		nelem *= shape[d];
+	return types.compute != srt_node_dtype(node) ?
+		       (size_t)nelem * (srt_dtype_bits(srt_node_dtype(node)) / 8) :
+		       0;
+}
+
 srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
 {
 	srt_node_t *node;
@@ -303,6 +324,7 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
 		node->param[k] = desc->param[k];
 		out->needs_grad |=
 			desc->param[k] != NULL && srt_param_requires_grad(desc->param[k]);
+		node->cast_nbytes[k] = find_cast_nbytes(tape, node, k);
 	}
 	memcpy(node->saved_nbytes, desc->saved_nbytes, sizeof(node->saved_nbytes));
 	node->forward_scratch = desc->forward_scratch;

@@ -29,6 +29,9 @@ enum {
 	SRT_NO_BLOCK = -1,
 };
 
+/* When a parameter is cast: before the node runs forward, forward again, or backward. */
+enum { SRT_CAST_FORWARD, SRT_CAST_AGAIN, SRT_CAST_BACKWARD, SRT_NCASTS };
+
 typedef struct srt_node srt_node_t;
 
 /* A piece of the arena. */
@@ -63,6 +66,7 @@ typedef struct srt_run {
 	int training;
 	int section;    /* whose tensors have their recomputed values; 0 = none */
 	int recomputes; /* a forward function runs again */
+	int backward;   /* the backward pass runs */
 } srt_run_t;
 
 /* What the tensor-parallel ranks of a tape sum when a layer has run. */
@@ -83,6 +87,7 @@ typedef struct srt_layer {
 	int adds;          /* backward can add onto the fp32 gradient of input 0 (SRT_TO_ADD) */
 	srt_sum_t sums;
 	int gathers;        /* the ranks gather statistics of rows: srt_tape_stats_nbytes() */
+	int in_for_param;   /* backward reads input 0 for the gradient of parameter 0 alone */
 	unsigned passes_on; /* bit j: the gradient of input j may have the memory of the output's */
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);
 	srt_status_t (*backward)(const srt_run_t *run, const srt_node_t *node);
@@ -138,6 +143,9 @@ struct srt_node {
 	srt_tensor_t *out;
 	srt_param_t *param[SRT_NODE_PARAMS];
 	int param_again[SRT_NODE_PARAMS]; /* the backward pass has written this gradient before */
+	size_t cast_nbytes
+		[SRT_NODE_PARAMS]; /* of a frozen parameter of another dtype, cast for each
+					      * use; 0: none */
 	size_t saved_nbytes[SRT_NODE_SAVED]; /* made by forward, read by backward */
 	size_t forward_scratch, backward_scratch;
 	srt_node_args_t args;
@@ -149,7 +157,8 @@ struct srt_node {
 	/* the plan */
 	int saved[SRT_NODE_SAVED], scratch_forward, scratch_backward; /* blocks */
 	int saved_again[SRT_NODE_SAVED], scratch_again;               /* of the recomputation */
-	int grad_out;                                                 /* block */
+	int cast[SRT_NODE_PARAMS][SRT_NCASTS];
+	int grad_out; /* block */
 	int has_backward;
 	int recomputed;
 	int when_again, when_backward; /* times */
@@ -295,8 +304,8 @@ srt_view_t srt_run_grad_out(const srt_run_t *run, const srt_node_t *node);
 srt_view_t srt_run_saved(const srt_run_t *run, const srt_node_t *node, int k);
 /* Scratch of the node's forward function. */
 srt_view_t srt_run_scratch(const srt_run_t *run, const srt_node_t *node, srt_dtype_t dtype);
-/* Gathered value of the node's parameter k, which must have the dtype of the node's inputs; buffer
- * NULL if the node has none. */
+/* Gathered value of the node's parameter k in the dtype of the node's inputs, which it must have
+ * unless it is frozen; buffer NULL if the node has none. */
 srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, srt_view_t *view);
 
 /* The memory for the gradient of input j, and whether the layer adds to it. 0: no gradient. */

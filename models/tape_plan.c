@@ -46,6 +46,14 @@ static srt_node_t *get_producer(srt_tape_t *tape, const srt_tensor_t *x, int sec
 	return section && x != NULL && x->section == section ? &tape->nodes[x->producer] : NULL;
 }
 
+/* Whether the backward pass of a node reads the value of its input j. */
+static int reads_input(const srt_node_t *node, int j)
+{
+	if (j == 0 && node->layer->in_for_param && !srt_param_requires_grad(node->param[0]))
+		return 0;
+	return node->layer->keeps_in >> j & 1;
+}
+
 /*
  * Marks what the backward pass of a section's node needs again: its output or what it saved, and
  * the inputs it reads, if they are made in the section. Inputs of what runs again are needed too:
@@ -63,8 +71,7 @@ static void mark_recomputed(srt_tape_t *tape, int i)
 	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
 		srt_node_t *producer = get_producer(tape, node->in[j], node->section);
 
-		if (producer != NULL &&
-		    (node->recomputed || (back && (node->layer->keeps_in >> j & 1))))
+		if (producer != NULL && (node->recomputed || (back && reads_input(node, j))))
 			producer->recomputed = 1;
 	}
 }
@@ -121,7 +128,7 @@ static void plan_input(srt_tape_t *tape, int i, int j)
 	extend_block(tape, x->value, i);
 	if (node->recomputed)
 		extend_block(tape, again ? x->again : x->value, node->when_again);
-	if (has_backward_pass(tape, node) && (node->layer->keeps_in >> j & 1))
+	if (has_backward_pass(tape, node) && reads_input(node, j))
 		extend_block(tape, again ? x->again : x->value, node->when_backward);
 }
 
@@ -139,6 +146,23 @@ static void plan_again(srt_tape_t *tape, srt_node_t *node)
 			extend_block(tape, node->saved_again[k], node->when_backward);
 	}
 	node->scratch_again = srt_tape_block(tape, node->forward_scratch, when);
+}
+
+/* Where the parameters of a node are cast. */
+static void plan_casts(srt_tape_t *tape, int i)
+{
+	srt_node_t *node = &tape->nodes[i];
+	const int back = has_backward_pass(tape, node);
+
+	for (int k = 0; k < SRT_NODE_PARAMS; k++) {
+		const size_t nbytes = node->cast_nbytes[k];
+
+		node->cast[k][SRT_CAST_FORWARD] = srt_tape_block(tape, nbytes, i);
+		node->cast[k][SRT_CAST_AGAIN] =
+			srt_tape_block(tape, node->recomputed ? nbytes : 0, node->when_again);
+		node->cast[k][SRT_CAST_BACKWARD] =
+			srt_tape_block(tape, back ? nbytes : 0, node->when_backward);
+	}
 }
 
 static void plan_node(srt_tape_t *tape, int i)
@@ -165,6 +189,7 @@ static void plan_node(srt_tape_t *tape, int i)
 			plan_input(tape, i, j);
 	node->scratch_backward =
 		srt_tape_block(tape, back ? node->backward_scratch : 0, node->when_backward);
+	plan_casts(tape, i);
 }
 
 /* 1. Values, saved values and scratch. Inputs live throughout. */

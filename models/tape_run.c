@@ -70,6 +70,22 @@ srt_dtype_t srt_node_dtype(const srt_node_t *node)
 	return x != NULL && srt_is_float(x->dtype) ? x->dtype : node->out->dtype;
 }
 
+/* Casts parameter k to the dtype of the node. */
+static srt_status_t cast_param(const srt_run_t *run, const srt_node_t *node, int k,
+			       srt_view_t *view)
+{
+	const int when = run->recomputes ? SRT_CAST_AGAIN :
+			 run->backward   ? SRT_CAST_BACKWARD :
+					   SRT_CAST_FORWARD;
+	const srt_dtype_t dtype = srt_node_dtype(node);
+	const srt_view_t to = get_view(run->tape, node->cast[k][when], dtype);
+	const int64_t nelem = (int64_t)(node->cast_nbytes[k] / (srt_dtype_bits(dtype) / 8));
+
+	SRT_TRY(srt_op_cast(to, *view, nelem, run->stream));
+	*view = to;
+	return SRT_OK;
+}
+
 srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, srt_view_t *view)
 {
 	*view = srt_view(NULL, 0, srt_node_dtype(node));
@@ -85,6 +101,8 @@ srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, 
 				     srt_param_name(node->param[k]));
 	if (view->dtype == srt_node_dtype(node))
 		return SRT_OK;
+	if (node->cast_nbytes[k] > 0)
+		return cast_param(run, node, k, view);
 	return srt_tape_fail(run->tape, SRT_ERR_INVALID_ARGUMENT,
 			     "%s: parameter %s is %s, but the layer computes in %s: its unit has "
 			     "another compute dtype than its input",
@@ -213,7 +231,8 @@ srt_status_t srt_tape_backward(srt_tape_t *tape, float grad_scale, srt_view_t sc
 			  .stream = stream,
 			  .grad_scale = grad_scale,
 			  .scale = scale,
-			  .training = 1 };
+			  .training = 1,
+			  .backward = 1 };
 
 	if (!is_runnable(tape))
 		return srt_tape_status(tape);

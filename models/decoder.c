@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Decoders: their sizes, the declaration of units and parameters, initial values. */
+/* Decoders: their sizes, the declaration of units and parameters. */
 #include "models/decoder_impl.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ static srt_decoder_config_t complete(const srt_decoder_config_t *config)
 	return c;
 }
 
-static int has_part(const srt_decoder_config_t *c, int part)
+int srt_decoder_has_part(const srt_decoder_config_t *c, int part)
 {
 	const int is_packed = c->names->part[SRT_DECODER_QKV] != NULL;
 
@@ -81,6 +81,11 @@ static int has_part(const srt_decoder_config_t *c, int part)
 	default:
 		return 1;
 	}
+}
+
+int srt_decoder_is_linear(int part)
+{
+	return parts[part].n != NONE;
 }
 
 static int has_bias(const srt_decoder_config_t *c, int part)
@@ -233,7 +238,7 @@ int64_t srt_decoder_ntensors(const srt_decoder_config_t *c)
 	int64_t block = 0;
 
 	for (int k = 0; k < SRT_DECODER_PARTS; k++)
-		block += has_part(c, k) ? 1 + has_bias(c, k) : 0;
+		block += srt_decoder_has_part(c, k) ? 1 + has_bias(c, k) : 0;
 	return c->layers * block + 2 + !c->rotary + has_bias(c, SRT_DECODER_NORM1) + !c->tied;
 }
 
@@ -246,7 +251,7 @@ int64_t srt_decoder_nparams(const srt_decoder_config_t *config, int matmul_only)
 	for (int k = 0; k < SRT_DECODER_PARTS; k++) {
 		const int64_t rows = get_size(&c, parts[k].rows), n = get_size(&c, parts[k].n);
 
-		if (!has_part(&c, k))
+		if (!srt_decoder_has_part(&c, k))
 			continue;
 		block += n > 0 ? rows * n : matmul_only ? 0 : rows;
 		block += has_bias(&c, k) && !matmul_only ? rows : 0;
@@ -282,16 +287,11 @@ static srt_init_t init_of(const srt_decoder_t *d, enum init_kind kind)
 			     .std = (double)(kind == INIT_RESIDUAL ? residual : std) };
 }
 
-/* Adds a module's weight and, if it has one, its bias. */
-static srt_status_t add_pair(const srt_decoder_t *d, srt_module_t *parent, const char *name,
-			     const struct part *part, int with_bias,
-			     const srt_model_options_t *options)
+/* The weight of a module, without a name and initial values. */
+static srt_model_param_spec_t describe_weight(const srt_decoder_config_t *c,
+					      const struct part *part)
 {
-	const srt_decoder_config_t *c = &d->config;
-	const srt_init_t init = init_of(d, part->init), zero = init_of(d, INIT_ZERO);
-	char text[128];
-	srt_model_param_spec_t spec = {
-		.name = text,
+	return (srt_model_param_spec_t){
 		.kind = part->n != NONE                  ? "Linear" :
 			c->norm == SRT_DECODER_LAYERNORM ? "LayerNorm" :
 							   "RMSNorm",
@@ -300,9 +300,21 @@ static srt_status_t add_pair(const srt_decoder_t *d, srt_module_t *parent, const
 		.is_cut = part->cut != WHOLE,
 		.tensor_dim = part->cut == COLUMNS,
 		.nblocks = part->cut == HEADS ? 3 : 1,
-		.init = &init,
 	};
+}
 
+/* Adds a module's weight and, if it has one, its bias. */
+static srt_status_t add_pair(const srt_decoder_t *d, srt_module_t *parent, const char *name,
+			     const struct part *part, int with_bias,
+			     const srt_model_options_t *options)
+{
+	const srt_decoder_config_t *c = &d->config;
+	const srt_init_t init = init_of(d, part->init), zero = init_of(d, INIT_ZERO);
+	srt_model_param_spec_t spec = describe_weight(c, part);
+	char text[128];
+
+	spec.name = text;
+	spec.init = &init;
 	snprintf(text, sizeof(text), "%s.weight", name);
 	SRT_TRY(srt_model_add_param(parent, &spec, options));
 	if (!with_bias)
@@ -319,16 +331,25 @@ static srt_status_t add_block(const srt_decoder_t *d, srt_module_t *root, int64_
 			      const srt_model_options_t *options)
 {
 	const srt_decoder_config_t *c = &d->config;
+	srt_model_options_t base = options != NULL ? *options : (srt_model_options_t){ 0 };
 	srt_module_t *block;
 	char name[64];
 
+	if (base.lora != NULL && base.base_dtype)
+		base.dtype = base.base_dtype;
 	snprintf(name, sizeof(name), "%s.%lld", c->names->blocks, (long long)i);
 	SRT_TRY(srt_model_module(root, name, c->names->block, &block));
-	for (int k = 0; k < SRT_DECODER_PARTS; k++)
-		if (has_part(c, k))
-			SRT_TRY(add_pair(d, block, c->names->part[k], &parts[k], has_bias(c, k),
-					 options));
-	return SRT_OK;
+	for (int k = 0; k < SRT_DECODER_PARTS; k++) {
+		const srt_model_param_spec_t weight = describe_weight(c, &parts[k]);
+
+		if (!srt_decoder_has_part(c, k))
+			continue;
+		SRT_TRY(add_pair(d, block, c->names->part[k], &parts[k], has_bias(c, k), &base));
+		if (srt_decoder_is_adapted(d, i, k))
+			SRT_TRY(srt_decoder_add_adapter(d, block, c->names->part[k], &weight,
+							options));
+	}
+	return d->adapted != NULL ? srt_decoder_wrap_adapters(d, block, i, options) : SRT_OK;
 }
 
 /* A table, or the head: (rows,width). */
@@ -338,8 +359,8 @@ static srt_status_t add_matrix(const srt_decoder_t *d, srt_module_t *root, const
 {
 	const srt_init_t normal = init_of(d, INIT_NORMAL);
 	char text[128];
-	const srt_model_param_spec_t spec = { text,   kind, rows, d->config.width,
-					      is_cut, 0,    1,    &normal };
+	const srt_model_param_spec_t spec = { text, kind,    rows, d->config.width, is_cut, 0,
+					      1,    &normal, 0 };
 
 	snprintf(text, sizeof(text), "%s.weight", name);
 	return srt_model_add_param(root, &spec, options);
@@ -402,8 +423,9 @@ static void find_params(srt_decoder_t *d, srt_engine_t *engine, srt_module_t *ro
 		d->blocks[i].unit = srt_module_unit(srt_module_find(root, prefix));
 		strcat(prefix, ".");
 		for (int k = 0; k < SRT_DECODER_PARTS; k++)
-			if (has_part(&d->config, k))
+			if (srt_decoder_has_part(&d->config, k))
 				d->blocks[i].part[k] = find_pair(engine, prefix, names->part[k]);
+		srt_decoder_find_adapters(d, engine, i);
 	}
 }
 
@@ -441,13 +463,18 @@ srt_status_t srt_decoder_declare(srt_engine_t *engine, const srt_decoder_config_
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
 				      "no host memory for a decoder of %lld layers",
 				      (long long)config->layers);
+	d->engine = engine;
 	d->config = complete(config);
 	d->recompute = options != NULL && options->recompute;
 	d->mesh = options != NULL ? options->mesh : NULL;
 	d->tensor_ranks = tensor_ranks;
-	status = declare(d, engine, options);
+	status = options != NULL && options->lora != NULL ?
+			 srt_decoder_match_lora(d, options->lora) :
+			 SRT_OK;
+	if (status == SRT_OK)
+		status = declare(d, engine, options);
 	if (status != SRT_OK) {
-		free(d);
+		srt_decoder_destroy(d);
 		return status;
 	}
 	*decoder = d;
@@ -456,40 +483,14 @@ srt_status_t srt_decoder_declare(srt_engine_t *engine, const srt_decoder_config_
 
 void srt_decoder_destroy(srt_decoder_t *decoder)
 {
-	if (decoder != NULL)
-		srt_decoder_tables_destroy(decoder->tables);
+	if (decoder == NULL)
+		return;
+	srt_decoder_tables_destroy(decoder->tables);
+	free(decoder->adapted);
 	free(decoder);
 }
 
 const srt_decoder_config_t *srt_decoder_config(const srt_decoder_t *decoder)
 {
 	return &decoder->config;
-}
-
-srt_mem_kind_t srt_decoder_mem_kind(const srt_decoder_t *decoder)
-{
-	return decoder->tensor_ranks > 1 ?
-		       srt_comm_mem_kind(srt_mesh_comm(decoder->mesh, SRT_MODEL_TENSOR_DIM)) :
-		       SRT_MEM_DEVICE;
-}
-
-/* ---- initial values ----------------------------------------------------------------------- */
-
-typedef struct init_args {
-	uint64_t seed;
-	srt_stream_t *stream;
-} init_args_t;
-
-static srt_status_t init_module(srt_module_t *module, void *arg)
-{
-	const init_args_t *args = arg;
-
-	return srt_module_reset(module, args->seed, args->stream);
-}
-
-srt_status_t srt_decoder_init(srt_decoder_t *d, uint64_t seed, srt_stream_t *stream)
-{
-	init_args_t args = { seed, stream };
-
-	return srt_module_apply(d->module, init_module, &args);
 }

@@ -29,13 +29,17 @@ static srt_status_t check_sizes(const srt_decoder_config_t *c, int64_t sequences
 srt_status_t srt_decoder_cache_create(srt_decoder_t *d, srt_device_t *device, int64_t sequences,
 				      int64_t length, srt_decoder_cache_t **created)
 {
-	srt_unit_types_t types = { .size = sizeof(types) };
+	srt_unit_types_t types = { .size = sizeof(types) }, root = types;
 	srt_decoder_cache_t *cache;
 	srt_status_t status;
 	size_t nbytes;
 
 	SRT_TRY(check_sizes(&d->config, sequences, length));
+	SRT_TRY(srt_unit_types(d->root, &root));
 	SRT_TRY(srt_unit_types(d->blocks[0].unit, &types));
+	/* A frozen base of another dtype is widened to that of what comes from the root. */
+	if (!types.casts_inputs)
+		types.compute = root.compute;
 	cache = calloc(1, sizeof(*cache));
 	if (cache == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for a cache");

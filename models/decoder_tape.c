@@ -144,20 +144,42 @@ static srt_tensor_t *record_head_norm(const recorder_t *r, const srt_decoder_blo
 	return srt_layer_rmsnorm_colwise(r->tape, x, block->part[part].weight, &in);
 }
 
+/* s z, the values between A and B. */
+static srt_tensor_t *record_scaling(const recorder_t *r, srt_tensor_t *z)
+{
+	const float factor = (float)srt_lora_scaling(&r->d->lora);
+
+	return factor != 1.0f ? srt_layer_scale(r->tape, z, factor) : z;
+}
+
+/* A is whole, each rank has rows of B. */
 static srt_tensor_t *record_colwise(const recorder_t *r, const srt_decoder_block_t *block,
 				    srt_decoder_part_t part, srt_tensor_t *x)
 {
 	const srt_decoder_pair_t *p = &block->part[part];
+	const srt_decoder_adapter_t *adapter = &block->adapter[part];
+	srt_tensor_t *y, *z;
 
-	return srt_layer_linear_colwise(r->tape, x, p->weight, p->bias);
+	if (adapter->a == NULL)
+		return srt_layer_linear_colwise(r->tape, x, p->weight, p->bias);
+	z = record_scaling(r, srt_layer_linear(r->tape, x, adapter->a, NULL));
+	y = srt_layer_linear_colwise(r->tape, x, p->weight, p->bias);
+	return srt_layer_add(r->tape, y, srt_layer_linear_colwise(r->tape, z, adapter->b, NULL));
 }
 
+/* Each rank has columns of A, B is whole. */
 static srt_tensor_t *record_rowwise(const recorder_t *r, const srt_decoder_block_t *block,
 				    srt_decoder_part_t part, srt_tensor_t *x)
 {
 	const srt_decoder_pair_t *p = &block->part[part];
+	const srt_decoder_adapter_t *adapter = &block->adapter[part];
+	srt_tensor_t *y, *z;
 
-	return srt_layer_linear_rowwise(r->tape, x, p->weight, p->bias);
+	if (adapter->a == NULL)
+		return srt_layer_linear_rowwise(r->tape, x, p->weight, p->bias);
+	z = record_scaling(r, srt_layer_linear_rowwise(r->tape, x, adapter->a, NULL));
+	y = srt_layer_linear_rowwise(r->tape, x, p->weight, p->bias);
+	return srt_layer_add(r->tape, y, srt_layer_linear(r->tape, z, adapter->b, NULL));
 }
 
 /* The heads of each row, but for the last ones, turned by its position. */
@@ -258,6 +280,8 @@ static srt_tensor_t *record_block(const recorder_t *r, int64_t layer, srt_tensor
 	srt_tensor_t *y, *before = x;
 
 	srt_tape_unit_begin(r->tape, block->unit);
+	if (block->adapters != NULL)
+		srt_tape_unit_begin(r->tape, block->adapters);
 	if (r->d->recompute)
 		srt_tape_recompute_begin(r->tape);
 	y = record_optional(r, block, SRT_DECODER_NORM1, x);
@@ -270,6 +294,8 @@ static srt_tensor_t *record_block(const recorder_t *r, int64_t layer, srt_tensor
 	x = srt_layer_add(r->tape, x, y);
 	if (r->d->recompute)
 		srt_tape_recompute_end(r->tape);
+	if (block->adapters != NULL)
+		srt_tape_unit_end(r->tape);
 	srt_tape_unit_end(r->tape);
 	return x;
 }
@@ -443,6 +469,13 @@ srt_status_t srt_decoder_record_loss(srt_decoder_t *decoder, srt_tape_t *tape, i
 	const srt_decoder_pass_t pass = { .batch = batch, .context = context, .loss = 1 };
 
 	return srt_decoder_record(decoder, tape, &pass, io);
+}
+
+srt_mem_kind_t srt_decoder_mem_kind(const srt_decoder_t *decoder)
+{
+	return decoder->tensor_ranks > 1 ?
+		       srt_comm_mem_kind(srt_mesh_comm(decoder->mesh, SRT_MODEL_TENSOR_DIM)) :
+		       SRT_MEM_DEVICE;
 }
 
 srt_status_t srt_decoder_memory(srt_decoder_t *d, srt_device_t *device, int64_t batch,

@@ -26,28 +26,56 @@ enum { ALIGN = 64 };
 
 /* ---- the parameters of a unit ------------------------------------------------------------ */
 
-/* The most parameters that a unit has. */
-enum { MAX_PARAMS = 2 * SRT_DECODER_PARTS };
+/* The most parameters that a unit has, with adapters. */
+enum { MAX_PARAMS = 4 * SRT_DECODER_PARTS };
 
-/* Unit i of the decoder: its blocks, then the root. @return the number of its parameters. */
+/* Blocks, their adapters, the root. */
+static int64_t count_units(const srt_decoder_t *d)
+{
+	return 2 * d->config.layers + 1;
+}
+
+static size_t list_adapters(const srt_decoder_block_t *block, srt_param_t **params)
+{
+	size_t n = 0;
+
+	for (int k = 0; k < SRT_DECODER_PARTS; k++) {
+		if (block->adapter[k].a == NULL)
+			continue;
+		params[n++] = block->adapter[k].a;
+		params[n++] = block->adapter[k].b;
+	}
+	return n;
+}
+
+/* Unit i of the decoder: its blocks, the root, the adapters of blocks that are apart. @return the
+ * number of its parameters. */
 static size_t list_params(srt_decoder_t *d, int64_t i, srt_unit_t **unit,
 			  srt_param_t *params[MAX_PARAMS])
 {
 	const srt_decoder_pair_t root[] = { { d->embedding, d->positions },
 					    d->norm,
 					    { d->head != d->embedding ? d->head : NULL, NULL } };
-	const int is_root = i == d->config.layers;
-	const srt_decoder_pair_t *pairs = is_root ? root : d->blocks[i].part;
+	const int64_t layers = d->config.layers;
+	const int is_root = i == layers;
+	const srt_decoder_block_t *block = &d->blocks[i > layers ? i - layers - 1 :
+						      is_root    ? 0 :
+								   i];
+	const srt_decoder_pair_t *pairs = is_root ? root : block->part;
 	const size_t npairs = is_root ? sizeof(root) / sizeof(root[0]) : SRT_DECODER_PARTS;
 	size_t n = 0;
 
-	*unit = is_root ? d->root : d->blocks[i].unit;
+	*unit = is_root ? d->root : i > layers ? block->adapters : block->unit;
+	if (i > layers)
+		return block->adapters != NULL ? list_adapters(block, params) : 0;
 	for (size_t k = 0; k < npairs; k++) {
 		if (pairs[k].weight != NULL)
 			params[n++] = pairs[k].weight;
 		if (pairs[k].bias != NULL)
 			params[n++] = pairs[k].bias;
 	}
+	if (!is_root && block->adapters == NULL)
+		n += list_adapters(block, params + n);
 	return n;
 }
 
@@ -68,6 +96,8 @@ static srt_status_t place_unit(srt_decoder_weights_t *w, int64_t i)
 	srt_unit_t *unit;
 	const size_t n = list_params(w->decoder, i, &unit, params);
 
+	if (n == 0)
+		return SRT_OK;
 	SRT_TRY(srt_unit_types(unit, &types));
 	for (size_t k = 0; k < n; k++) {
 		w->weights[w->n++] =
@@ -81,7 +111,7 @@ static srt_status_t place_unit(srt_decoder_weights_t *w, int64_t i)
 
 static srt_status_t allocate(srt_decoder_weights_t *w, srt_device_t *device)
 {
-	const int64_t nunits = w->decoder->config.layers + 1;
+	const int64_t nunits = count_units(w->decoder);
 
 	w->weights = calloc((size_t)nunits * MAX_PARAMS, sizeof(*w->weights));
 	if (w->weights == NULL)
@@ -168,6 +198,8 @@ static srt_status_t gather_unit(const srt_decoder_weights_t *w, int64_t i, srt_s
 	srt_unit_t *unit;
 	const size_t n = list_params(w->decoder, i, &unit, params);
 
+	if (n == 0)
+		return SRT_OK;
 	options.recurse = 0;
 	options.writeback = 0;
 	SRT_TRY(srt_unit_full_params_begin(unit, &options, stream));
@@ -179,7 +211,7 @@ static srt_status_t gather_unit(const srt_decoder_weights_t *w, int64_t i, srt_s
 
 srt_status_t srt_decoder_weights_gather(srt_decoder_weights_t *weights, srt_stream_t *stream)
 {
-	for (int64_t i = 0; i <= weights->decoder->config.layers; i++)
+	for (int64_t i = 0; i < count_units(weights->decoder); i++)
 		SRT_TRY(gather_unit(weights, i, stream));
 	return SRT_OK;
 }

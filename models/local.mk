@@ -12,6 +12,7 @@ INSTALLED_MODEL_SOURCES = \
 	models/decoder_cache.c \
 	models/decoder_impl.h \
 	models/decoder_inputs.c \
+	models/decoder_lora.c \
 	models/decoder_tape.c \
 	models/decoder_weights.c \
 	models/fail.c \
@@ -41,6 +42,10 @@ INSTALLED_MODEL_SOURCES = \
 	models/layer_rotary.c \
 	models/layer_scale.c \
 	models/layer_transpose.c \
+	models/lora.c \
+	models/lora_config.c \
+	models/lora_files.c \
+	models/lora_merge.c \
 	models/model.c \
 	models/model.h \
 	models/over_sqrt.c \
@@ -94,6 +99,7 @@ shardrtmodelsinclude_HEADERS = \
 	include/shardrt/models/families.h \
 	include/shardrt/models/generate.h \
 	include/shardrt/models/layers.h \
+	include/shardrt/models/lora.h \
 	include/shardrt/models/model.h \
 	include/shardrt/models/rotary.h \
 	include/shardrt/models/tape.h \

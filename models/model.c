@@ -17,7 +17,7 @@ int srt_model_tensor_ranks(const srt_model_options_t *options)
 	return n > 1 ? n : 1;
 }
 
-static srt_param_options_t param_options(const char *name, int ndim,
+static srt_param_options_t param_options(const char *name, int ndim, int is_adapter,
 					 const srt_model_options_t *options)
 {
 	srt_param_options_t po = SRT_PARAM_OPTIONS_INIT;
@@ -25,7 +25,8 @@ static srt_param_options_t param_options(const char *name, int ndim,
 	po.weight_decay = 0;
 	if (options != NULL) {
 		po.weight_decay = ndim == 2 ? options->matrix_decay : options->vector_decay;
-		po.frozen = options->frozen != NULL && options->frozen(name, options->arg);
+		po.frozen = (options->frozen != NULL && options->frozen(name, options->arg)) ||
+			    (options->lora != NULL && !is_adapter);
 	}
 	return po;
 }
@@ -65,7 +66,7 @@ srt_status_t srt_model_add_param(srt_module_t *root, const srt_model_param_spec_
 	snprintf(text, sizeof(text), "%.*s", (int)(name - spec->name) - 1, spec->name);
 	SRT_TRY(srt_model_module(root, text, spec->kind, &module));
 	snprintf(text, sizeof(text), "%s.%s", srt_module_path(module), name);
-	po = param_options(text, ndim, options);
+	po = param_options(text, ndim, spec->is_adapter, options);
 	if (spec->is_cut && srt_model_tensor_ranks(options) > 1)
 		po.placement =
 			(srt_placement_t){ SRT_MODEL_TENSOR_DIM, spec->tensor_dim, spec->nblocks };

@@ -50,7 +50,7 @@ exports()
 : > $tmp.below
 exports libshardrt ops.h shardrt.h
 cp $tmp.prototypes $tmp.below
-exports libshardrt-models models/families.h models/generate.h models/layers.h models/rotary.h models/tape.h \
+exports libshardrt-models models/families.h models/generate.h models/layers.h models/lora.h models/rotary.h models/tape.h \
 	models/tokenizer.h
 
 # libshardrt-models needs public functions of libshardrt alone, has no writable data, and is linked to libshardrt and the

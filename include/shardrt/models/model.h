@@ -23,6 +23,12 @@ typedef struct srt_model_options {
 	/* NULL, or the engine's mesh: a model for tensor-parallel ranks is cut over its dimension
 	 * SRT_MODEL_TENSOR_DIM. Must outlive the model. */
 	const srt_mesh_t *mesh;
+	/* NULL, or the adapters of a decoder (lora.h), copied: they are trainable, and all other
+	 * parameters frozen. */
+	const struct srt_lora *lora;
+	/* With lora: in which the parameters of the blocks are stored, but for adapters. In layers
+	 * that compute in another dtype they are widened, or rounded, for each use. NONE: dtype. */
+	srt_dtype_t base_dtype;
 } srt_model_options_t;
 
 #endif

@@ -49,6 +49,7 @@ tests_golden_replay_hf_SOURCES = $(GOLDEN_SOURCES) \
 	tests/golden/replay_hf.c \
 	tests/golden/replay_hf.h \
 	tests/golden/replay_hf_decode.c \
+	tests/golden/replay_hf_lora.c \
 	tests/golden/replay_hf_model.c \
 	tests/golden/replay_hf_run.c \
 	tests/golden/replay_hf_tokenizer.c

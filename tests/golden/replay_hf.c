@@ -21,6 +21,7 @@ static const struct {
 	{ "hf", replay_hf_model },
 	{ "pack", replay_hf_pack },
 	{ "decode", replay_hf_decode },
+	{ "lora", replay_hf_lora },
 	{ "tokenizer", replay_hf_tokenizer },
 };
 

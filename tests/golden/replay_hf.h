@@ -6,6 +6,7 @@
  *     replay_hf.c            the program
  *     replay_hf_model.c      kinds "hf" and "pack": values, gradients and steps of a decoder
  *     replay_hf_decode.c     kind "decode": tokens that follow prompts
+ *     replay_hf_lora.c       kind "lora": steps of adapters, their folders, merged weights
  *     replay_hf_tokenizer.c  kind "tokenizer": ids of strings, text of ids
  *     replay_hf_run.c        a decoder of a folder on an engine, and its rows of tokens
  */
@@ -13,6 +14,7 @@
 #define SRT_TESTS_REPLAY_HF_H
 
 #include <shardrt/models/families.h>
+#include <shardrt/models/lora.h>
 #include "tests/golden/replay.h"
 
 /* How the ranks share a decoder; by options of the program. */
@@ -50,7 +52,9 @@ typedef struct hf_engine {
 	srt_dtype_t dtype;  /* of parameters */
 	float matrix_decay, vector_decay;
 	srt_optim_options_t optim;
-	float max_norm; /* 0: no clipping */
+	float max_norm;         /* 0: no clipping */
+	const srt_lora_t *lora; /* NULL: no adapters; they have no values then */
+	srt_dtype_t base_dtype; /* with lora */
 } hf_engine_t;
 
 /* Creates engine and decoder, with the values of the folder. Collective. */
@@ -81,6 +85,16 @@ srt_status_t hf_sum(hf_run_t *r, const float *values, size_t n, double *sum);
 srt_status_t hf_compare_param(hf_run_t *r, const char *key, const char *name,
 			      srt_param_what_t what);
 
+/* The optimizer of the case. */
+srt_optim_options_t hf_read_optim(const golden_t *g);
+/* Compares the rows of this rank with those of a recorded tensor (rows,...), PREFIXKEY. */
+srt_status_t hf_compare_rows(hf_run_t *r, const char *key, const char *prefix,
+			     srt_tensor_t *tensor);
+/* Compares the mean loss of a step with its recorded value. Collective. */
+srt_status_t hf_compare_loss(hf_run_t *r, const char *key, const json_t *recorded, double ntargets);
+/* A recorded tensor that does not begin with one of these is as wrong as a deviation. */
+void hf_check_keys(hf_run_t *r, const char *const *known, size_t nknown);
+
 /* Kinds of cases. SRT_ERR_UNSUPPORTED: with this build or these options, with the reason. */
 srt_status_t replay_hf_model(golden_t *g, srt_context_t *context, const hf_options_t *options,
 			     verdict_t *v);
@@ -88,6 +102,8 @@ srt_status_t replay_hf_pack(golden_t *g, srt_context_t *context, const hf_option
 			    verdict_t *v);
 srt_status_t replay_hf_decode(golden_t *g, srt_context_t *context, const hf_options_t *options,
 			      verdict_t *v);
+srt_status_t replay_hf_lora(golden_t *g, srt_context_t *context, const hf_options_t *options,
+			    verdict_t *v);
 srt_status_t replay_hf_tokenizer(golden_t *g, srt_context_t *context, const hf_options_t *options,
 				 verdict_t *v);
 

@@ -11,7 +11,7 @@
 
 #include "tests/golden/replay_hf.h"
 
-static srt_optim_options_t read_optim(const golden_t *g)
+srt_optim_options_t hf_read_optim(const golden_t *g)
 {
 	const json_t *o = json_object_get(g->json, "optimizer"), *betas;
 	srt_optim_options_t optim = SRT_OPTIM_ADAM_INIT;
@@ -63,9 +63,7 @@ static srt_status_t read_tokens(const golden_t *g, const char *prefix, tokens_t 
 
 /* ---- comparing -------------------------------------------------------------------------- */
 
-/* Compares the rows of this rank with those of a recorded tensor (rows,...). */
-static srt_status_t compare_rows(hf_run_t *r, const char *key, const char *prefix,
-				 srt_tensor_t *tensor)
+srt_status_t hf_compare_rows(hf_run_t *r, const char *key, const char *prefix, srt_tensor_t *tensor)
 {
 	const size_t nmine = (size_t)(srt_tensor_rows(tensor) * srt_tensor_cols(tensor));
 	const size_t stride = nmine / (size_t)r->nmine;
@@ -129,8 +127,7 @@ static srt_status_t compare_params(hf_run_t *r, const char *prefix, srt_param_wh
 	return SRT_OK;
 }
 
-/* A tensor that nothing here compares is as wrong as a deviation. */
-static void check_keys(hf_run_t *r, const char *const *known, size_t nknown)
+void hf_check_keys(hf_run_t *r, const char *const *known, size_t nknown)
 {
 	for (size_t i = 0; i < srt_safetensors_count(r->golden->expect); i++) {
 		const char *key = srt_safetensors_tensor(r->golden->expect, i)->name;
@@ -165,17 +162,15 @@ static srt_status_t compare_forward(hf_run_t *r, const tokens_t *t, const char *
 		status = srt_tape_forward(r->tape, r->stream);
 	for (int64_t i = 0; i <= layers && status == SRT_OK && !strcmp(prefix, "step1."); i++) {
 		snprintf(key, sizeof(key), "hidden.%lld", (long long)i);
-		status = compare_rows(r, key, prefix, hidden[i]);
+		status = hf_compare_rows(r, key, prefix, hidden[i]);
 	}
 	if (status == SRT_OK && r->options->tp == 1)
-		status = compare_rows(r, "logits", prefix, r->io.logits);
+		status = hf_compare_rows(r, "logits", prefix, r->io.logits);
 	free(hidden);
 	return status;
 }
 
-/* The mean loss of a step, and its recorded value. */
-static srt_status_t compare_loss(hf_run_t *r, const char *key, const json_t *recorded,
-				 double ntargets)
+srt_status_t hf_compare_loss(hf_run_t *r, const char *key, const json_t *recorded, double ntargets)
 {
 	const size_t n = (size_t)(r->nmine * r->context_length);
 	float *losses = NULL;
@@ -218,12 +213,12 @@ static srt_status_t run_step(hf_run_t *r, const char *decay, int s, bool is_firs
 	SRT_TRY(srt_tape_backward(r->tape, 1.0f / (float)ntargets, none, r->stream));
 	SRT_TRY(srt_engine_finish_backward(r->engine, r->stream));
 	if (is_first) {
-		SRT_TRY(compare_rows(r, "token_loss", "step1.", r->io.loss));
+		SRT_TRY(hf_compare_rows(r, "token_loss", "step1.", r->io.loss));
 		SRT_TRY(compare_params(r, "step1.grad.", SRT_PARAM_GRAD));
-		SRT_TRY(compare_loss(r, "step1.loss", json_object_get(json, "loss"), ntargets));
+		SRT_TRY(hf_compare_loss(r, "step1.loss", json_object_get(json, "loss"), ntargets));
 	}
 	snprintf(key, sizeof(key), "%s.step%d.loss", decay, s);
-	SRT_TRY(compare_loss(r, key, json_object_get(step, "loss"), ntargets));
+	SRT_TRY(hf_compare_loss(r, key, json_object_get(step, "loss"), ntargets));
 	SRT_TRY(srt_engine_step(r->engine, r->stream));
 	SRT_TRY(srt_engine_get_step_info(r->engine, &info, r->stream));
 	snprintf(key, sizeof(key), "%s.step%d.grad_norm", decay, s);
@@ -245,7 +240,7 @@ static srt_status_t run_steps(hf_run_t *r, const char *decay, bool is_first)
 				  .dtype = SRT_F32,
 				  .matrix_decay = rate,
 				  .vector_decay = strcmp(decay, "all") ? 0.0f : rate,
-				  .optim = read_optim(r->golden),
+				  .optim = hf_read_optim(r->golden),
 				  .max_norm = (float)golden_number(clip, "max_norm", 0) };
 	srt_decoder_pass_t pass = { .documents = 1, .loss = 1 };
 	tokens_t t;
@@ -270,7 +265,7 @@ static srt_status_t run_bf16(hf_run_t *r)
 {
 	const hf_engine_t how = { .folder = golden_text(r->golden->json, "model"),
 				  .dtype = SRT_BF16,
-				  .optim = read_optim(r->golden) };
+				  .optim = hf_read_optim(r->golden) };
 	tokens_t t;
 	srt_status_t status;
 
@@ -292,7 +287,7 @@ srt_status_t replay_hf_model(golden_t *g, srt_context_t *context, const hf_optio
 	hf_run_t r = { .golden = g, .context = context, .options = options, .verdict = v };
 	srt_status_t status = SRT_OK;
 
-	check_keys(&r, known, SRT_ARRAY_LEN(known));
+	hf_check_keys(&r, known, SRT_ARRAY_LEN(known));
 	for (size_t i = 0; i < SRT_ARRAY_LEN(decays) && status == SRT_OK; i++) {
 		hf_run_t run = r;
 
@@ -325,8 +320,8 @@ static srt_status_t run_packed(hf_run_t *r, const tokens_t *t, float **losses)
 	SRT_TRY(srt_tape_backward(r->tape, 1.0f / (float)ntargets, none, r->stream));
 	SRT_TRY(srt_engine_finish_backward(r->engine, r->stream));
 	SRT_TRY(hf_read_tensor(r, r->io.loss, losses));
-	SRT_TRY(compare_rows(r, "packed.token_loss", "", r->io.loss));
-	SRT_TRY(compare_loss(r, "packed.loss", json_object_get(json, "loss"), ntargets));
+	SRT_TRY(hf_compare_rows(r, "packed.token_loss", "", r->io.loss));
+	SRT_TRY(hf_compare_loss(r, "packed.loss", json_object_get(json, "loss"), ntargets));
 	SRT_TRY(srt_engine_step(r->engine, r->stream));
 	SRT_TRY(srt_engine_get_step_info(r->engine, &info, r->stream));
 	verdict_scalar(r->verdict, r->golden, "packed.grad_norm", (double)info.grad_norm,
@@ -347,7 +342,7 @@ static srt_status_t run_alone(hf_run_t *r, const tokens_t *t, size_t i, int64_t 
 	SRT_TRY(hf_feed(r, t->ids + at, t->targets + at, t->positions + at));
 	SRT_TRY(srt_tape_forward(r->tape, r->stream));
 	snprintf(key, sizeof(key), "alone.doc%zu.token_loss", i);
-	SRT_TRY(compare_rows(r, key, "", r->io.loss));
+	SRT_TRY(hf_compare_rows(r, key, "", r->io.loss));
 	status = hf_read_tensor(r, r->io.loss, &losses);
 	if (status == SRT_OK && hf_row(r, 0) == 0)
 		verdict_exact(r->verdict,
@@ -401,7 +396,7 @@ srt_status_t replay_hf_pack(golden_t *g, srt_context_t *context, const hf_option
 	tokens_t t;
 	srt_status_t status = read_tokens(g, "", &t);
 
-	check_keys(&r, known, SRT_ARRAY_LEN(known));
+	hf_check_keys(&r, known, SRT_ARRAY_LEN(known));
 	if (status == SRT_OK)
 		status = run_pack(&r, &t);
 	hf_close(&r);

@@ -34,7 +34,9 @@ static srt_status_t create_engine(hf_run_t *r, const hf_engine_t *how)
 					    .matrix_decay = how->matrix_decay,
 					    .vector_decay = how->vector_decay,
 					    .flat = r->options->flat,
-					    .mesh = r->mesh };
+					    .mesh = r->mesh,
+					    .lora = how->lora,
+					    .base_dtype = how->base_dtype };
 	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
 
 	options.mesh = r->mesh;
@@ -56,6 +58,7 @@ static srt_status_t load(hf_run_t *r, const char *folder)
 	SRT_TRY(srt_file_open(folder, &r->file));
 	SRT_TRY(srt_family_match(r->family, &r->config, r->file, folder, &match));
 	names = srt_family_names(&match);
+	srt_lora_keep(&names);
 	return srt_engine_load_named(r->engine, folder, &names, r->stream);
 }
 

@@ -66,8 +66,9 @@ for form in $forms; do
 	replay 1 "" $(of_kind '[a-z]*' 1)
 	for n in 2 3; do replay $n "" $(of_kind 'train' $n); done
 	replay 2 "--strategy zero1" $(of_kind 'hf' 1)
-	replay 3 "--flat" $(of_kind 'hf' 1) $(of_kind 'pack' 1)
-	replay 2 "--tp 2" $(of_kind 'hf' 1)
+	replay 2 "--strategy ddp" $(of_kind 'lora' 1)
+	replay 3 "--flat" $(of_kind 'hf' 1) $(of_kind 'pack' 1) $(of_kind 'lora' 1)
+	replay 2 "--tp 2" $(of_kind 'hf' 1) $(of_kind 'lora' 1)
 done
 [ $failed = 0 ] || exit 1
 [ "$SHARDRT_BACKEND" = cpu ] || exit 0
@@ -91,6 +92,7 @@ spoil()
 }
 spoil 'tokenizer*'
 spoil 'hf_llama*'
+spoil 'lora_llama*'
 mkdir $work/unknown
 echo '{"format": "shardrt-golden-hf/1", "name": "unknown", "kind": "unknown", "files": {}}' > $work/unknown/case.json
 code=0

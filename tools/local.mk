@@ -7,6 +7,8 @@ libtools_la_SOURCES = \
 	tools/common.h \
 	tools/descriptors.c \
 	tools/descriptors.h \
+	tools/lora.c \
+	tools/lora.h \
 	tools/mesh.c \
 	tools/mesh.h \
 	tools/model_folder.c \
@@ -97,6 +99,7 @@ shardrt_ckpt_SOURCES = \
 	tools/ckpt/diff.c \
 	tools/ckpt/files.c \
 	tools/ckpt/merge.c \
+	tools/ckpt/merge_lora.c \
 	tools/ckpt/verify.c
 shardrt_ckpt_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
 shardrt_ckpt_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm

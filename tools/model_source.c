@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <shardrt/models/lora.h>
 #include "models/gpt_hf.h"
 #include "models/try.h"
 #include "tools/checkpoint_path.h"
@@ -83,12 +84,34 @@ static int parse_sizes(tool_model_t *m, const char *sizes, tool_why_t *why)
 			      m->sizes.heads, NAMED(m), m->config.heads);
 }
 
+/* The base alone is not the model of a run that trains adapters. */
+static int check_checkpoint(const tool_model_t *m, const srt_file_t *file, tool_why_t *why)
+{
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
+
+	if (m->has_adapters)
+		return tool_why_usage(why,
+				      "%s%s%s is a checkpoint: adapters need a folder or file of "
+				      "their base; shardrt-ckpt convert makes one",
+				      NAMED(m));
+	for (size_t i = 0; srt_file_at(file, i, &t) == SRT_OK; i++)
+		if (strstr(t.name, ".lora_A.weight") != NULL)
+			return tool_why_usage(why,
+					      "%s%s%s is a checkpoint of a run that trains "
+					      "adapters: go on with --resume, or name the folder "
+					      "that --save has written by --adapter",
+					      NAMED(m));
+	return 0;
+}
+
 /* The sizes of an open file or checkpoint. Without metadata of ours and names of Hugging Face, the
  * sizes of the preset stay. */
 static int find_sizes(tool_model_t *m, const srt_file_t *file, tool_why_t *why)
 {
 	const char *sizes, *config;
 
+	if (m->is_checkpoint && check_checkpoint(m, file, why) != 0)
+		return -1;
 	if (m->is_checkpoint && srt_file_find_metadata(file, TOOL_CONFIG_KEY, &config) == SRT_OK)
 		return copy_family(m, config, why);
 	if (srt_file_find_metadata(file, TOOL_SIZES_KEY, &sizes) == SRT_OK)
@@ -242,22 +265,33 @@ static srt_status_t load_family(const tool_model_t *m, srt_engine_t *engine, srt
 	srt_file_close(file);
 	SRT_TRY(status);
 	names = srt_family_names(&match);
+	srt_lora_keep(&names);
 	return srt_engine_load_named(engine, m->path, &names, stream);
+}
+
+static int same_name(const char *name, srt_file_source_t *source, void *arg)
+{
+	(void)arg;
+	source->name = name;
+	return 1;
 }
 
 static srt_status_t load_values(const tool_model_t *m, srt_engine_t *engine, srt_stream_t *stream)
 {
 	const srt_checkpoint_options_t values = { .size = sizeof(srt_checkpoint_options_t),
 						  .values_only = 1 };
-	srt_file_names_t names;
+	srt_file_names_t names = { .size = sizeof(names), .find = same_name };
 
 	if (m->is_checkpoint)
 		return srt_checkpoint_load(engine, m->path, &values, stream);
 	if (m->family != NULL)
 		return load_family(m, engine, stream);
-	if (m->hf_prefix == NULL)
+	if (m->hf_prefix == NULL && !m->has_adapters)
 		return srt_engine_load(engine, m->path, stream);
-	names = srt_gpt_hf_names(m->hf_prefix);
+	if (m->hf_prefix != NULL)
+		names = srt_gpt_hf_names(m->hf_prefix);
+	srt_lora_keep(&names);
+	names.cast |= m->has_adapters; /* the base may be stored in another dtype */
 	return srt_engine_load_named(engine, m->path, &names, stream);
 }
 

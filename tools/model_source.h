@@ -25,6 +25,7 @@ typedef struct tool_sizes {
 typedef struct tool_model {
 	const char *path;   /* as it was named; then what it means; NULL: none, a preset */
 	const char *option; /* that names it, for messages: "--init"; "": an argument */
+	bool has_adapters;  /* the engine has some, which a load of the base leaves alone */
 	bool random;        /* only the config.json of a folder is read */
 	tool_sizes_t sizes;
 

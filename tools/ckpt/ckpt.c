@@ -21,6 +21,7 @@ static const char usage[] =
 	"       shardrt-ckpt merge [--all] FILE OUT\n"
 	"       shardrt-ckpt reshard --ranks N FOLDER OUT\n"
 	"       shardrt-ckpt convert --to hf|shardrt [--heads N] FILE OUT\n"
+	"       shardrt-ckpt merge-lora BASE ADAPTER OUT\n"
 	"\n"
 	"FILE is a file of parameters in safetensors format, as shardrt-train --save writes it;\n"
 	"the folder of a sharded checkpoint; or the folder that was given to shardrt-train\n"
@@ -40,6 +41,8 @@ static const char usage[] =
 	"  merge    write the unsharded tensors to one file\n"
 	"  reshard  write a checkpoint again, as N ranks would with --strategy zero3\n"
 	"  convert  write a GPT with the names and layout of another program\n"
+	"  merge-lora  write the folder of a model of Hugging Face, BASE, with the LoRA adapters\n"
+	"           of a folder of PEFT added to its weights; each keeps its dtype\n"
 	"\n"
 	"      --all            of a checkpoint the states of the optimizer, too, not only\n"
 	"                       parameters and buffers\n"
@@ -87,6 +90,7 @@ static const struct {
 	{ "merge", 2, 2, 1, ALL, 0, 1, ckpt_merge },
 	{ "reshard", 2, 2, 1, RANKS, RANKS, 1, ckpt_reshard },
 	{ "convert", 2, 2, 1, TO | HEADS, TO, 1, ckpt_convert },
+	{ "merge-lora", 3, 3, 0, 0, 0, 1, ckpt_merge_lora },
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -224,7 +228,8 @@ static int run_command(ckpt_request_t *r, const char *name, int given)
 			continue;
 		if (r->npaths < commands[i].npaths || r->npaths > commands[i].most)
 			return complain(commands[i].npaths == 1 ? "%s needs one file" :
-								  "%s needs two files",
+					commands[i].npaths == 2 ? "%s needs two files" :
+								  "%s needs three folders",
 					name);
 		if (check_options(given, commands[i].takes, commands[i].needs, name) != 0)
 			return CKPT_TROUBLE;

@@ -2,12 +2,13 @@
 /*
  * The parts of shardrt-ckpt.
  *
- *     ckpt.c      main program: commands and options
- *     files.c     ls, hash
- *     verify.c    all bytes of files and checkpoints
- *     diff.c      compares two files
- *     merge.c     merge, reshard
- *     convert.c   names and layouts of this library and of Hugging Face
+ *     ckpt.c        main program: commands and options
+ *     files.c       ls, hash
+ *     verify.c      all bytes of files and checkpoints
+ *     diff.c        compares two files
+ *     merge.c       merge, reshard
+ *     merge_lora.c  adapters added to the weights of a model
+ *     convert.c     names and layouts of this library and of Hugging Face
  *
  * A file is a safetensors file or the folder of a sharded checkpoint (<shardrt/file.h>). Of the
  * folder of --checkpoint a command gets the latest one (tools/checkpoint_path.h); verify reads all.
@@ -70,6 +71,10 @@ int ckpt_diff(const ckpt_request_t *request);
 
 int ckpt_merge(const ckpt_request_t *request);
 int ckpt_reshard(const ckpt_request_t *request);
+
+/* ---- merge_lora.c */
+
+int ckpt_merge_lora(const ckpt_request_t *request);
 
 /* ---- convert.c */
 

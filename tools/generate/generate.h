@@ -25,6 +25,7 @@
 
 #include "models/string.h"
 #include "tools/generate/options.h"
+#include "tools/lora.h"
 #include "tools/model_source.h"
 #include "tools/ranks.h"
 
@@ -49,6 +50,7 @@ typedef struct generate_run {
 	tool_ranks_t ranks;
 	tool_why_t why;
 	tool_model_t model;
+	tool_lora_t lora;           /* of --adapter */
 	srt_tokenizer_t *tokenizer; /* NULL: tokens are bytes */
 	int32_t eos[GENERATE_MOST_EOS];
 	size_t neos;

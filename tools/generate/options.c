@@ -41,6 +41,7 @@ static const tool_option_t rows[] = {
 	     "ids, logprobs, text, finish (length, eos or stop)"),
 	FLAG("quiet", quiet, "do not print the speed"),
 	HEADING("Model"),
+	STRING("adapter", adapter, "FOLDER", NULL, "with the LoRA adapters in a folder of PEFT"),
 	STRING("tokenizer", tokenizer, "FOLDER", NULL,
 	       "tokenizer.json, or the folder that has it; default: that of the\n"
 	       "model's folder. Without one, tokens are bytes"),

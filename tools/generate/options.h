@@ -11,7 +11,7 @@
 
 /** Values of the options. Strings are borrowed from argv; 0 or NULL: the default of --help. */
 typedef struct generate_options {
-	const char *model, *tokenizer, *preset, *prompt, *prompts;
+	const char *model, *adapter, *tokenizer, *preset, *prompt, *prompts;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
 	int64_t max_tokens, top_k, seed, batch, threads;
 	int64_t dtype, numerics; /* indices of words */

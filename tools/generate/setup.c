@@ -16,8 +16,11 @@ static int open_model(generate_run_t *run)
 	const generate_options_t *o = &run->opt;
 	tool_model_t *m = &run->model;
 
+	if (tool_lora_open(&run->lora, NULL, o->adapter, &run->why) != 0)
+		return -1;
 	*m = (tool_model_t){ .path = o->model,
 			     .option = "",
+			     .has_adapters = run->lora.lora != NULL,
 			     .sizes = { .preset = o->preset,
 					.layers = o->layers,
 					.heads = o->heads,
@@ -27,7 +30,8 @@ static int open_model(generate_run_t *run)
 		return -1;
 	if (!m->has_sizes)
 		m->sizes.context = o->context;
-	if (tool_model_resize(m, 1, &run->why) != 0)
+	if (tool_model_resize(m, 1, &run->why) != 0 ||
+	    tool_lora_check(&run->lora, &m->config, &run->why) != 0)
 		return -1;
 	run->length = o->context ? o->context : m->config.context;
 	if (run->length <= m->config.context)
@@ -97,6 +101,7 @@ static srt_status_t declare_engine(generate_run_t *run)
 	options.precision = &precision.policy;
 	options.optim = &optim;
 	model.dtype = precision.stored;
+	model.lora = run->lora.lora;
 	SRT_TRY(srt_comm_split(run->ranks.comm, run->ranks.rank, "alone", &run->alone));
 	options.comm = run->alone; /* ranks have other prompts, so that their passes differ */
 	SRT_TRY(srt_engine_create(run->context, &options, &run->engine));
@@ -123,7 +128,11 @@ srt_status_t generate_build(generate_run_t *run)
 	SRT_TRY(srt_buffer_create(device, srt_decoder_mem_kind(run->decoder), arena, "activations",
 				  &run->arena));
 	SRT_TRY(srt_generator_bind(run->generator, run->arena));
-	return tool_model_load(&run->model, run->engine, run->stream, &run->why);
+	SRT_TRY(tool_model_load(&run->model, run->engine, run->stream, &run->why));
+	if (run->lora.lora == NULL)
+		return SRT_OK;
+	return tool_lora_load(run->opt.adapter, run->model.family, run->decoder, run->stream,
+			      &run->why);
 }
 
 void generate_destroy(generate_run_t *run)
@@ -139,6 +148,7 @@ void generate_destroy(generate_run_t *run)
 	srt_context_destroy(run->context);
 	srt_tokenizer_close(run->tokenizer);
 	tool_model_close(&run->model);
+	tool_lora_close(&run->lora);
 	for (size_t i = 0; i < run->nprompts; i++)
 		free(run->prompts[i].ids);
 	free(run->prompts);

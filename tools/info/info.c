@@ -58,7 +58,9 @@ static const char usage[] =
 	"      --reduce-dtype R dtype in which gradients are summed over ranks: fp32 or compute;\n"
 	"                       without it fp32, compute if --pure\n"
 	"      --recompute      blocks run forward again in the backward pass\n"
-	"      --accumulate M   micro-batches per step (default 1)\n";
+	"      --accumulate M   micro-batches per step (default 1)\n"
+	"      --lora LIST      with LoRA adapters, as of shardrt-train: r=N,alpha=X,targets=A+B\n"
+	"      --base-dtype B   with --lora: dtype of the frozen parameters of blocks: fp32 or bf16\n";
 
 enum {
 	OPT_CONFIG_PAGE = 256,
@@ -78,6 +80,8 @@ enum {
 	OPT_RECOMPUTE,
 	OPT_REDUCE_DTYPE,
 	OPT_ACCUMULATE,
+	OPT_LORA,
+	OPT_BASE_DTYPE,
 };
 
 static const struct option long_options[] = {
@@ -103,6 +107,8 @@ static const struct option long_options[] = {
 	{ "recompute", no_argument, NULL, OPT_RECOMPUTE },
 	{ "reduce-dtype", required_argument, NULL, OPT_REDUCE_DTYPE },
 	{ "accumulate", required_argument, NULL, OPT_ACCUMULATE },
+	{ "lora", required_argument, NULL, OPT_LORA },
+	{ "base-dtype", required_argument, NULL, OPT_BASE_DTYPE },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -314,6 +320,12 @@ static int parse_option(request_t *r, int opt)
 		r->plan_option = "--accumulate";
 		r->what.accumulate = parse_count("--accumulate", optarg, 1 << 20);
 		return r->what.accumulate ? 0 : TOOL_EXIT_USAGE;
+	case OPT_LORA:
+		r->plan_option = "--lora";
+		r->what.lora = optarg;
+		return 0;
+	case OPT_BASE_DTYPE:
+		return parse_word(r, "--base-dtype", "fp32|bf16", &r->what.base_dtype);
 	case OPT_STRATEGY:
 		return parse_word(r, "--strategy", TOOL_STRATEGIES, &r->what.strategy);
 	case OPT_MESH:
@@ -387,6 +399,7 @@ int main(int argc, char **argv)
 	request_t r = { .what = { .preset = "nano",
 				  .strategy = SRT_STRATEGY_ZERO3,
 				  .reduce_dtype = TOOL_REDUCE_DEFAULT,
+				  .base_dtype = -1,
 				  .world_size = 1,
 				  .accumulate = 1 } };
 	int status, plans;

@@ -45,7 +45,9 @@ typedef struct info_plan {
 	srt_offload_t offload;
 	tool_mesh_t mesh;
 	int world_size;
-	int accumulate; /* micro-batches per step */
+	int accumulate;     /* micro-batches per step */
+	const char *lora;   /* as of shardrt-train; NULL: no adapters */
+	int64_t base_dtype; /* index of fp32|bf16; -1: that of the others */
 } info_plan_t;
 
 /** The memory plan of a model for each rank, and its modules. @return the exit status. */

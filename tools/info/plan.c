@@ -15,6 +15,7 @@
 
 #include <shardrt/models/families.h>
 #include "models/try.h"
+#include "tools/lora.h"
 #include "tools/model_folder.h"
 #include "tools/precision.h"
 
@@ -122,8 +123,9 @@ static srt_status_t print_tree(const srt_engine_t *engine, const info_plan_t *wh
 
 static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
 			       const srt_decoder_config_t *config, int64_t context_length,
-			       const tool_precision_t *precision)
+			       const tool_precision_t *precision, const srt_lora_t *lora)
 {
+	static const srt_dtype_t base_dtypes[] = { SRT_F32, SRT_BF16 };
 	srt_engine_options_t options = { .size = sizeof(options),
 					 .strategy = (srt_strategy_t)what->strategy,
 					 .precision = &precision->policy,
@@ -138,7 +140,8 @@ static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
 				      .matrix_decay = 0.1f,
 				      .dtype = precision->stored,
 				      .reshard = what->reshard,
-				      .flat = (srt_flat_t)what->flat };
+				      .flat = (srt_flat_t)what->flat,
+				      .lora = lora };
 	srt_engine_t *engine = NULL;
 	srt_decoder_t *decoder = NULL;
 	srt_plan_t first = SRT_PLAN_INIT, last = SRT_PLAN_INIT;
@@ -148,6 +151,8 @@ static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
 	SRT_TRY(tool_mesh_create(&what->mesh, NULL, &mesh));
 	options.mesh = mesh;
 	model.mesh = mesh;
+	if (what->base_dtype >= 0)
+		model.base_dtype = base_dtypes[what->base_dtype];
 	status = srt_engine_create(context, &options, &engine);
 	if (status == SRT_OK)
 		status = srt_decoder_declare(engine, config, &model, &decoder);
@@ -163,6 +168,9 @@ static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
 		       tool_word(TOOL_STRATEGIES, what->strategy, strategy), what->world_size,
 		       what->world_size == 1 ? "" : "s", what->accumulate,
 		       what->accumulate == 1 ? "" : "es");
+		if (lora != NULL)
+			printf("    adapters with r %lld: %lld parameters, which are trained\n",
+			       (long long)lora->r, (long long)srt_decoder_lora_nparams(decoder));
 		print_plan(&first, &last, what->world_size);
 		print_start(config, precision->stored);
 		status = print_compute(context, decoder, context_length, &first, &last);
@@ -210,14 +218,48 @@ static int find_sizes(const info_plan_t *what, srt_decoder_config_t *config, int
 	return 0;
 }
 
-int info_plan(const info_plan_t *what)
+/* The adapters. @return 0, or -1 after an error message. */
+static int find_adapters(const info_plan_t *what, const srt_decoder_config_t *config,
+			 tool_lora_t *lora)
+{
+	tool_why_t why = { "", 0 };
+
+	if (what->base_dtype >= 0 && what->lora == NULL)
+		tool_why_usage(&why, "--base-dtype needs --lora");
+	else if (tool_lora_open(lora, what->lora, NULL, &why) == 0)
+		tool_lora_check(lora, config, &why);
+	if (!why.text[0])
+		return 0;
+	tool_error("%s", why.text);
+	return -1;
+}
+
+static int run_plan(const info_plan_t *what, const srt_decoder_config_t *config, int64_t length,
+		    const tool_precision_t *precision, const srt_lora_t *lora)
 {
 	/* One rank, also if a launcher started this program. */
 	srt_context_options_t options = { .size = sizeof(options), .bootstrap = "" };
 	srt_context_t *context;
+	srt_status_t status;
+
+	if (srt_context_create(&options, &context) != SRT_OK) {
+		tool_error("%s", srt_error_last());
+		return 1;
+	}
+	status = plan_model(context, what, config, length, precision, lora);
+	if (status != SRT_OK)
+		tool_error("%s", srt_error_last());
+	srt_context_destroy(context);
+	return status != SRT_OK;
+}
+
+int info_plan(const info_plan_t *what)
+{
 	srt_decoder_config_t config;
 	tool_precision_t precision;
+	tool_lora_t lora = { 0 };
 	int64_t length;
+	int code;
 	char why[600];
 
 	if (tool_precision((tool_dtype_t)what->dtype, what->pure, (tool_reduce_t)what->reduce_dtype,
@@ -235,15 +277,9 @@ int info_plan(const info_plan_t *what)
 		tool_error("%s", why);
 		return 1;
 	}
-	if (srt_context_create(&options, &context) != SRT_OK) {
-		tool_error("%s", srt_error_last());
-		return 1;
-	}
-	if (plan_model(context, what, &config, length, &precision) != SRT_OK) {
-		tool_error("%s", srt_error_last());
-		srt_context_destroy(context);
-		return 1;
-	}
-	srt_context_destroy(context);
-	return 0;
+	code = find_adapters(what, &config, &lora) != 0 ?
+		       TOOL_EXIT_USAGE :
+		       run_plan(what, &config, length, &precision, lora.lora);
+	tool_lora_close(&lora);
+	return code;
 }

@@ -21,6 +21,7 @@
 void train_get_position(const trainer_t *t, int64_t step, train_position_t *p)
 {
 	srt_decoder_config_t config = t->config;
+	char lora[TOOL_LORA_NBYTES];
 
 	*p = (train_position_t){ .step = step,
 				 .seed = t->opt.seed,
@@ -29,6 +30,10 @@ void train_get_position(const trainer_t *t, int64_t step, train_position_t *p)
 				 .run = t->run };
 	config.context = t->length;
 	tool_print_sizes(&config, p->sizes, sizeof(p->sizes));
+	tool_lora_print(t->lora.lora, lora);
+	if (lora[0])
+		snprintf(p->sizes + strlen(p->sizes), sizeof(p->sizes) - strlen(p->sizes), " %s",
+			 lora);
 }
 
 void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAIN_NENTRIES])

@@ -39,8 +39,11 @@ int trainer_find_sizes(trainer_t *t)
 	const train_options_t *o = &t->opt;
 	tool_model_t *m = &t->model;
 
+	if (tool_lora_open(&t->lora, o->lora, o->adapter, &t->why) != 0)
+		return -1;
 	*m = (tool_model_t){ .path = o->init,
 			     .option = "--init",
+			     .has_adapters = t->lora.lora != NULL,
 			     .random = o->init_random,
 			     .sizes = { .preset = o->preset,
 					.layers = o->layers,
@@ -51,7 +54,8 @@ int trainer_find_sizes(trainer_t *t)
 	if (tool_model_open(m, t->rank, &t->why) != 0)
 		return -1;
 	t->opt.init = m->path;
-	if (tool_model_resize(m, t->tensor_ranks, &t->why) != 0)
+	if (tool_model_resize(m, t->tensor_ranks, &t->why) != 0 ||
+	    tool_lora_check(&t->lora, &m->config, &t->why) != 0)
 		return -1;
 	t->config = m->config;
 	t->length = t->config.context;
@@ -66,7 +70,16 @@ int trainer_find_sizes(trainer_t *t)
 
 srt_status_t trainer_start_values(trainer_t *t)
 {
+	const uint64_t seed = (uint64_t)t->opt.seed;
+	srt_status_t status;
+
 	if (t->opt.init == NULL || t->opt.init_random)
-		return srt_decoder_init(t->decoder, (uint64_t)t->opt.seed, t->stream);
-	return tool_model_load(&t->model, t->engine, t->stream, &t->why);
+		status = srt_decoder_init(t->decoder, seed, t->stream);
+	else
+		status = tool_model_load(&t->model, t->engine, t->stream, &t->why);
+	if (status != SRT_OK || t->lora.lora == NULL)
+		return status;
+	if (t->opt.adapter == NULL)
+		return srt_decoder_init_lora(t->decoder, seed, t->stream);
+	return tool_lora_load(t->opt.adapter, t->model.family, t->decoder, t->stream, &t->why);
 }

@@ -25,6 +25,7 @@ typedef enum train_decay { TRAIN_DECAY_MATRICES, TRAIN_DECAY_ALL } train_decay_t
 typedef struct train_options {
 	const char *text, *tokens, *val, *preset, *mesh, *offload, *reshard;
 	const char *save, *checkpoint, *init, *log, *prompt;
+	const char *lora, *adapter;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
 	int64_t batch, steps, accumulate, micro_batches, warmup, decay_steps, threads, seed;
 	int64_t eval_every, eval_batches, sample, generate, save_every, keep, max_shard_size;
@@ -32,6 +33,7 @@ typedef struct train_options {
 	double init_scale;
 	int64_t strategy, flat, optimizer, accumulate_mode, clip_p, numerics; /* indices of words */
 	int64_t dtype, reduce_dtype, scaler, schedule, decay, save_dtype;     /* of words too */
+	int64_t base_dtype;
 	int64_t pure, recompute, eval, resume, init_random, hash, help, version; /* flags */
 } train_options_t;
 

@@ -112,6 +112,31 @@ static int check_schedule(const train_options_t *o, char *why, size_t nwhy)
 	return 0;
 }
 
+static int check_adapters(const train_options_t *o, char *why, size_t nwhy)
+{
+	const int has_adapters = o->lora != NULL || o->adapter != NULL;
+
+	if (o->lora != NULL && o->adapter != NULL) {
+		snprintf(why, nwhy,
+			 "--lora and --adapter are both given: the folder of --adapter has the "
+			 "sizes of its adapters");
+		return -1;
+	}
+	if (o->base_dtype >= 0 && !has_adapters) {
+		snprintf(why, nwhy,
+			 "--base-dtype needs --lora or --adapter: without adapters all "
+			 "parameters are trained, in the dtype that --dtype and --pure give");
+		return -1;
+	}
+	if (has_adapters && (o->save_dtype >= 0 || o->max_shard_size > 0)) {
+		snprintf(why, nwhy,
+			 "--save-dtype and --max-shard-size are for the weights of a model, but "
+			 "--save writes adapters here; shardrt-ckpt merge-lora writes the model");
+		return -1;
+	}
+	return 0;
+}
+
 int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 {
 	srt_offload_t offload;
@@ -174,7 +199,7 @@ int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 	}
 	if (check_schedule(o, why, nwhy) != 0 || check_precision(o, why, nwhy) != 0 ||
 	    check_mesh(o, why, nwhy) != 0 || tool_offload(o->offload, &offload, why, nwhy) != 0 ||
-	    check_reshard(o, why, nwhy) != 0)
+	    check_reshard(o, why, nwhy) != 0 || check_adapters(o, why, nwhy) != 0)
 		return -1;
 	return check_tree(o, why, nwhy);
 }

@@ -69,6 +69,20 @@ static const tool_option_t rows[] = {
 	FLAG("recompute", recompute,
 	     "keep only the inputs of blocks and run them forward again in the\n"
 	     "backward pass: less memory, more time, the same bits"),
+	HEADING("Adapters"),
+	STRING("lora", lora, "LIST", NULL,
+	       "train LoRA adapters of the Linear layers of blocks, the rest is\n"
+	       "frozen: r=N,alpha=X,targets=NAME+NAME,rslora. NAME is the name of a\n"
+	       "module, or its end, as q_proj; or instead of targets, at the end,\n"
+	       "match=EXPRESSION; default: r=16, alpha twice r, all-linear. --save\n"
+	       "writes a folder of PEFT"),
+	STRING("adapter", adapter, "FOLDER", NULL,
+	       "start from the LoRA adapters in a folder of PEFT, which has their\n"
+	       "sizes; of its lora_dropout nothing is applied"),
+	WORD("base-dtype", base_dtype, "-", "fp32|bf16",
+	     "with --lora or --adapter: dtype in which the frozen parameters of\n"
+	     "blocks are stored; default: that of the others. In layers that\n"
+	     "compute in another one they are cast for each use"),
 	HEADING("Precision"),
 	WORD("dtype", dtype, "fp32", TOOL_DTYPES,
 	     "dtype to compute in. With bf16 and fp16 the parameters stay fp32\n"

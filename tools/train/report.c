@@ -47,8 +47,6 @@ static int64_t get_rss_nbytes(void)
 
 int train_report_open(train_report_t *r, trainer_t *t)
 {
-	int64_t context = t->length;
-
 	memset(r, 0, sizeof(*r));
 	r->device = t->device;
 	r->scales = t->opt.scaler != TRAIN_SCALER_NONE;
@@ -56,9 +54,7 @@ int train_report_open(train_report_t *r, trainer_t *t)
 	r->on_terminal = isatty(STDOUT_FILENO);
 	r->steps = t->opt.steps;
 	r->line_every = t->opt.steps / 20 > 0 ? t->opt.steps / 20 : 1;
-	r->tokens = t->opt.batch * context;
-	r->flops = srt_decoder_flops_per_token(&t->config, context) * (double)r->tokens /
-		   (double)t->world;
+	r->tokens = t->opt.batch * t->length;
 	if (t->opt.log == NULL)
 		return 0;
 	/* A run that starts from a saved model or a checkpoint continues its log. */
@@ -66,6 +62,17 @@ int train_report_open(train_report_t *r, trainer_t *t)
 	if (r->log != NULL)
 		return 0;
 	return tool_why_system(&t->why, errno, "cannot write --log %s", t->opt.log);
+}
+
+void train_report_count(train_report_t *r, const trainer_t *t)
+{
+	double per_token = srt_decoder_flops_per_token(&t->config, t->length);
+
+	/* A frozen weight has no product for its gradient, an adapter has all three. */
+	if (t->lora.lora != NULL)
+		per_token += 6.0 * (double)srt_decoder_lora_nparams(t->decoder) -
+			     2.0 * (double)srt_decoder_nparams(&t->config, 1);
+	r->flops = per_token * (double)r->tokens / (double)t->world;
 }
 
 void train_report_peak(train_report_t *r, double peak_flops)

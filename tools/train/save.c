@@ -47,7 +47,7 @@ int trainer_try_save(trainer_t *t, int *error)
 	char temporary[2048], renamed[2048 + 8];
 	int fd;
 
-	if (t->model.family != NULL)
+	if (t->model.family != NULL || t->lora.lora != NULL)
 		return trainer_try_save_folder(t, error);
 	*error = 0;
 	if (stat(t->opt.save, &st) == 0 && !S_ISREG(st.st_mode))
@@ -101,6 +101,8 @@ srt_status_t trainer_save(trainer_t *t, const char *path)
 					   { "shardrt.numerics", train_numerics(t->context) } };
 	srt_status_t status;
 
+	if (t->lora.lora != NULL)
+		return trainer_save_adapter(t, path);
 	if (t->model.family != NULL)
 		return trainer_save_folder(t, path);
 	tool_print_sizes(&t->config, sizes, sizeof(sizes));

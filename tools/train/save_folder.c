@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --save of a model of Hugging Face: a folder that transformers loads. */
+/* --save of a model of Hugging Face: a folder that transformers loads; of adapters: one of PEFT. */
 #include "tools/train/train.h"
 
 #include <errno.h>
@@ -22,9 +22,11 @@ static srt_dtype_t find_dtype(const trainer_t *t)
 					train_options_precision(&t->opt).stored;
 }
 
-/* About the bytes of the folder. */
+/* About the bytes of the folder. Adapters are not declared yet: r rows and columns of a matrix. */
 static int64_t estimate_nbytes(const trainer_t *t)
 {
+	if (t->lora.lora != NULL)
+		return 4 * t->lora.lora->r * 7 * t->config.layers * 2 * t->config.width;
 	return srt_decoder_nparams(&t->config, 0) * (int64_t)(srt_dtype_bits(find_dtype(t)) / 8) +
 	       256 * srt_decoder_ntensors(&t->config) + (int64_t)strlen(t->model.config_text);
 }
@@ -58,11 +60,11 @@ int trainer_try_save_folder(trainer_t *t, int *error)
 				      "cannot write --save '%s': this is not the name of a folder",
 				      folder);
 	if ((stat(folder, &st) == 0 && !S_ISDIR(st.st_mode)) || tool_has_manifest(folder))
-		return tool_why_usage(&t->why,
-				      "cannot write --save %s: it exists and is %s; a model of "
-				      "Hugging Face is saved to a folder",
-				      folder,
-				      tool_has_manifest(folder) ? "a checkpoint" : "no folder");
+		return tool_why_usage(
+			&t->why,
+			"cannot write --save %s: it exists and is %s; %s saved to a folder", folder,
+			tool_has_manifest(folder) ? "a checkpoint" : "no folder",
+			t->lora.lora != NULL ? "adapters are" : "a model of Hugging Face is");
 	is_new = mkdir(folder, 0777) == 0;
 	*error = is_new || errno == EEXIST ? try_file(folder, nbytes) : errno;
 	if (is_new)
@@ -96,6 +98,16 @@ srt_status_t trainer_save_folder(trainer_t *t, const char *folder)
 				   srt_engine_save_folder(t->engine, folder, &options, t->stream)));
 	if (t->rank == 0)
 		status = (int)write_others(t, folder);
+	SRT_TRY(trainer_ask_rank0(t, &status));
+	return trainer_check_save(t, (srt_status_t)status);
+}
+
+srt_status_t trainer_save_adapter(trainer_t *t, const char *folder)
+{
+	const srt_lora_save_t options = { .family = t->model.family, .base = t->opt.init };
+	int status = (int)srt_decoder_save_lora(t->decoder, &options, t->rank == 0 ? folder : NULL,
+						t->stream);
+
 	SRT_TRY(trainer_ask_rank0(t, &status));
 	return trainer_check_save(t, (srt_status_t)status);
 }

@@ -103,6 +103,11 @@ static srt_status_t declare_engine(trainer_t *t)
 	srt_engine_options_t options;
 	srt_optim_options_t optim;
 
+	static const srt_dtype_t base_dtypes[] = { SRT_F32, SRT_BF16 };
+
+	model.lora = t->lora.lora;
+	if (t->opt.base_dtype >= 0)
+		model.base_dtype = base_dtypes[t->opt.base_dtype];
 	if (t->opt.decay == TRAIN_DECAY_ALL)
 		model.vector_decay = model.matrix_decay;
 	tool_reshard(t->opt.reshard, &model.reshard, NULL, 0); /* checked with the options */
@@ -261,6 +266,9 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		", vocabulary %" PRId64 ": %.2f M parameters\n",
 		c->names->root, c->layers, c->heads, c->width, t->length, c->vocab,
 		(double)srt_decoder_nparams(c, 0) / 1e6);
+	if (t->lora.lora != NULL)
+		fprintf(out, "adapters with r %" PRId64 ": %.2f M parameters, which are trained\n",
+			t->lora.lora->r, (double)srt_decoder_lora_nparams(t->decoder) / 1e6);
 	fprintf(out,
 		"%d rank%s (%s, %s%s), %s%s%s, %d thread%s per rank; memory per rank: %s + %s activations + %s "
 		"scratch\n",
@@ -317,4 +325,5 @@ void trainer_destroy(trainer_t *t)
 	srt_stream_destroy(t->stream);
 	srt_context_destroy(t->context);
 	tool_model_close(&t->model);
+	tool_lora_close(&t->lora);
 }

@@ -343,6 +343,7 @@ static int run_trainer(trainer_t *t)
 			goto out;
 	}
 	if (status == SRT_OK && t->rank == 0 && t->opt.generate == 0) {
+		train_report_count(&report, t);
 		trainer_describe(t, stdout);
 		fflush(stdout); /* the first step or validation may take long */
 	}

@@ -34,6 +34,7 @@
 #include <shardrt/models/generate.h>
 #include <shardrt/models/families.h>
 #include "models/data/text.h"
+#include "tools/lora.h"
 #include "tools/model_sizes.h"
 #include "tools/model_source.h"
 #include "tools/ranks.h"
@@ -77,6 +78,7 @@ typedef struct trainer {
 	srt_text_t *text;
 	int counts_bytes;   /* tokens of the text are bytes */
 	tool_model_t model; /* of --init */
+	tool_lora_t lora;   /* of --lora or --adapter */
 	srt_engine_t *engine;
 	srt_scaler_t *scaler; /* NULL: the loss is not scaled */
 	srt_decoder_t *decoder;
@@ -192,6 +194,8 @@ srt_status_t trainer_save(trainer_t *t, const char *path);
 /** As trainer_try_save() and trainer_save(), of a folder with a model of Hugging Face. */
 int trainer_try_save_folder(trainer_t *t, int *error);
 srt_status_t trainer_save_folder(trainer_t *t, const char *folder);
+/** Writes the adapters to a folder of PEFT, as trainer_save(). */
+srt_status_t trainer_save_adapter(trainer_t *t, const char *folder);
 /** Allocates the space in an open file. Local. @return 0, or errno. */
 int trainer_try_space(int fd, int64_t nbytes);
 /**
@@ -275,6 +279,8 @@ srt_status_t trainer_generate(trainer_t *t, int64_t n, FILE *out);
 
 /** Opens the log if there is one. @return 0, or -1 with t->why. */
 int train_report_open(train_report_t *r, trainer_t *t);
+/** Counts the floating-point operations of a step of a trainer that is built. */
+void train_report_count(train_report_t *r, const trainer_t *t);
 /** Prints the peak that mfu refers to. @param peak_flops 0: not known, then there is no mfu. */
 void train_report_peak(train_report_t *r, double peak_flops);
 /** Starts the clock, also after a pause that is not training time. */

@@ -45,17 +45,6 @@ static const struct part {
 
 /* ---- sizes ------------------------------------------------------------------------------ */
 
-/* The description with sizes for zeros. */
-static srt_decoder_config_t complete(const srt_decoder_config_t *config)
-{
-	srt_decoder_config_t c = *config;
-
-	c.kv_heads = c.kv_heads ? c.kv_heads : c.heads;
-	c.head_dim = c.head_dim || c.heads < 1 ? c.head_dim : c.width / c.heads;
-	c.ffn_width = c.ffn_width ? c.ffn_width : 4 * c.width;
-	return c;
-}
-
 int srt_decoder_has_part(const srt_decoder_config_t *c, int part)
 {
 	const int is_packed = c->names->part[SRT_DECODER_QKV] != NULL;
@@ -134,105 +123,6 @@ static int64_t get_size(const srt_decoder_config_t *c, enum size size)
 	}
 }
 
-static srt_status_t check_range(const srt_decoder_config_t *c)
-{
-	const struct {
-		const char *name;
-		int64_t value;
-	} sizes[] = { { "layers", c->layers },     { "heads", c->heads },
-		      { "width", c->width },       { "context", c->context },
-		      { "vocab", c->vocab },       { "kv_heads", c->kv_heads },
-		      { "head_dim", c->head_dim }, { "ffn_width", c->ffn_width } };
-
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		if (sizes[i].value >= 1 && sizes[i].value <= INT32_MAX)
-			continue;
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: %s must be from 1 to %d, not %lld", sizes[i].name,
-				      INT32_MAX, (long long)sizes[i].value);
-	}
-	if (c->window < 0 || c->window > INT32_MAX)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: a window has 0 (all) to %d tokens, not %lld",
-				      INT32_MAX, (long long)c->window);
-	/* 2^60 elements: products of the sizes do not overflow */
-	if ((double)c->layers * (double)c->width *
-			    (4.0 * (double)c->heads * (double)c->head_dim +
-			     3.0 * (double)c->ffn_width) +
-		    (double)c->width * (2.0 * (double)c->vocab + (double)c->context) >
-	    0x1p60)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: a model of %lld layers that are %lld wide is too "
-				      "large",
-				      (long long)c->layers, (long long)c->width);
-	return SRT_OK;
-}
-
-/* How the tensor-parallel ranks share heads, columns and vocabulary. */
-static srt_status_t check_tensor_ranks(const srt_decoder_config_t *c, int tensor_ranks)
-{
-	if (c->heads % tensor_ranks != 0 || c->kv_heads % tensor_ranks != 0)
-		return srt_model_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"decoder: %lld heads of %s cannot be divided among %d tensor-parallel "
-			"ranks",
-			(long long)(c->heads % tensor_ranks ? c->heads : c->kv_heads),
-			c->heads % tensor_ranks ? "queries" : "keys and values", tensor_ranks);
-	if (c->ffn_width % tensor_ranks != 0)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: a feed-forward width of %lld cannot be divided "
-				      "among %d tensor-parallel ranks",
-				      (long long)c->ffn_width, tensor_ranks);
-	/* in chunks of ceil(vocab / ranks) */
-	if ((c->vocab + tensor_ranks - 1) / tensor_ranks * (tensor_ranks - 1) >= c->vocab)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: a vocabulary of %lld gives nothing to the last of "
-				      "%d tensor-parallel ranks",
-				      (long long)c->vocab, tensor_ranks);
-	if (c->qk_norm == SRT_DECODER_QK_WIDTH && tensor_ranks > 1)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: the norms of queries and keys are over all heads "
-				      "(OLMo 2), which %d tensor-parallel ranks do not have",
-				      tensor_ranks);
-	return SRT_OK;
-}
-
-static srt_status_t check_heads(const srt_decoder_config_t *c, int64_t given_head_dim)
-{
-	if (given_head_dim == 0 && c->width % c->heads != 0)
-		return srt_model_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"decoder: a width of %lld cannot be divided among %lld heads; it must be a "
-			"multiple of heads",
-			(long long)c->width, (long long)c->heads);
-	if (c->heads % c->kv_heads != 0)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: %lld heads of queries cannot share %lld heads of "
-				      "keys and values; their number must divide that of queries",
-				      (long long)c->heads, (long long)c->kv_heads);
-	if (c->names->part[SRT_DECODER_QKV] != NULL && c->heads != c->kv_heads)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: a joint projection of queries, keys and values "
-				      "(%s) has as many heads of each, not %lld and %lld",
-				      c->names->part[SRT_DECODER_QKV], (long long)c->heads,
-				      (long long)c->kv_heads);
-	if (c->rotary && (c->rope.dim < 2 || c->rope.dim % 2 != 0 || c->rope.dim > c->head_dim))
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: rotary positions turn %lld of %lld values of a "
-				      "head; they must be even and at most these",
-				      (long long)c->rope.dim, (long long)c->head_dim);
-	return SRT_OK;
-}
-
-srt_status_t srt_decoder_check(const srt_decoder_config_t *config, int tensor_ranks)
-{
-	const srt_decoder_config_t c = complete(config);
-
-	SRT_TRY(check_range(&c));
-	SRT_TRY(check_heads(&c, config->head_dim));
-	return check_tensor_ranks(&c, tensor_ranks);
-}
-
 int64_t srt_decoder_ntensors(const srt_decoder_config_t *c)
 {
 	int64_t block = 0;
@@ -244,7 +134,7 @@ int64_t srt_decoder_ntensors(const srt_decoder_config_t *c)
 
 int64_t srt_decoder_nparams(const srt_decoder_config_t *config, int matmul_only)
 {
-	const srt_decoder_config_t c = complete(config);
+	const srt_decoder_config_t c = srt_decoder_complete(config);
 	const int64_t head = c.vocab * c.width;
 	int64_t block = 0, norm = c.width * (1 + has_bias(&c, SRT_DECODER_NORM1));
 
@@ -264,7 +154,7 @@ int64_t srt_decoder_nparams(const srt_decoder_config_t *config, int matmul_only)
 
 double srt_decoder_flops_per_token(const srt_decoder_config_t *config, int64_t context)
 {
-	const srt_decoder_config_t c = complete(config);
+	const srt_decoder_config_t c = srt_decoder_complete(config);
 
 	/* 2 for a multiply-add, 3 for forward and the two products of backward. Attention has q.k
 	 * and p.v, which are counted in full as usual, although the causal half is skipped. */
@@ -287,6 +177,11 @@ static srt_init_t init_of(const srt_decoder_t *d, enum init_kind kind)
 			     .std = (double)(kind == INIT_RESIDUAL ? residual : std) };
 }
 
+srt_init_t srt_decoder_init_of(const srt_decoder_t *d, int part)
+{
+	return init_of(d, parts[part].init);
+}
+
 /* The weight of a module, without a name and initial values. */
 static srt_model_param_spec_t describe_weight(const srt_decoder_config_t *c,
 					      const struct part *part)
@@ -303,9 +198,9 @@ static srt_model_param_spec_t describe_weight(const srt_decoder_config_t *c,
 	};
 }
 
-/* Adds a module's weight and, if it has one, its bias. */
+/* Adds a module's weight, which may be in 8 bits, and, if it has one, its bias. */
 static srt_status_t add_pair(const srt_decoder_t *d, srt_module_t *parent, const char *name,
-			     const struct part *part, int with_bias,
+			     const struct part *part, int with_bias, int is_int8,
 			     const srt_model_options_t *options)
 {
 	const srt_decoder_config_t *c = &d->config;
@@ -316,7 +211,8 @@ static srt_status_t add_pair(const srt_decoder_t *d, srt_module_t *parent, const
 	spec.name = text;
 	spec.init = &init;
 	snprintf(text, sizeof(text), "%s.weight", name);
-	SRT_TRY(srt_model_add_param(parent, &spec, options));
+	SRT_TRY(is_int8 ? srt_decoder_add_int8(d, parent, name, &spec, options) :
+			  srt_model_add_param(parent, &spec, options));
 	if (!with_bias)
 		return SRT_OK;
 	snprintf(text, sizeof(text), "%s.bias", name);
@@ -335,7 +231,7 @@ static srt_status_t add_block(const srt_decoder_t *d, srt_module_t *root, int64_
 	srt_module_t *block;
 	char name[64];
 
-	if (base.lora != NULL && base.base_dtype)
+	if (base.lora != NULL && base.base_dtype && !d->is_int8)
 		base.dtype = base.base_dtype;
 	snprintf(name, sizeof(name), "%s.%lld", c->names->blocks, (long long)i);
 	SRT_TRY(srt_model_module(root, name, c->names->block, &block));
@@ -344,11 +240,14 @@ static srt_status_t add_block(const srt_decoder_t *d, srt_module_t *root, int64_
 
 		if (!srt_decoder_has_part(c, k))
 			continue;
-		SRT_TRY(add_pair(d, block, c->names->part[k], &parts[k], has_bias(c, k), &base));
+		SRT_TRY(add_pair(d, block, c->names->part[k], &parts[k], has_bias(c, k),
+				 d->is_int8 && srt_decoder_is_linear(k), &base));
 		if (srt_decoder_is_adapted(d, i, k))
 			SRT_TRY(srt_decoder_add_adapter(d, block, c->names->part[k], &weight,
 							options));
 	}
+	if (d->is_int8)
+		SRT_TRY(srt_decoder_wrap_int8(d, block, options));
 	return d->adapted != NULL ? srt_decoder_wrap_adapters(d, block, i, options) : SRT_OK;
 }
 
@@ -387,7 +286,7 @@ static srt_status_t add_modules(const srt_decoder_t *d, srt_module_t *root,
 	for (int64_t i = 0; i < c->layers; i++)
 		SRT_TRY(add_block(d, root, i, options));
 	SRT_TRY(add_pair(d, root, names->norm, &parts[SRT_DECODER_NORM1],
-			 has_bias(c, SRT_DECODER_NORM1), options));
+			 has_bias(c, SRT_DECODER_NORM1), 0, options));
 	if (c->tied)
 		return tie_head(names, root);
 	return add_matrix(d, root, names->head, "Linear", c->vocab, 1, options);
@@ -425,6 +324,8 @@ static void find_params(srt_decoder_t *d, srt_engine_t *engine, srt_module_t *ro
 		for (int k = 0; k < SRT_DECODER_PARTS; k++)
 			if (srt_decoder_has_part(&d->config, k))
 				d->blocks[i].part[k] = find_pair(engine, prefix, names->part[k]);
+		if (d->is_int8)
+			srt_decoder_find_int8(d, engine, i);
 		srt_decoder_find_adapters(d, engine, i);
 	}
 }
@@ -464,7 +365,8 @@ srt_status_t srt_decoder_declare(srt_engine_t *engine, const srt_decoder_config_
 				      "no host memory for a decoder of %lld layers",
 				      (long long)config->layers);
 	d->engine = engine;
-	d->config = complete(config);
+	d->config = srt_decoder_complete(config);
+	d->is_int8 = options != NULL && options->lora != NULL && options->base_dtype == SRT_U8;
 	d->recompute = options != NULL && options->recompute;
 	d->mesh = options != NULL ? options->mesh : NULL;
 	d->tensor_ranks = tensor_ranks;

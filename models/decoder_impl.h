@@ -19,18 +19,26 @@ typedef struct srt_decoder_adapter {
 
 typedef struct srt_decoder_block {
 	srt_unit_t *unit;
+	srt_unit_t *codes;    /* of weights in 8 bits, else NULL */
 	srt_unit_t *adapters; /* NULL: adapters are in `unit`, or there are none */
 	srt_decoder_pair_t part[SRT_DECODER_PARTS];
+	srt_param_t *scales[SRT_DECODER_PARTS]; /* the weight is codes; else NULL */
 	srt_decoder_adapter_t adapter[SRT_DECODER_PARTS];
 } srt_decoder_block_t;
 
-/** Cosines and sines of a device's tapes (decoder_tape.c). */
+/** Cosines, then sines, (npositions, dim/2) each, of the positions from 0 on; on a device. */
 typedef struct srt_decoder_tables srt_decoder_tables_t;
+struct srt_decoder_tables {
+	srt_decoder_tables_t *next;
+	srt_device_t *device;
+	int64_t npositions;
+	srt_buffer_t *all, *windows; /* of config.rope and config.window_rope; else NULL */
+};
 
 struct srt_decoder {
 	srt_engine_t *engine;
 	srt_decoder_config_t config; /* without zeros for sizes */
-	int recompute;
+	int recompute, is_int8;
 	const srt_mesh_t *mesh;
 	int tensor_ranks; /* that the blocks are cut over */
 	srt_module_t *module;
@@ -58,8 +66,14 @@ srt_attention_cache_t srt_decoder_cache_of(const srt_decoder_cache_t *cache, int
 /** The values of a parameter in srt_decoder_weights_t; buffer NULL: it has none. */
 srt_view_t srt_decoder_weights_find(const srt_param_t *param, const void *weights);
 
+/** The tables of a tape: those of an earlier one if they have its positions. */
+srt_status_t srt_decoder_find_tables(srt_decoder_t *d, srt_device_t *device, int64_t npositions,
+				     const srt_decoder_tables_t **found);
 /** Frees tables and those after it. NULL is allowed. */
 void srt_decoder_tables_destroy(srt_decoder_tables_t *tables);
+
+/** The description with sizes for zeros. */
+srt_decoder_config_t srt_decoder_complete(const srt_decoder_config_t *config);
 
 /** Whether a block has this part. */
 int srt_decoder_has_part(const srt_decoder_config_t *config, int part);
@@ -67,7 +81,29 @@ int srt_decoder_has_part(const srt_decoder_config_t *config, int part);
 /** Whether a part is a Linear layer. */
 int srt_decoder_is_linear(int part);
 
-/* ---- decoder_lora.c */
+/** The initial values of the weight of a part. */
+srt_init_t srt_decoder_init_of(const srt_decoder_t *d, int part);
+
+/* ---- decoder_int8.c */
+
+/** Whether a parameter or module is of weights in 8 bits. */
+int srt_decoder_is_int8_name(const char *name);
+/** Adds codes and scales to a module of the block, instead of its weight, which `base` is. */
+srt_status_t srt_decoder_add_int8(const srt_decoder_t *d, srt_module_t *block, const char *name,
+				  const srt_model_param_spec_t *base,
+				  const srt_model_options_t *options);
+/** Makes the codes and scales of a block a unit. */
+srt_status_t srt_decoder_wrap_int8(const srt_decoder_t *d, srt_module_t *block,
+				   const srt_model_options_t *options);
+/** Sets the codes and scales of a block of the wrapped tree. */
+void srt_decoder_find_int8(srt_decoder_t *d, srt_engine_t *engine, int64_t layer);
+/** The scales of codes of the decoder `arg`; NULL: it has none of them. */
+srt_param_t *srt_decoder_find_scales(const srt_param_t *codes, const void *arg);
+
+/* ---- decoder_lora.c, lora_files.c */
+
+/** Whether a parameter is of an adapter. */
+int srt_lora_is_adapter(const char *name);
 
 /** Sets d->lora and d->adapted, which is the decoder's to free, also after a failure. */
 srt_status_t srt_decoder_match_lora(srt_decoder_t *d, const srt_lora_t *lora);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The adapters of a decoder: declared beside their base, and their initial values. */
+/* The adapters of a decoder, declared beside their base. */
 #include "models/decoder_impl.h"
 
 #include <math.h>
@@ -63,7 +63,8 @@ static int needs_unit(const srt_model_options_t *options)
 	const srt_dtype_t dtype = options->dtype ? options->dtype : SRT_F32;
 
 	return options->flat == SRT_FLAT_PADDED ||
-	       (options->base_dtype && options->base_dtype != dtype);
+	       (options->base_dtype && options->base_dtype != SRT_U8 &&
+		options->base_dtype != dtype);
 }
 
 srt_status_t srt_decoder_wrap_adapters(const srt_decoder_t *d, srt_module_t *block, int64_t layer,
@@ -123,42 +124,4 @@ int64_t srt_decoder_lora_nparams(const srt_decoder_t *d)
 				n += srt_param_nelem(d->blocks[i].adapter[k].a) +
 				     srt_param_nelem(d->blocks[i].adapter[k].b);
 	return n;
-}
-
-/* ---- initial values --------------------------------------------------------------------- */
-
-typedef struct init_args {
-	uint64_t seed;
-	srt_stream_t *stream;
-	int adapters_only;
-} init_args_t;
-
-static int is_adapter(const char *path)
-{
-	const char *last = strrchr(path, '.');
-
-	return last != NULL && (strcmp(last, ".lora_A") == 0 || strcmp(last, ".lora_B") == 0);
-}
-
-static srt_status_t init_module(srt_module_t *module, void *arg)
-{
-	const init_args_t *args = arg;
-
-	if (args->adapters_only && !is_adapter(srt_module_path(module)))
-		return SRT_OK;
-	return srt_module_reset(module, args->seed, args->stream);
-}
-
-srt_status_t srt_decoder_init(srt_decoder_t *d, uint64_t seed, srt_stream_t *stream)
-{
-	init_args_t args = { .seed = seed, .stream = stream };
-
-	return srt_module_apply(d->module, init_module, &args);
-}
-
-srt_status_t srt_decoder_init_lora(srt_decoder_t *d, uint64_t seed, srt_stream_t *stream)
-{
-	init_args_t args = { .seed = seed, .stream = stream, .adapters_only = 1 };
-
-	return srt_module_apply(d->module, init_module, &args);
 }

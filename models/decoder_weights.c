@@ -24,61 +24,6 @@ struct srt_decoder_weights {
 
 enum { ALIGN = 64 };
 
-/* ---- the parameters of a unit ------------------------------------------------------------ */
-
-/* The most parameters that a unit has, with adapters. */
-enum { MAX_PARAMS = 4 * SRT_DECODER_PARTS };
-
-/* Blocks, their adapters, the root. */
-static int64_t count_units(const srt_decoder_t *d)
-{
-	return 2 * d->config.layers + 1;
-}
-
-static size_t list_adapters(const srt_decoder_block_t *block, srt_param_t **params)
-{
-	size_t n = 0;
-
-	for (int k = 0; k < SRT_DECODER_PARTS; k++) {
-		if (block->adapter[k].a == NULL)
-			continue;
-		params[n++] = block->adapter[k].a;
-		params[n++] = block->adapter[k].b;
-	}
-	return n;
-}
-
-/* Unit i of the decoder: its blocks, the root, the adapters of blocks that are apart. @return the
- * number of its parameters. */
-static size_t list_params(srt_decoder_t *d, int64_t i, srt_unit_t **unit,
-			  srt_param_t *params[MAX_PARAMS])
-{
-	const srt_decoder_pair_t root[] = { { d->embedding, d->positions },
-					    d->norm,
-					    { d->head != d->embedding ? d->head : NULL, NULL } };
-	const int64_t layers = d->config.layers;
-	const int is_root = i == layers;
-	const srt_decoder_block_t *block = &d->blocks[i > layers ? i - layers - 1 :
-						      is_root    ? 0 :
-								   i];
-	const srt_decoder_pair_t *pairs = is_root ? root : block->part;
-	const size_t npairs = is_root ? sizeof(root) / sizeof(root[0]) : SRT_DECODER_PARTS;
-	size_t n = 0;
-
-	*unit = is_root ? d->root : i > layers ? block->adapters : block->unit;
-	if (i > layers)
-		return block->adapters != NULL ? list_adapters(block, params) : 0;
-	for (size_t k = 0; k < npairs; k++) {
-		if (pairs[k].weight != NULL)
-			params[n++] = pairs[k].weight;
-		if (pairs[k].bias != NULL)
-			params[n++] = pairs[k].bias;
-	}
-	if (!is_root && block->adapters == NULL)
-		n += list_adapters(block, params + n);
-	return n;
-}
-
 /* ---- making ------------------------------------------------------------------------------ */
 
 static int compare_params(const void *a, const void *b)
@@ -89,36 +34,29 @@ static int compare_params(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static srt_status_t place_unit(srt_decoder_weights_t *w, int64_t i)
+static srt_status_t place_param(srt_decoder_weights_t *w, srt_param_t *param)
 {
-	srt_unit_types_t types = { .size = sizeof(types) };
-	srt_param_t *params[MAX_PARAMS];
-	srt_unit_t *unit;
-	const size_t n = list_params(w->decoder, i, &unit, params);
+	srt_unit_types_t types = SRT_UNIT_TYPES_INIT;
+	const size_t nelem = (size_t)srt_param_nelem(param);
 
-	if (n == 0)
-		return SRT_OK;
-	SRT_TRY(srt_unit_types(unit, &types));
-	for (size_t k = 0; k < n; k++) {
-		w->weights[w->n++] =
-			(weight_t){ params[k], srt_view(NULL, w->nbytes, types.compute) };
-		w->nbytes +=
-			(size_t)srt_param_nelem(params[k]) * (srt_dtype_bits(types.compute) / 8);
-		w->nbytes = (w->nbytes + ALIGN - 1) / ALIGN * ALIGN;
-	}
+	SRT_TRY(srt_unit_types(srt_param_unit(param), &types));
+	w->weights[w->n++] = (weight_t){ param, srt_view(NULL, w->nbytes, types.compute) };
+	w->nbytes += nelem * (srt_dtype_bits(types.compute) / 8);
+	w->nbytes = (w->nbytes + ALIGN - 1) / ALIGN * ALIGN;
 	return SRT_OK;
 }
 
 static srt_status_t allocate(srt_decoder_weights_t *w, srt_device_t *device)
 {
-	const int64_t nunits = count_units(w->decoder);
+	srt_engine_t *engine = w->decoder->engine;
+	const size_t nparams = srt_engine_param_count(engine);
 
-	w->weights = calloc((size_t)nunits * MAX_PARAMS, sizeof(*w->weights));
+	w->weights = calloc(nparams + 1, sizeof(*w->weights));
 	if (w->weights == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
 				      "no host memory for a decoder's weights");
-	for (int64_t i = 0; i < nunits; i++)
-		SRT_TRY(place_unit(w, i));
+	for (size_t i = 0; i < nparams; i++)
+		SRT_TRY(place_param(w, srt_engine_param_at(engine, i)));
 	SRT_TRY(srt_buffer_create(device, SRT_MEM_DEVICE, w->nbytes, "weights", &w->buffer));
 	for (size_t k = 0; k < w->n; k++)
 		w->weights[k].view.buffer = w->buffer;
@@ -190,28 +128,27 @@ static srt_status_t take(const srt_decoder_weights_t *w, srt_param_t *param, srt
 			       (size_t)nelem * (srt_dtype_bits(to.dtype) / 8), stream);
 }
 
-static srt_status_t gather_unit(const srt_decoder_weights_t *w, int64_t i, srt_stream_t *stream)
+static srt_status_t gather_unit(const srt_decoder_weights_t *w, srt_unit_t *unit,
+				srt_stream_t *stream)
 {
 	srt_full_params_options_t options = SRT_FULL_PARAMS_OPTIONS_INIT;
-	srt_param_t *params[MAX_PARAMS];
 	srt_status_t status = SRT_OK, ended;
-	srt_unit_t *unit;
-	const size_t n = list_params(w->decoder, i, &unit, params);
 
-	if (n == 0)
-		return SRT_OK;
 	options.recurse = 0;
 	options.writeback = 0;
 	SRT_TRY(srt_unit_full_params_begin(unit, &options, stream));
-	for (size_t k = 0; k < n && status == SRT_OK; k++)
-		status = take(w, params[k], stream);
+	for (size_t k = 0; k < w->n && status == SRT_OK; k++)
+		if (srt_param_unit(w->weights[k].param) == unit)
+			status = take(w, w->weights[k].param, stream);
 	ended = srt_unit_full_params_end(unit, stream);
 	return status != SRT_OK ? status : ended;
 }
 
 srt_status_t srt_decoder_weights_gather(srt_decoder_weights_t *weights, srt_stream_t *stream)
 {
-	for (int64_t i = 0; i < count_units(weights->decoder); i++)
-		SRT_TRY(gather_unit(weights, i, stream));
+	srt_engine_t *engine = weights->decoder->engine;
+
+	for (size_t i = 0; i < srt_engine_unit_count(engine); i++)
+		SRT_TRY(gather_unit(weights, srt_engine_unit_at(engine, i), stream));
 	return SRT_OK;
 }

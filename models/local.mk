@@ -10,9 +10,13 @@ INSTALLED_MODEL_SOURCES = \
 	models/bpe_impl.h \
 	models/decoder.c \
 	models/decoder_cache.c \
+	models/decoder_check.c \
 	models/decoder_impl.h \
 	models/decoder_inputs.c \
+	models/decoder_int8.c \
+	models/decoder_load.c \
 	models/decoder_lora.c \
+	models/decoder_tables.c \
 	models/decoder_tape.c \
 	models/decoder_weights.c \
 	models/fail.c \
@@ -20,6 +24,8 @@ INSTALLED_MODEL_SOURCES = \
 	models/families_config.c \
 	models/families_impl.h \
 	models/families_text.c \
+	models/floats.c \
+	models/floats.h \
 	models/generate.c \
 	models/hash.c \
 	models/hash.h \

@@ -32,7 +32,7 @@ static int ends_with(const char *name, const char *end)
 	return n > nend && strcmp(name + n - nend, end) == 0;
 }
 
-static int is_adapter(const char *name)
+int srt_lora_is_adapter(const char *name)
 {
 	return ends_with(name, ".lora_A.weight") || ends_with(name, ".lora_B.weight");
 }
@@ -64,18 +64,7 @@ static int find_name(const char *name, srt_file_source_t *source, void *arg)
 static int keeps_base(const char *name, void *arg)
 {
 	(void)arg;
-	return !is_adapter(name);
-}
-
-static int keeps_adapter(const char *name, void *arg)
-{
-	(void)arg;
-	return is_adapter(name);
-}
-
-void srt_lora_keep(srt_file_names_t *names)
-{
-	names->keeps = keeps_adapter;
+	return !srt_lora_is_adapter(name);
 }
 
 /* Each tensor of the file must be one of the decoder: what is left out would change results. */
@@ -88,7 +77,7 @@ static srt_status_t check_tensors(const srt_decoder_t *d, const char *path)
 	SRT_TRY(srt_file_open(path, &file));
 	for (size_t i = 0; status == SRT_OK && srt_file_at(file, i, &t) == SRT_OK; i++) {
 		const int known = strncmp(t.name, PREFIX, strlen(PREFIX)) == 0 &&
-				  is_adapter(t.name) &&
+				  srt_lora_is_adapter(t.name) &&
 				  srt_engine_param_find(d->engine, t.name + strlen(PREFIX)) != NULL;
 
 		if (!known)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "models/families_impl.h"
+#include "models/floats.h"
 #include "models/string.h"
 #include "models/try.h"
 
@@ -29,80 +30,6 @@ typedef struct merging {
 	size_t nused; /* tensors of the adapter */
 	char *piece;
 } merging_t;
-
-/* ---- dtypes ----------------------------------------------------------------------------- */
-
-static float float_of(uint32_t bits)
-{
-	float value;
-
-	memcpy(&value, &bits, sizeof(value));
-	return value;
-}
-
-static uint32_t bits_of(float value)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &value, sizeof(bits));
-	return bits;
-}
-
-static float widen_f16(uint16_t h)
-{
-	const uint32_t sign = (uint32_t)(h & 0x8000) << 16, low = h & 0x7fff;
-
-	if (low >= 0x7c00)
-		return float_of(sign | 0x7f800000 | (low & 0x3ff) << 13);
-	return float_of(bits_of(float_of(low << 13) * 0x1p112f) | sign);
-}
-
-/* To nearest even; numbers below 2^-14 by an addition that leaves their bits. */
-static uint16_t round_f16(float value)
-{
-	const uint32_t bits = bits_of(value), sign = bits >> 16 & 0x8000, low = bits & 0x7fffffff;
-	const uint32_t up = low + 0xfff + (low >> 13 & 1);
-
-	if (low > 0x7f800000)
-		return (uint16_t)(sign | 0x7e00);
-	if (low < 0x38800000)
-		return (uint16_t)(sign | (bits_of(float_of(low) + 0.5f) - 0x3f000000));
-	return (uint16_t)(sign | (up >= 0x47800000 ? 0x7c00 : (up - 0x38000000) >> 13));
-}
-
-static uint16_t round_bf16(float value)
-{
-	const uint32_t bits = bits_of(value);
-
-	if ((bits & 0x7fffffff) > 0x7f800000)
-		return (uint16_t)(bits >> 16 | 0x40);
-	return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float get(const char *data, srt_dtype_t dtype, size_t i)
-{
-	uint16_t half;
-	float value;
-
-	if (dtype == SRT_F32) {
-		memcpy(&value, data + i * sizeof(value), sizeof(value));
-		return value;
-	}
-	memcpy(&half, data + i * sizeof(half), sizeof(half));
-	return dtype == SRT_F16 ? widen_f16(half) : float_of((uint32_t)half << 16);
-}
-
-static void put(char *data, srt_dtype_t dtype, size_t i, float value)
-{
-	uint16_t half;
-
-	if (dtype == SRT_F32) {
-		memcpy(data + i * sizeof(value), &value, sizeof(value));
-		return;
-	}
-	half = dtype == SRT_F16 ? round_f16(value) : round_bf16(value);
-	memcpy(data + i * sizeof(half), &half, sizeof(half));
-}
 
 /* ---- which weights have an adapter ------------------------------------------------------- */
 
@@ -164,7 +91,7 @@ static srt_status_t read_matrix(merging_t *m, const char *name, size_t rows, siz
 			 srt_file_read(m->adapter, name, 0, t.nbytes, data) :
 			 srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for an adapter");
 	for (size_t i = 0; i < rows * n && status == SRT_OK; i++)
-		(*out)[i] = get(data, t.dtype, i);
+		(*out)[i] = srt_floats_get(data, t.dtype, i);
 	free(data);
 	m->nused += status == SRT_OK;
 	return status;
@@ -211,7 +138,7 @@ static void add_product(const merging_t *m, const pair_t *p, srt_dtype_t dtype, 
 
 		for (size_t k = 0; k < p->r; k++)
 			sum += b[k] * a[k * p->in];
-		put(m->piece, dtype, i, get(m->piece, dtype, i) + s * sum);
+		srt_floats_put(m->piece, dtype, i, srt_floats_get(m->piece, dtype, i) + s * sum);
 	}
 }
 

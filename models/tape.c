@@ -77,6 +77,12 @@ void srt_tape_set_values(srt_tape_t *tape, srt_find_value_t find, const void *ar
 	tape->find_arg = arg;
 }
 
+void srt_tape_set_scales(srt_tape_t *tape, srt_find_scales_t find, const void *arg)
+{
+	tape->find_scales = find;
+	tape->scales_arg = arg;
+}
+
 void *srt_tape_grow(void *array, int n, int *room, size_t size)
 {
 	int more = *room ? *room * 2 : 64;
@@ -284,6 +290,11 @@ static size_t find_cast_nbytes(srt_tape_t *tape, const srt_node_t *node, int k)
 		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT, NULL);
 		return 0;
 	}
+	if (types.compute == SRT_U8 && (k != 0 || node->scales == NULL)) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT, "%s: parameter %s has no scales",
+			      node->layer->name, srt_param_name(param));
+		return 0;
+	}
 	for (int d = 0; d < ndim; d++)
 		nelem *= shape[d];
 	return types.compute != srt_node_dtype(node) ?
@@ -324,6 +335,8 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
 		node->param[k] = desc->param[k];
 		out->needs_grad |=
 			desc->param[k] != NULL && srt_param_requires_grad(desc->param[k]);
+		if (k == 0 && desc->param[k] != NULL && tape->find_scales != NULL)
+			node->scales = tape->find_scales(desc->param[k], tape->scales_arg);
 		node->cast_nbytes[k] = find_cast_nbytes(tape, node, k);
 	}
 	memcpy(node->saved_nbytes, desc->saved_nbytes, sizeof(node->saved_nbytes));

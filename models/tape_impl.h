@@ -146,6 +146,7 @@ struct srt_node {
 	size_t cast_nbytes
 		[SRT_NODE_PARAMS]; /* of a frozen parameter of another dtype, cast for each
 					      * use; 0: none */
+	srt_param_t *scales;       /* of parameter 0, if it is in 8 bits */
 	size_t saved_nbytes[SRT_NODE_SAVED]; /* made by forward, read by backward */
 	size_t forward_scratch, backward_scratch;
 	srt_node_args_t args;
@@ -202,6 +203,8 @@ struct srt_tape {
 	srt_buffer_t *arena;
 	srt_find_value_t find_value; /* NULL: the values are those that the units gather */
 	const void *find_arg;
+	srt_find_scales_t find_scales; /* NULL: there are no weights in 8 bits */
+	const void *scales_arg;
 	int nranks, rank; /* that layers are cut over, and this rank among them */
 	srt_comm_t *comm; /* of these ranks; NULL: one, or a mesh to plan with */
 	srt_status_t status;

@@ -70,6 +70,21 @@ srt_dtype_t srt_node_dtype(const srt_node_t *node)
 	return x != NULL && srt_is_float(x->dtype) ? x->dtype : node->out->dtype;
 }
 
+/* The value of a parameter, of any dtype. */
+static srt_status_t find_param(const srt_run_t *run, const srt_node_t *node,
+			       const srt_param_t *param, srt_view_t *view)
+{
+	if (run->tape->find_value != NULL)
+		*view = run->tape->find_value(param, run->tape->find_arg);
+	else
+		SRT_TRY(srt_param_data((srt_param_t *)(uintptr_t)param, view));
+	if (view->buffer == NULL)
+		return srt_tape_fail(run->tape, SRT_ERR_NOT_FOUND,
+				     "%s: there is no value of parameter %s", node->layer->name,
+				     srt_param_name(param));
+	return SRT_OK;
+}
+
 /* Casts parameter k to the dtype of the node. */
 static srt_status_t cast_param(const srt_run_t *run, const srt_node_t *node, int k,
 			       srt_view_t *view)
@@ -81,7 +96,17 @@ static srt_status_t cast_param(const srt_run_t *run, const srt_node_t *node, int
 	const srt_view_t to = get_view(run->tape, node->cast[k][when], dtype);
 	const int64_t nelem = (int64_t)(node->cast_nbytes[k] / (srt_dtype_bits(dtype) / 8));
 
-	SRT_TRY(srt_op_cast(to, *view, nelem, run->stream));
+	int64_t shape[SRT_MAX_DIMS];
+	srt_view_t scales;
+
+	if (view->dtype == SRT_U8) {
+		srt_param_partition(node->param[k], shape);
+		SRT_TRY(find_param(run, node, node->scales, &scales));
+		scales.dtype = SRT_F32;
+		SRT_TRY(srt_op_dequantize(to, *view, scales, shape[0], shape[1], run->stream));
+	} else {
+		SRT_TRY(srt_op_cast(to, *view, nelem, run->stream));
+	}
 	*view = to;
 	return SRT_OK;
 }
@@ -91,14 +116,7 @@ srt_status_t srt_run_param(const srt_run_t *run, const srt_node_t *node, int k, 
 	*view = srt_view(NULL, 0, srt_node_dtype(node));
 	if (node->param[k] == NULL)
 		return SRT_OK;
-	if (run->tape->find_value != NULL)
-		*view = run->tape->find_value(node->param[k], run->tape->find_arg);
-	else
-		SRT_TRY(srt_param_data(node->param[k], view));
-	if (view->buffer == NULL)
-		return srt_tape_fail(run->tape, SRT_ERR_NOT_FOUND,
-				     "%s: there is no value of parameter %s", node->layer->name,
-				     srt_param_name(node->param[k]));
+	SRT_TRY(find_param(run, node, node->param[k], view));
 	if (view->dtype == srt_node_dtype(node))
 		return SRT_OK;
 	if (node->cast_nbytes[k] > 0)

@@ -57,9 +57,11 @@ void srt_tape_unit_end(srt_tape_t *tape)
 
 srt_dtype_t srt_tape_compute_dtype(const srt_tape_t *tape)
 {
-	const srt_open_unit_t *open = innermost(tape);
-
-	return open != NULL ? open->types.compute : SRT_F32;
+	/* a unit of bytes has no compute of its own */
+	for (int u = tape->nopen - 1; u >= 0; u--)
+		if (srt_is_float(tape->open[u].types.compute))
+			return tape->open[u].types.compute;
+	return SRT_F32;
 }
 
 /* ---- casts ------------------------------------------------------------------------------ */

@@ -253,7 +253,7 @@ bool tool_model_has_bytes(const tool_model_t *m)
 /* ---- values ----------------------------------------------------------------------------- */
 
 /* Loads the values of a folder of Hugging Face. */
-static srt_status_t load_family(const tool_model_t *m, srt_engine_t *engine, srt_stream_t *stream)
+static srt_status_t load_family(const tool_model_t *m, srt_decoder_t *decoder, srt_stream_t *stream)
 {
 	srt_family_file_t match;
 	srt_file_names_t names;
@@ -265,8 +265,7 @@ static srt_status_t load_family(const tool_model_t *m, srt_engine_t *engine, srt
 	srt_file_close(file);
 	SRT_TRY(status);
 	names = srt_family_names(&match);
-	srt_lora_keep(&names);
-	return srt_engine_load_named(engine, m->path, &names, stream);
+	return srt_decoder_load_base(decoder, m->path, &names, stream);
 }
 
 static int same_name(const char *name, srt_file_source_t *source, void *arg)
@@ -276,7 +275,8 @@ static int same_name(const char *name, srt_file_source_t *source, void *arg)
 	return 1;
 }
 
-static srt_status_t load_values(const tool_model_t *m, srt_engine_t *engine, srt_stream_t *stream)
+static srt_status_t load_values(const tool_model_t *m, srt_engine_t *engine, srt_decoder_t *decoder,
+				srt_stream_t *stream)
 {
 	const srt_checkpoint_options_t values = { .size = sizeof(srt_checkpoint_options_t),
 						  .values_only = 1 };
@@ -285,21 +285,20 @@ static srt_status_t load_values(const tool_model_t *m, srt_engine_t *engine, srt
 	if (m->is_checkpoint)
 		return srt_checkpoint_load(engine, m->path, &values, stream);
 	if (m->family != NULL)
-		return load_family(m, engine, stream);
+		return load_family(m, decoder, stream);
 	if (m->hf_prefix == NULL && !m->has_adapters)
 		return srt_engine_load(engine, m->path, stream);
 	if (m->hf_prefix != NULL)
 		names = srt_gpt_hf_names(m->hf_prefix);
-	srt_lora_keep(&names);
 	names.cast |= m->has_adapters; /* the base may be stored in another dtype */
-	return srt_engine_load_named(engine, m->path, &names, stream);
+	return srt_decoder_load_base(decoder, m->path, &names, stream);
 }
 
-srt_status_t tool_model_load(const tool_model_t *m, srt_engine_t *engine, srt_stream_t *stream,
-			     tool_why_t *why)
+srt_status_t tool_model_load(const tool_model_t *m, srt_engine_t *engine, srt_decoder_t *decoder,
+			     srt_stream_t *stream, tool_why_t *why)
 {
 	const bool has_sizes = m->sizes.layers || m->sizes.width || m->sizes.context;
-	const srt_status_t status = load_values(m, engine, stream);
+	const srt_status_t status = load_values(m, engine, decoder, stream);
 
 	if (status == SRT_ERR_FORMAT || status == SRT_ERR_INVALID_ARGUMENT ||
 	    status == SRT_ERR_NOT_FOUND)

@@ -61,10 +61,10 @@ bool tool_model_find_file(const tool_model_t *model, const char *name, char *pat
 /** Whether tokens below 256 are bytes if the model has no tokenizer. */
 bool tool_model_has_bytes(const tool_model_t *model);
 
-/** Loads the values into an engine that is built. Collective.
+/** Loads the values into an engine that is built, with this decoder. Collective.
  * @param why set for a file that does not fit. */
-srt_status_t tool_model_load(const tool_model_t *model, srt_engine_t *engine, srt_stream_t *stream,
-			     tool_why_t *why);
+srt_status_t tool_model_load(const tool_model_t *model, srt_engine_t *engine,
+			     srt_decoder_t *decoder, srt_stream_t *stream, tool_why_t *why);
 
 /** Frees what it has. */
 void tool_model_close(tool_model_t *model);

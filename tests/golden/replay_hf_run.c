@@ -58,8 +58,7 @@ static srt_status_t load(hf_run_t *r, const char *folder)
 	SRT_TRY(srt_file_open(folder, &r->file));
 	SRT_TRY(srt_family_match(r->family, &r->config, r->file, folder, &match));
 	names = srt_family_names(&match);
-	srt_lora_keep(&names);
-	return srt_engine_load_named(r->engine, folder, &names, r->stream);
+	return srt_decoder_load_base(r->decoder, folder, &names, r->stream);
 }
 
 srt_status_t hf_open(hf_run_t *r, const hf_engine_t *how)

@@ -128,7 +128,7 @@ srt_status_t generate_build(generate_run_t *run)
 	SRT_TRY(srt_buffer_create(device, srt_decoder_mem_kind(run->decoder), arena, "activations",
 				  &run->arena));
 	SRT_TRY(srt_generator_bind(run->generator, run->arena));
-	SRT_TRY(tool_model_load(&run->model, run->engine, run->stream, &run->why));
+	SRT_TRY(tool_model_load(&run->model, run->engine, run->decoder, run->stream, &run->why));
 	if (run->lora.lora == NULL)
 		return SRT_OK;
 	return tool_lora_load(run->opt.adapter, run->model.family, run->decoder, run->stream,

@@ -60,7 +60,7 @@ static const char usage[] =
 	"      --recompute      blocks run forward again in the backward pass\n"
 	"      --accumulate M   micro-batches per step (default 1)\n"
 	"      --lora LIST      with LoRA adapters, as of shardrt-train: r=N,alpha=X,targets=A+B\n"
-	"      --base-dtype B   with --lora: dtype of the frozen parameters of blocks: fp32 or bf16\n";
+	"      --base-dtype B   with --lora: dtype of the frozen parameters of blocks: fp32, bf16, int8\n";
 
 enum {
 	OPT_CONFIG_PAGE = 256,
@@ -325,7 +325,7 @@ static int parse_option(request_t *r, int opt)
 		r->what.lora = optarg;
 		return 0;
 	case OPT_BASE_DTYPE:
-		return parse_word(r, "--base-dtype", "fp32|bf16", &r->what.base_dtype);
+		return parse_word(r, "--base-dtype", "fp32|bf16|int8", &r->what.base_dtype);
 	case OPT_STRATEGY:
 		return parse_word(r, "--strategy", TOOL_STRATEGIES, &r->what.strategy);
 	case OPT_MESH:

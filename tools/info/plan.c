@@ -125,7 +125,7 @@ static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
 			       const srt_decoder_config_t *config, int64_t context_length,
 			       const tool_precision_t *precision, const srt_lora_t *lora)
 {
-	static const srt_dtype_t base_dtypes[] = { SRT_F32, SRT_BF16 };
+	static const srt_dtype_t base_dtypes[] = { SRT_F32, SRT_BF16, SRT_U8 };
 	srt_engine_options_t options = { .size = sizeof(options),
 					 .strategy = (srt_strategy_t)what->strategy,
 					 .precision = &precision->policy,

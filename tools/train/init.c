@@ -76,7 +76,7 @@ srt_status_t trainer_start_values(trainer_t *t)
 	if (t->opt.init == NULL || t->opt.init_random)
 		status = srt_decoder_init(t->decoder, seed, t->stream);
 	else
-		status = tool_model_load(&t->model, t->engine, t->stream, &t->why);
+		status = tool_model_load(&t->model, t->engine, t->decoder, t->stream, &t->why);
 	if (status != SRT_OK || t->lora.lora == NULL)
 		return status;
 	if (t->opt.adapter == NULL)

@@ -79,10 +79,12 @@ static const tool_option_t rows[] = {
 	STRING("adapter", adapter, "FOLDER", NULL,
 	       "start from the LoRA adapters in a folder of PEFT, which has their\n"
 	       "sizes; of its lora_dropout nothing is applied"),
-	WORD("base-dtype", base_dtype, "-", "fp32|bf16",
+	WORD("base-dtype", base_dtype, "-", "fp32|bf16|int8",
 	     "with --lora or --adapter: dtype in which the frozen parameters of\n"
 	     "blocks are stored; default: that of the others. In layers that\n"
-	     "compute in another one they are cast for each use"),
+	     "compute in another one they are cast for each use. int8: matrices\n"
+	     "as codes with a scale for each 64 columns, 17/64 of fp32; the\n"
+	     "others as without this option"),
 	HEADING("Precision"),
 	WORD("dtype", dtype, "fp32", TOOL_DTYPES,
 	     "dtype to compute in. With bf16 and fp16 the parameters stay fp32\n"

@@ -103,7 +103,7 @@ static srt_status_t declare_engine(trainer_t *t)
 	srt_engine_options_t options;
 	srt_optim_options_t optim;
 
-	static const srt_dtype_t base_dtypes[] = { SRT_F32, SRT_BF16 };
+	static const srt_dtype_t base_dtypes[] = { SRT_F32, SRT_BF16, SRT_U8 };
 
 	model.lora = t->lora.lora;
 	if (t->opt.base_dtype >= 0)

@@ -67,8 +67,13 @@ SRT_API int64_t srt_decoder_lora_nparams(const srt_decoder_t *decoder);
 SRT_API srt_status_t srt_decoder_init_lora(srt_decoder_t *decoder, uint64_t seed,
 					   srt_stream_t *stream);
 
-/** Makes names of a file of the base leave adapters as they are (srt_file_names_t.keeps). */
-SRT_API void srt_lora_keep(srt_file_names_t *names);
+/**
+ * srt_engine_load_named() of all parameters but adapters: those of the base. Weights that the
+ * decoder has in 8 bits are rounded from the floats of the file, of which each rank reads its rows.
+ * @param names with `find`; `keeps` is not used.
+ */
+SRT_API srt_status_t srt_decoder_load_base(srt_decoder_t *decoder, const char *path,
+					   const srt_file_names_t *names, srt_stream_t *stream);
 
 /* ---- folders ---------------------------------------------------------------------------- */
 

@@ -77,6 +77,17 @@ typedef srt_view_t (*srt_find_value_t)(const srt_param_t *param, const void *arg
  */
 SRT_API void srt_tape_set_values(srt_tape_t *tape, srt_find_value_t find, const void *arg);
 
+/** Finds the scales of a weight in 8 bits, (rows,ceil(n / SRT_QUANT_BLOCK)) floats as bytes in a
+ * parameter of SRT_U8 that is used in the same unit; NULL: it has none. */
+typedef srt_param_t *(*srt_find_scales_t)(const srt_param_t *codes, const void *arg);
+
+/**
+ * Makes layers take weights in 8 bits: a frozen matrix of SRT_U8, srt_quantize()'s codes, is widened
+ * to the dtype of the layer for each use (srt_op_dequantize()). Before the first layer.
+ * @param arg passed on; must outlive the tape.
+ */
+SRT_API void srt_tape_set_scales(srt_tape_t *tape, srt_find_scales_t find, const void *arg);
+
 /**
  * Records an input of shape (rows,n), which the caller fills before each forward pass through
  * srt_tensor_view(). Its memory and value stay until it is written again.

@@ -58,6 +58,11 @@ const char *srt_param_name(const srt_param_t *param)
 	return param != NULL ? param->name : "";
 }
 
+srt_comm_t *srt_engine_comm(const srt_engine_t *engine)
+{
+	return engine != NULL ? engine->comm : NULL;
+}
+
 srt_unit_t *srt_param_unit(const srt_param_t *param)
 {
 	return param != NULL ? param->unit : NULL;

@@ -13,7 +13,7 @@ fuzz_targets = \
 	tests/fuzz/fuzz_sizes \
 	tests/fuzz/fuzz_tokens
 if HAVE_JANSSON
-fuzz_targets += tests/fuzz/fuzz_family tests/fuzz/fuzz_flight tests/fuzz/fuzz_tokenizer
+fuzz_targets += tests/fuzz/fuzz_family tests/fuzz/fuzz_flight tests/fuzz/fuzz_lora tests/fuzz/fuzz_tokenizer
 endif
 if HAVE_CHECKPOINTS
 fuzz_targets += tests/fuzz/fuzz_manifest
@@ -43,6 +43,9 @@ tests_fuzz_fuzz_frame_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_index_SOURCES = tests/fuzz/fuzz_index.c runtime/checkpoint/formats/index.c base/json.c $(fuzz_main)
 tests_fuzz_fuzz_index_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_index_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_lora_SOURCES = tests/fuzz/fuzz_lora.c models/lora.c models/lora_config.c $(fuzz_main)
+tests_fuzz_fuzz_lora_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_lora_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz_manifest.c runtime/checkpoint/formats/manifest_read.c base/json.c \
 	$(fuzz_main)
 tests_fuzz_fuzz_manifest_CFLAGS = $(fuzz_compile)

@@ -19,6 +19,7 @@ EXTRA_DIST += tests/models/tokenizer.json
 check_PROGRAMS += tests/models/test_gpt_infinity
 PROGRAM_TESTS += \
 	tests/models/test_families \
+	tests/models/test_lora \
 	tests/models/test_rotary \
 	tests/models/test_sample \
 	tests/models/test_text \

@@ -4,6 +4,7 @@ tools_thread_tests = tests/tools/test_train_streams.sh
 RESULT_DEVICE_TESTS = \
 	tests/tools/test_hash_decoders.sh \
 	tests/tools/test_hash_matrix.sh \
+	tests/tools/test_lora.sh \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_precision.sh \
 	tests/tools/test_world_sizes.sh

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* shardrt-ckpt merge-lora: the folder of a model with the adapters of another one in its weights. */
+/* shardrt-ckpt merge-lora: the folder of a model with adapters added to its weights. */
 #include "tools/ckpt/ckpt.h"
 
 #include <stdio.h>

@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	bench/peer_collectives.py \
 	bench/peer_kernels.py \
 	bench/peer_llama_cpp.py \
+	bench/peer_lora.py \
 	bench/peer_mpi.c \
 	bench/peer_startup.py \
 	bench/peer_tokenizer.py \

@@ -45,38 +45,6 @@ static const struct part {
 
 /* ---- sizes ------------------------------------------------------------------------------ */
 
-int srt_decoder_has_part(const srt_decoder_config_t *c, int part)
-{
-	const int is_packed = c->names->part[SRT_DECODER_QKV] != NULL;
-
-	switch (part) {
-	case SRT_DECODER_NORM1:
-	case SRT_DECODER_NORM2:
-		return c->placement != SRT_DECODER_POST;
-	case SRT_DECODER_POST1:
-	case SRT_DECODER_POST2:
-		return c->placement != SRT_DECODER_PRE;
-	case SRT_DECODER_QKV:
-		return is_packed;
-	case SRT_DECODER_Q:
-	case SRT_DECODER_K:
-	case SRT_DECODER_V:
-		return !is_packed;
-	case SRT_DECODER_Q_NORM:
-	case SRT_DECODER_K_NORM:
-		return c->qk_norm != SRT_DECODER_QK_NONE;
-	case SRT_DECODER_GATE:
-		return c->gated;
-	default:
-		return 1;
-	}
-}
-
-int srt_decoder_is_linear(int part)
-{
-	return parts[part].n != NONE;
-}
-
 static int has_bias(const srt_decoder_config_t *c, int part)
 {
 	switch (part) {

@@ -75,6 +75,8 @@ void srt_decoder_tables_destroy(srt_decoder_tables_t *tables);
 /** The description with sizes for zeros. */
 srt_decoder_config_t srt_decoder_complete(const srt_decoder_config_t *config);
 
+/* ---- decoder_parts.c */
+
 /** Whether a block has this part. */
 int srt_decoder_has_part(const srt_decoder_config_t *config, int part);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The adapters of a decoder, declared beside their base. */
+/* The adapters of a decoder, declared next to their base. */
 #include "models/decoder_impl.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ srt_status_t srt_decoder_add_adapter(const srt_decoder_t *d, srt_module_t *block
 	return srt_model_add_param(block, &spec, options);
 }
 
-/* Adapters are a unit of their own where they cannot be in that of their block. */
+/* Adapters are a separate unit where they cannot be in that of their block. */
 static int needs_unit(const srt_model_options_t *options)
 {
 	const srt_dtype_t dtype = options->dtype ? options->dtype : SRT_F32;

@@ -16,6 +16,7 @@ INSTALLED_MODEL_SOURCES = \
 	models/decoder_int8.c \
 	models/decoder_load.c \
 	models/decoder_lora.c \
+	models/decoder_parts.c \
 	models/decoder_tables.c \
 	models/decoder_tape.c \
 	models/decoder_weights.c \

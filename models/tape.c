@@ -276,6 +276,13 @@ size_t srt_tape_f32_nbytes(srt_tape_t *tape, int64_t rows, int64_t n)
 	return nbytes;
 }
 
+srt_dtype_t srt_node_dtype(const srt_node_t *node)
+{
+	const srt_tensor_t *x = node->in[0];
+
+	return x != NULL && srt_is_float(x->dtype) ? x->dtype : node->out->dtype;
+}
+
 /* Bytes of parameter k in the dtype of the node, if it is frozen and computed with in another. */
 static size_t find_cast_nbytes(srt_tape_t *tape, const srt_node_t *node, int k)
 {

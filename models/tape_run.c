@@ -63,13 +63,6 @@ srt_view_t srt_run_scratch(const srt_run_t *run, const srt_node_t *node, srt_dty
 			dtype);
 }
 
-srt_dtype_t srt_node_dtype(const srt_node_t *node)
-{
-	const srt_tensor_t *x = node->in[0];
-
-	return x != NULL && srt_is_float(x->dtype) ? x->dtype : node->out->dtype;
-}
-
 /* The value of a parameter, of any dtype. */
 static srt_status_t find_param(const srt_run_t *run, const srt_node_t *node,
 			       const srt_param_t *param, srt_view_t *view)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * LoRA: small trainable adapters beside the frozen Linear layers of a decoder, and the folders in
+ * LoRA: small trainable adapters next to the frozen Linear layers of a decoder, and the folders in
  * which PEFT keeps them.
  *
  *     y = x W^T + b + s (x A^T) B^T        A (r,in), B (out,r), s = alpha / r or alpha / sqrt(r)

@@ -92,6 +92,14 @@ libmodels_la_SOURCES = \
 	models/data/text_file.h \
 	models/data/tokens.c \
 	models/data/tokens.h \
+	models/gguf.h \
+	models/gguf_encode.c \
+	models/gguf_families.c \
+	models/gguf_keys.c \
+	models/gguf_pre.c \
+	models/gguf_pre.h \
+	models/gguf_tensors.c \
+	models/gguf_tokenizer.c \
 	models/gpt_hf.c \
 	models/gpt_hf.h \
 	models/mlp.c \

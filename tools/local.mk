@@ -98,6 +98,7 @@ shardrt_ckpt_SOURCES = \
 	tools/ckpt/convert.c \
 	tools/ckpt/diff.c \
 	tools/ckpt/files.c \
+	tools/ckpt/gguf.c \
 	tools/ckpt/merge.c \
 	tools/ckpt/merge_lora.c \
 	tools/ckpt/verify.c

@@ -187,6 +187,16 @@ SRT_API srt_status_t srt_file_writer_create_folder(const char *folder,
 						   srt_file_writer_t **writer);
 
 /**
+ * As srt_file_writer_create(), for a file of another format, whose space is allocated at once. The
+ * file is entry 0, whose pieces come in their order. Local, blocking.
+ * @param nbytes of the file. @param[out] writer owned by the caller; set on success only.
+ * @return SRT_ERR_INVALID_ARGUMENT for a `path` that is not a regular file; SRT_ERR_IO if it cannot
+ *         be written or the file system has no space for it.
+ */
+SRT_API srt_status_t srt_file_writer_create_plain(const char *path, size_t nbytes,
+						  srt_file_writer_t **writer);
+
+/**
  * Writes bytes of entry i. Entries come in any order, the pieces of one in their order. Local,
  * blocking.
  * @return SRT_ERR_INVALID_ARGUMENT for bytes that it does not have, SRT_ERR_IO.

@@ -412,6 +412,37 @@ static void test_writer_refuses(void)
 	check_model(FOLDER);
 }
 
+/* A file of another format: complete under its name, or not there. */
+static void test_plain(void)
+{
+	char got[8] = "";
+	srt_file_writer_t *writer;
+	FILE *f;
+
+	write_text(FOLDER "/plain", "old");
+	CHECK_OK_OR_DIE(srt_file_writer_create_plain(FOLDER "/plain", 5, &writer));
+	CHECK_OK(srt_file_writer_put(writer, 0, 0, "abc", 3));
+	CHECK_STATUS(srt_file_writer_put(writer, 0, 4, "e", 1), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_file_writer_put(writer, 0, 3, "def", 3), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_file_writer_put(writer, 1, 3, "de", 2), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_file_writer_commit(writer), SRT_ERR_STATE);
+	CHECK_ERROR_HAS("only 3 of the 5 bytes");
+	CHECK_OK(srt_file_writer_put(writer, 0, 3, "de", 2));
+	CHECK_OK(srt_file_writer_commit(writer));
+	srt_file_writer_destroy(writer);
+	f = fopen(FOLDER "/plain", "r");
+	CHECK_OR_DIE(f != NULL);
+	CHECK_INT(fread(got, 1, sizeof(got), f), 5);
+	fclose(f);
+	CHECK_STR(got, "abcde");
+	CHECK_OK_OR_DIE(srt_file_writer_create_plain(FOLDER "/plain", 1, &writer));
+	srt_file_writer_destroy(writer);
+	CHECK_INT(access(FOLDER "/plain", F_OK), 0);
+	CHECK_STATUS(srt_file_writer_create_plain(FOLDER, 1, &writer), SRT_ERR_INVALID_ARGUMENT);
+	CHECK_STATUS(srt_file_writer_create_plain(FOLDER "/no/plain", 1, &writer), SRT_ERR_IO);
+	unlink(FOLDER "/plain");
+}
+
 static void test_copy(void)
 {
 	char long_text[20001], got[sizeof(long_text)] = "";
@@ -453,6 +484,7 @@ int main(void)
 	test_unfinished();
 	test_failed_commit();
 	test_writer_refuses();
+	test_plain();
 	test_copy();
 	remove_files();
 	CHECK(rmdir(FOLDER) == 0);

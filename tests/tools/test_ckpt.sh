@@ -106,7 +106,7 @@ expect 2 "unknown command 'list'" ./shardrt-ckpt list $tmp/a
 expect 2 'diff needs two files' ./shardrt-ckpt diff $tmp/a
 expect 2 'convert needs --to' ./shardrt-ckpt convert $tmp/a $tmp/c
 expect 2 'ls has no option --to' ./shardrt-ckpt ls --to hf $tmp/a
-expect 2 'must be hf or shardrt' ./shardrt-ckpt convert --to onnx $tmp/a $tmp/c
+expect 2 'must be hf, shardrt or gguf' ./shardrt-ckpt convert --to onnx $tmp/a $tmp/c
 expect 2 'whole number' ./shardrt-ckpt convert --to shardrt --heads 0 $tmp/a $tmp/c
 expect 2 'cannot open .*missing: No such file' ./shardrt-ckpt ls $tmp/missing
 expect 2 'safetensors file .*text: ' ./shardrt-ckpt hash $tmp/text

@@ -21,6 +21,7 @@ static const char usage[] =
 	"       shardrt-ckpt merge [--all] FILE OUT\n"
 	"       shardrt-ckpt reshard --ranks N FOLDER OUT\n"
 	"       shardrt-ckpt convert --to hf|shardrt [--heads N] FILE OUT\n"
+	"       shardrt-ckpt convert --to gguf [--dtype TYPE] [--tokenizer FOLDER] FILE OUT\n"
 	"       shardrt-ckpt merge-lora BASE ADAPTER OUT\n"
 	"\n"
 	"FILE is a file of parameters in safetensors format, as shardrt-train --save writes it;\n"
@@ -48,9 +49,17 @@ static const char usage[] =
 	"                       parameters and buffers\n"
 	"      --boxes          of a checkpoint the files that the parts of each tensor are in\n"
 	"      --ranks N        ranks whose files are written\n"
-	"      --to hf|shardrt  hf: a GPT-2 of Hugging Face, with a config.json in the folder of\n"
+	"      --to hf|shardrt|gguf\n"
+	"                       hf: a GPT-2 of Hugging Face, with a config.json in the folder of\n"
 	"                       OUT if there is none; of a checkpoint of another model of Hugging\n"
-	"                       Face OUT is a folder; shardrt: for shardrt-train\n"
+	"                       Face OUT is a folder; shardrt: for shardrt-train; gguf: a file for\n"
+	"                       llama.cpp, of a folder of Hugging Face or of a checkpoint of a\n"
+	"                       model that began from one\n"
+	"      --dtype f32|f16|bf16|q8_0\n"
+	"                       of matrices in a GGUF file; default: that of FILE\n"
+	"      --tokenizer FOLDER\n"
+	"                       that has the tokenizer.json of a GGUF file; default: FILE, if it\n"
+	"                       is a folder of Hugging Face\n"
 	"      --heads N        attention heads of FILE, with --to shardrt, if there is no\n"
 	"                       config.json in its folder; default: one for each 64 of the width\n"
 	"  -v, --version        print the version and exit\n"
@@ -59,7 +68,7 @@ static const char usage[] =
 	"Exit status: 0 success, 1 the files differ or have defects, 2 wrong options, or a file\n"
 	"that cannot be read or written.\n";
 
-enum { OPT_TO = 256, OPT_HEADS, OPT_ALL, OPT_BOXES, OPT_RANKS };
+enum { OPT_TO = 256, OPT_HEADS, OPT_ALL, OPT_BOXES, OPT_RANKS, OPT_DTYPE, OPT_TOKENIZER };
 
 static const struct option long_options[] = {
 	{ "to", required_argument, NULL, OPT_TO },
@@ -67,13 +76,15 @@ static const struct option long_options[] = {
 	{ "all", no_argument, NULL, OPT_ALL },
 	{ "boxes", no_argument, NULL, OPT_BOXES },
 	{ "ranks", required_argument, NULL, OPT_RANKS },
+	{ "dtype", required_argument, NULL, OPT_DTYPE },
+	{ "tokenizer", required_argument, NULL, OPT_TOKENIZER },
 	{ "version", no_argument, NULL, 'v' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
 };
 
 /* Bits of options. */
-enum { TO = 1, HEADS = 2, ALL = 4, BOXES = 8, RANKS = 16 };
+enum { TO = 1, HEADS = 2, ALL = 4, BOXES = 8, RANKS = 16, DTYPE = 32, TOKENIZER = 64 };
 
 static const struct {
 	const char *name;
@@ -89,7 +100,7 @@ static const struct {
 	{ "diff", 2, 2, 2, ALL, 0, 0, ckpt_diff },
 	{ "merge", 2, 2, 1, ALL, 0, 1, ckpt_merge },
 	{ "reshard", 2, 2, 1, RANKS, RANKS, 1, ckpt_reshard },
-	{ "convert", 2, 2, 1, TO | HEADS, TO, 1, ckpt_convert },
+	{ "convert", 2, 2, 1, TO | HEADS | DTYPE | TOKENIZER, TO, 1, ckpt_convert },
 	{ "merge-lora", 3, 3, 0, 0, 0, 1, ckpt_merge_lora },
 };
 
@@ -185,7 +196,8 @@ static int parse_number(const char *option, int64_t *value)
 /* @return 0, or CKPT_TROUBLE after the error was printed. */
 static int check_options(int given, int takes, int needs, const char *name)
 {
-	static const char *const names[] = { "--to", "--heads", "--all", "--boxes", "--ranks" };
+	static const char *const names[] = { "--to",    "--heads", "--all",      "--boxes",
+					     "--ranks", "--dtype", "--tokenizer" };
 
 	for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
 		const char *format = NULL;
@@ -236,11 +248,24 @@ static int run_command(ckpt_request_t *r, const char *name, int given)
 		if (r->heads && strcmp(r->to, "shardrt") != 0)
 			return complain("--heads is for convert --to shardrt, not for --to %s",
 					r->to);
+		if ((r->dtype != NULL || r->tokenizer != NULL) && strcmp(r->to, "gguf") != 0)
+			return complain("--dtype and --tokenizer are for convert --to gguf, not "
+					"for --to %s",
+					r->to);
 		if (find_checkpoints(r, commands[i].nread, found) != 0)
 			return CKPT_TROUBLE;
 		return commands[i].writes ? run_writing(commands[i].run, r) : commands[i].run(r);
 	}
 	return complain("unknown command '%s'", name);
+}
+
+/* Whether a word is in a list, each word of which has a blank before and after it. */
+static int is_one_of(const char *word, const char *list)
+{
+	const size_t n = strlen(word);
+	const char *at = strstr(list, word);
+
+	return at != NULL && n > 0 && at > list && at[-1] == ' ' && at[n] == ' ';
 }
 
 /* Sets what the option gives, and its bit. @return 0 or CKPT_TROUBLE. */
@@ -250,12 +275,22 @@ static int set_option(ckpt_request_t *r, int opt, int *given)
 	case OPT_TO:
 		*given |= TO;
 		r->to = optarg;
-		if (strcmp(optarg, "hf") != 0 && strcmp(optarg, "shardrt") != 0)
-			return complain("--to must be hf or shardrt, not '%s'", optarg);
-		return 0;
+		return is_one_of(optarg, " hf shardrt gguf ") ?
+			       0 :
+			       complain("--to must be hf, shardrt or gguf, not '%s'", optarg);
 	case OPT_HEADS:
 		*given |= HEADS;
 		return parse_number("--heads", &r->heads);
+	case OPT_DTYPE:
+		*given |= DTYPE;
+		r->dtype = optarg;
+		return is_one_of(optarg, " f32 f16 bf16 q8_0 ") ?
+			       0 :
+			       complain("--dtype must be f32, f16, bf16 or q8_0, not '%s'", optarg);
+	case OPT_TOKENIZER:
+		*given |= TOKENIZER;
+		r->tokenizer = optarg;
+		return 0;
 	case OPT_ALL:
 		*given |= ALL;
 		r->all = 1;

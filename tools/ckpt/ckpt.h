@@ -9,6 +9,7 @@
  *     merge.c       merge, reshard
  *     merge_lora.c  adapters added to the weights of a model
  *     convert.c     names and layouts of this library and of Hugging Face
+ *     gguf.c        convert --to gguf
  *
  * A file is a safetensors file or the folder of a sharded checkpoint (<shardrt/file.h>). Of the
  * folder of --checkpoint a command gets the latest one (tools/checkpoint_path.h); verify reads all.
@@ -34,9 +35,11 @@ typedef struct ckpt_request {
 	char **path; /* the arguments; a folder of checkpoints was replaced by its latest one */
 	int npaths;
 	int all, boxes; /* flags */
-	const char *to; /* convert: "hf" or "shardrt" */
-	int64_t heads;  /* convert; 0: not given */
-	int64_t ranks;  /* reshard */
+	const char *to; /* convert: "hf", "shardrt" or "gguf" */
+	/* convert --to gguf: of matrices, and a folder; NULL: not given */
+	const char *dtype, *tokenizer;
+	int64_t heads; /* convert; 0: not given */
+	int64_t ranks; /* reshard */
 } ckpt_request_t;
 
 /** A name of a file fit to be shown: control characters, which could drive a terminal, are question
@@ -79,5 +82,9 @@ int ckpt_merge_lora(const ckpt_request_t *request);
 /* ---- convert.c */
 
 int ckpt_convert(const ckpt_request_t *request);
+
+/* ---- gguf.c */
+
+int ckpt_convert_gguf(const ckpt_request_t *request);
 
 #endif

@@ -371,6 +371,8 @@ int ckpt_convert(const ckpt_request_t *r)
 	conversion_t c = { .request = r, .to_hf = strcmp(r->to, "hf") == 0 };
 	int code;
 
+	if (strcmp(r->to, "gguf") == 0)
+		return ckpt_convert_gguf(r);
 	if (ckpt_open(r->path[0], 0, &c.file) != 0)
 		return CKPT_TROUBLE;
 	if (c.to_hf && srt_file_find_metadata(c.file, TOOL_CONFIG_KEY, &c.config_text) == SRT_OK)

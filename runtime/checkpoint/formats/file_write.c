@@ -15,10 +15,17 @@
 #include "runtime/checkpoint/formats/model_write.h"
 #include "runtime/checkpoint/formats/safetensors.h"
 
-/* One of both. */
+/* A file of another format. */
+typedef struct plain_writer {
+	srt_replacement_t file;
+	size_t nbytes, written;
+} plain_writer_t;
+
+/* One of the three. */
 struct srt_file_writer {
-	srt_safetensors_writer_t *plain;
+	srt_safetensors_writer_t *tensors;
 	srt_model_writer_t *folder;
+	plain_writer_t *plain;
 };
 
 /* The pointers of the arguments. */
@@ -68,7 +75,7 @@ srt_status_t srt_file_writer_create(const char *path, const srt_file_entry_t *en
 	list = copy_entries(entries, nentries);
 	if (w != NULL && list != NULL)
 		status = srt_safetensors_writer_create(path, list, nentries, metadata, nmetadata,
-						       &w->plain);
+						       &w->tensors);
 	free(list);
 	if (status == SRT_OK)
 		*writer = w;
@@ -118,30 +125,82 @@ srt_status_t srt_file_writer_create_folder(const char *folder, const srt_file_en
 	return status;
 }
 
+srt_status_t srt_file_writer_create_plain(const char *path, size_t nbytes,
+					  srt_file_writer_t **writer)
+{
+	srt_file_writer_t *w;
+	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
+
+	SRT_NOT_NULL(path);
+	SRT_NOT_NULL(writer);
+	w = srt_calloc(1, sizeof(*w), "a file to be written");
+	if (w != NULL)
+		w->plain = srt_calloc(1, sizeof(*w->plain), "a file to be written");
+	if (w != NULL && w->plain != NULL) {
+		w->plain->file.fd = -1;
+		w->plain->nbytes = nbytes;
+		status = srt_replacement_open(&w->plain->file, path, true);
+		if (status == SRT_OK)
+			status = srt_replacement_allocate(&w->plain->file, nbytes);
+	}
+	if (status == SRT_OK)
+		*writer = w;
+	else
+		srt_file_writer_destroy(w);
+	return status;
+}
+
+static srt_status_t put_plain(plain_writer_t *w, size_t i, size_t offset, const void *data,
+			      size_t nbytes)
+{
+	if (i != 0 || offset != w->written || nbytes > w->nbytes - offset)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: bytes %zu..%zu of entry %zu are not the next ones of the file",
+				w->file.path, offset, offset + nbytes, i);
+	SRT_TRY(srt_replacement_write(&w->file, data, nbytes));
+	w->written += nbytes;
+	return SRT_OK;
+}
+
+static srt_status_t commit_plain(plain_writer_t *w)
+{
+	if (w->written != w->nbytes)
+		return srt_fail(SRT_ERR_STATE, "only %zu of the %zu bytes of %s were written",
+				w->written, w->nbytes, w->file.path);
+	return srt_replacement_commit(&w->file);
+}
+
 srt_status_t srt_file_writer_put(srt_file_writer_t *writer, size_t i, size_t offset,
 				 const void *data, size_t nbytes)
 {
 	SRT_NOT_NULL(writer);
 	if (nbytes > 0)
 		SRT_NOT_NULL(data);
+	if (writer->plain != NULL)
+		return put_plain(writer->plain, i, offset, data, nbytes);
 	return writer->folder != NULL ?
 		       srt_model_writer_put_at(writer->folder, i, offset, data, nbytes) :
-		       srt_safetensors_writer_put_at(writer->plain, i, offset, data, nbytes);
+		       srt_safetensors_writer_put_at(writer->tensors, i, offset, data, nbytes);
 }
 
 srt_status_t srt_file_writer_commit(srt_file_writer_t *writer)
 {
 	SRT_NOT_NULL(writer);
+	if (writer->plain != NULL)
+		return commit_plain(writer->plain);
 	return writer->folder != NULL ? srt_model_writer_commit(writer->folder) :
-					srt_safetensors_writer_commit(writer->plain);
+					srt_safetensors_writer_commit(writer->tensors);
 }
 
 void srt_file_writer_destroy(srt_file_writer_t *writer)
 {
 	if (writer == NULL)
 		return;
+	if (writer->plain != NULL)
+		srt_replacement_close(&writer->plain->file);
+	free(writer->plain);
 	srt_model_writer_destroy(writer->folder);
-	srt_safetensors_writer_destroy(writer->plain);
+	srt_safetensors_writer_destroy(writer->tensors);
 	free(writer);
 }
 

@@ -199,28 +199,31 @@ static srt_status_t put_scores(writer_t *w)
 
 /* ---- special tokens --------------------------------------------------------------------- */
 
-/* The id of a special token: by its text in tokenizer_config.json, else by its id in config.json;
- * -1 for none. */
-static int32_t find_special(const writer_t *w, const char *kind)
+/* The id of a special token that tokenizer_config.json names; -1 for none. */
+static int32_t find_named(const writer_t *w, const char *kind)
 {
 	const json_t *entry;
 	char key[32];
-	int32_t id = -1;
 
 	snprintf(key, sizeof(key), "%s_token", kind);
 	entry = json_object_get(w->settings, key);
 	if (json_is_object(entry))
 		entry = json_object_get(entry, "content");
-	if (json_is_string(entry))
-		id = srt_tokenizer_find(w->t, json_string_value(entry));
-	if (id >= 0)
-		return id;
+	return json_is_string(entry) ? srt_tokenizer_find(w->t, json_string_value(entry)) : -1;
+}
+
+/* The id of a special token in config.json; -1 for none. */
+static int32_t find_numbered(const writer_t *w, const char *kind)
+{
+	const json_t *entry;
+	char key[32];
+
 	snprintf(key, sizeof(key), "%s_token_id", kind);
 	entry = json_object_get(w->config, key);
-	if (json_is_integer(entry) && json_integer_value(entry) >= 0 &&
-	    json_integer_value(entry) < (json_int_t)w->vocab)
-		return (int32_t)json_integer_value(entry);
-	return -1;
+	return json_is_integer(entry) && json_integer_value(entry) >= 0 &&
+			       json_integer_value(entry) < (json_int_t)w->vocab ?
+		       (int32_t)json_integer_value(entry) :
+		       -1;
 }
 
 /* What is put before or after a text: nothing, or the token of the beginning or the end. */
@@ -257,14 +260,17 @@ static srt_status_t put_specials(const writer_t *w)
 	int32_t ids[4];
 
 	for (int i = 0; i < 4; i++)
-		ids[i] = find_special(w, specials[i].kind);
+		ids[i] = find_named(w, specials[i].kind);
 	SRT_TRY(put_added(w, "bos", w->t->prefix, w->t->nprefix, &ids[0]));
 	SRT_TRY(put_added(w, "eos", w->t->suffix, w->t->nsuffix, &ids[1]));
 	if (ids[2] < 0)
 		ids[2] = w->t->bpe.unk;
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 4; i++) {
+		if (ids[i] < 0)
+			ids[i] = find_numbered(w, specials[i].kind);
 		if (ids[i] >= 0)
 			SRT_TRY(srt_gguf_put_u32(w->keys, specials[i].key, (uint32_t)ids[i]));
+	}
 	return SRT_OK;
 }
 
@@ -355,8 +361,7 @@ static srt_status_t put_all(writer_t *w)
 	SRT_TRY(srt_gguf_put_i32s(w->keys, "tokenizer.ggml.token_type", w->types, w->vocab));
 	SRT_TRY(sort_merges(w));
 	SRT_TRY(w->t->bpe.byte_fallback ? put_scores(w) : put_merges(w));
-	SRT_TRY(put_specials(w));
-	return put_template(w);
+	return put_specials(w);
 }
 
 static srt_status_t put_file(writer_t *w)
@@ -404,6 +409,8 @@ srt_status_t srt_gguf_put_tokenizer(srt_gguf_keys_t *keys, const char *folder, i
 			status = srt_model_fail(status, "%s/tokenizer.json: %s", folder, why);
 		}
 	}
+	if (status == SRT_OK)
+		status = put_template(&w);
 	json_decref(w.settings);
 	json_decref(w.config);
 	free((void *)w.added);

@@ -30,6 +30,7 @@ ONE_DEVICE_TESTS += tests/tools/test_ckpt.sh tests/tools/test_generate.sh tests/
 	tests/tools/test_world_sizes.sh
 SCRIPT_TESTS += \
 	tests/tools/test_ckpt_sharded.sh \
+	tests/tools/test_gguf.sh \
 	tests/tools/test_gpu_check.sh \
 	tests/tools/test_info.sh \
 	tests/tools/test_install.sh \
@@ -51,6 +52,7 @@ LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh tests/tools/test_train
 PROGRAM_TESTS += tests/tools/test_restart_delay
 tests_tools_test_restart_delay_SOURCES = tests/tools/test_restart_delay.c tools/shardrun/restart.c
 # Run by the script of the same name.
-check_PROGRAMS += tests/tools/test_strategies
+check_PROGRAMS += tests/tools/test_gguf tests/tools/test_strategies
+tests_tools_test_gguf_SOURCES = tests/tools/gguf_file.c tests/tools/gguf_file.h tests/tools/test_gguf.c
 EXTRA_DIST += tests/tools/decoders/gemma3.json tests/tools/decoders/llama.json tests/tools/decoders/qwen3.json \
-	tests/tools/embedding.cc tests/tools/hash_matrix.def tests/tools/readme.sed
+	tests/tools/embedding.cc tests/tools/gguf_readers.py tests/tools/hash_matrix.def tests/tools/readme.sed

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # SmolLM2-135M, a published Llama, as transformers has it: perplexity of the first 20000 characters of a text, greedy
-# tokens, and a folder that is saved and loaded again. Needs the model's folder, SRT_SMOLLM2, and the text: the recorded
-# runs' folder has both a recipe (hf/smollm2.md) and the figures.
+# tokens, a GGUF file, and a folder that is saved and loaded again. Needs the model's folder, SRT_SMOLLM2, and the text: the
+# recorded runs' folder has both a recipe (hf/smollm2.md) and the figures.
 skip() { echo "SKIP: $*"; exit 77; }
 [ -n "$SRT_SMOLLM2" ] || skip "SRT_SMOLLM2 does not name a folder of SmolLM2-135M"
 text=$SRT_GOLDEN_DIR/../data/tinyshakespeare.txt
@@ -32,6 +32,21 @@ done
 cat $work/out
 grep -q '"ids": \[7042, 30, 198, 198, 504, 2988, 314, 42, 216, 34, 32, 33, 40, 29, 32, 33, 29, 34, 34, 216\]' $work/out ||
 	fail "transformers has other tokens"
+
+# As a GGUF file: llama.cpp has the same perplexity, if Python has it; F32 and, with what rounding does, Q8_0.
+python=${PYTHON:-python3}
+if $python -c 'import llama_cpp, numpy' 2> /dev/null; then
+	for type in f32:41.8085:1e-3 q8_0:41.8085:0.5; do
+		dtype=${type%%:*} type=${type#*:}
+		./shardrt-ckpt convert --to gguf --dtype $dtype "$SRT_SMOLLM2" $work/gguf > $work/out || { cat $work/out; exit 1; }
+		value=$($python "$srcdir/tests/tools/gguf_readers.py" perplexity $work/gguf $work/text | sed -n 's/^perplexity //p')
+		echo "llama.cpp, $dtype: perplexity $value"
+		echo "$value" | awk -v want="${type%:*}" -v most="${type#*:}" '{ exit !($1 > want - most && $1 < want + most) }' ||
+			fail "it is ${type%:*} here"
+	done
+else
+	echo "skipped: llama.cpp (no Python with llama_cpp; PYTHON names another one)"
+fi
 
 # Two steps, saved in several files, on a part of the text: the saved folder has a lower perplexity.
 ./shardrun -n 2 ./shardrt-train --init "$SRT_SMOLLM2" --text $work/text --context 128 --batch 2 --steps 2 --lr 1e-5 \

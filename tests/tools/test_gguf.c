@@ -274,8 +274,8 @@ static int find_token(const gguf_key_t *tokens, const char *text, size_t n)
 	return -1;
 }
 
-/* As readers: characters, of which the pair with the largest score is joined until there is none;
- * the first of equal ones. A blank is put before the text, whose characters are tokens. */
+/* Readers begin with characters and join the pair with the largest score, the first of equal ones,
+ * until there is none. A blank is put before the text, whose characters are tokens. */
 static void check_scores(const srt_tokenizer_t *t, const gguf_file_t *g)
 {
 	static const char text[] = " ROMEO: But, soft! what light through yonder window breaks? "
@@ -323,7 +323,7 @@ static void check_scores(const srt_tokenizer_t *t, const gguf_file_t *g)
 static void check_tokenizer(const folder_t *f, const gguf_file_t *g)
 {
 	srt_tokenizer_t *t;
-	char path[4096];
+	char path[1024];
 
 	snprintf(path, sizeof(path), "%s/tokenizer.json", f->path);
 	if (access(path, F_OK) != 0)
@@ -340,7 +340,7 @@ int main(int argc, char **argv)
 	folder_t folder = { .path = argc > 2 ? argv[2] : NULL };
 	const srt_family_t *family;
 	gguf_file_t file;
-	char path[4096];
+	char path[1024];
 
 	CHECK_OR_DIE(argc == 2 || argc == 3);
 	gguf_read(argv[1], &file);

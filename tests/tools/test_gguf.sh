@@ -224,7 +224,12 @@ check $tmp/refused $tmp/file
 large '\000\000\200\177' # infinity
 expect 2 "near inf, which Q8_0 cannot have" gguf --dtype q8_0 $tmp/refused $tmp/none
 expect 0 'wrote' gguf --dtype f16 $tmp/refused $tmp/file
-# ties, subnormal numbers of F16 and of float, a block of zeros
+large '\100\124\011\113' # 9e6 / 127 is infinite in F16
+expect 2 "near 9e+06, which Q8_0 cannot have" gguf --dtype q8_0 $tmp/refused $tmp/none
+large '\000\000\376\102\000\000\000\077\000\000\300\077\000\000\040\300' # 127, 0.5, 1.5, -2.5: ties of Q8_0
+expect 0 'wrote' gguf --dtype q8_0 $tmp/refused $tmp/file
+check $tmp/refused $tmp/file
+# ties of F16 and BF16, subnormal numbers of float and of F16
 large '\000\020\200\077\000\060\200\077\001\000\000\000\000\000\100\063'
 for dtype in f16 bf16 q8_0; do
 	expect 0 'wrote' gguf --dtype $dtype $tmp/refused $tmp/file

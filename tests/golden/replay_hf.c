@@ -22,6 +22,7 @@ static const struct {
 	{ "pack", replay_hf_pack },
 	{ "decode", replay_hf_decode },
 	{ "lora", replay_hf_lora },
+	{ "sft", replay_hf_sft },
 	{ "tokenizer", replay_hf_tokenizer },
 };
 

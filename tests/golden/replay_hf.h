@@ -7,6 +7,7 @@
  *     replay_hf_model.c      kinds "hf" and "pack": values, gradients and steps of a decoder
  *     replay_hf_decode.c     kind "decode": tokens that follow prompts
  *     replay_hf_lora.c       kind "lora": steps of adapters, their folders, merged weights
+ *     replay_hf_sft.c        kind "sft": steps of pairs of prompts and answers
  *     replay_hf_tokenizer.c  kind "tokenizer": ids of strings, text of ids
  *     replay_hf_run.c        a decoder of a folder on an engine, and its rows of tokens
  */
@@ -55,8 +56,11 @@ typedef struct hf_engine {
 	float max_norm;         /* 0: no clipping */
 	const srt_lora_t *lora; /* NULL: no adapters; they have no values then */
 	srt_dtype_t base_dtype; /* with lora */
+	int microbatches;       /* of a step; 0: one */
 } hf_engine_t;
 
+/* The AdamW of the case, without weight decay. */
+srt_optim_options_t hf_read_optim(const golden_t *g);
 /* Creates engine and decoder, with the values of the folder. Collective. */
 srt_status_t hf_open(hf_run_t *r, const hf_engine_t *how);
 /* Records a pass over `rows` rows of all ranks, and gives the tape its memory. Collective. */
@@ -84,9 +88,9 @@ srt_status_t hf_sum(hf_run_t *r, const float *values, size_t n, double *sum);
  * it. Collective; compared on rank 0. */
 srt_status_t hf_compare_param(hf_run_t *r, const char *key, const char *name,
 			      srt_param_what_t what);
+/* The parameters, or gradients, that were recorded with this prefix before their names. */
+srt_status_t hf_compare_params(hf_run_t *r, const char *prefix, srt_param_what_t what);
 
-/* The optimizer of the case. */
-srt_optim_options_t hf_read_optim(const golden_t *g);
 /* Compares the rows of this rank with those of a recorded tensor (rows,...), PREFIXKEY. */
 srt_status_t hf_compare_rows(hf_run_t *r, const char *key, const char *prefix,
 			     srt_tensor_t *tensor);
@@ -104,6 +108,8 @@ srt_status_t replay_hf_decode(golden_t *g, srt_context_t *context, const hf_opti
 			      verdict_t *v);
 srt_status_t replay_hf_lora(golden_t *g, srt_context_t *context, const hf_options_t *options,
 			    verdict_t *v);
+srt_status_t replay_hf_sft(golden_t *g, srt_context_t *context, const hf_options_t *options,
+			   verdict_t *v);
 srt_status_t replay_hf_tokenizer(golden_t *g, srt_context_t *context, const hf_options_t *options,
 				 verdict_t *v);
 

@@ -11,20 +11,6 @@
 
 #include "tests/golden/replay_hf.h"
 
-srt_optim_options_t hf_read_optim(const golden_t *g)
-{
-	const json_t *o = json_object_get(g->json, "optimizer"), *betas;
-	srt_optim_options_t optim = SRT_OPTIM_ADAM_INIT;
-
-	betas = json_object_get(o, "betas");
-	optim.kind = SRT_OPTIM_ADAMW;
-	optim.lr = (float)golden_number(o, "lr", 0);
-	optim.eps = (float)golden_number(o, "eps", 0);
-	optim.beta1 = json_number_value(json_array_get(betas, 0));
-	optim.beta2 = json_number_value(json_array_get(betas, 1));
-	return optim;
-}
-
 /* ---- a step's tokens -------------------------------------------------------------------- */
 
 typedef struct tokens {
@@ -113,20 +99,7 @@ static srt_status_t compare_rope(hf_run_t *r)
 	return compare_rope_of(r, "rope.sliding_attention_inv_freq", &c->window_rope);
 }
 
-/* The parameters, or gradients, that were recorded with this prefix. */
-static srt_status_t compare_params(hf_run_t *r, const char *prefix, srt_param_what_t what)
-{
-	const srt_safetensors_t *expect = r->golden->expect;
-
-	for (size_t i = 0; i < srt_safetensors_count(expect); i++) {
-		const char *key = srt_safetensors_tensor(expect, i)->name;
-
-		if (!strncmp(key, prefix, strlen(prefix)))
-			SRT_TRY(hf_compare_param(r, key, key + strlen(prefix), what));
-	}
-	return SRT_OK;
-}
-
+/* A tensor that nothing here compares is as wrong as a deviation. */
 void hf_check_keys(hf_run_t *r, const char *const *known, size_t nknown)
 {
 	for (size_t i = 0; i < srt_safetensors_count(r->golden->expect); i++) {
@@ -214,7 +187,7 @@ static srt_status_t run_step(hf_run_t *r, const char *decay, int s, bool is_firs
 	SRT_TRY(srt_engine_finish_backward(r->engine, r->stream));
 	if (is_first) {
 		SRT_TRY(hf_compare_rows(r, "token_loss", "step1.", r->io.loss));
-		SRT_TRY(compare_params(r, "step1.grad.", SRT_PARAM_GRAD));
+		SRT_TRY(hf_compare_params(r, "step1.grad.", SRT_PARAM_GRAD));
 		SRT_TRY(hf_compare_loss(r, "step1.loss", json_object_get(json, "loss"), ntargets));
 	}
 	snprintf(key, sizeof(key), "%s.step%d.loss", decay, s);
@@ -225,7 +198,7 @@ static srt_status_t run_step(hf_run_t *r, const char *decay, int s, bool is_firs
 	verdict_scalar(r->verdict, r->golden, key, (double)info.grad_norm,
 		       golden_scalar(json_object_get(step, "grad_norm")));
 	snprintf(key, sizeof(key), "%s.step%d.param.", decay, s);
-	return compare_params(r, key, SRT_PARAM_VALUE);
+	return hf_compare_params(r, key, SRT_PARAM_VALUE);
 }
 
 /* All steps with weight decay of matrices, or of all parameters, from the saved values. */

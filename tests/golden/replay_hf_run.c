@@ -42,6 +42,8 @@ static srt_status_t create_engine(hf_run_t *r, const hf_engine_t *how)
 	options.mesh = r->mesh;
 	options.strategy = r->options->strategy;
 	options.average = SRT_AVERAGE_SUM; /* the loss is divided by all targets */
+	if (how->microbatches > 0)
+		options.microbatches = how->microbatches;
 	options.optim = &how->optim;
 	options.norm_p = 2;
 	options.max_norm = how->max_norm;
@@ -59,6 +61,20 @@ static srt_status_t load(hf_run_t *r, const char *folder)
 	SRT_TRY(srt_family_match(r->family, &r->config, r->file, folder, &match));
 	names = srt_family_names(&match);
 	return srt_decoder_load_base(r->decoder, folder, &names, r->stream);
+}
+
+srt_optim_options_t hf_read_optim(const golden_t *g)
+{
+	const json_t *o = json_object_get(g->json, "optimizer"), *betas;
+	srt_optim_options_t optim = SRT_OPTIM_ADAM_INIT;
+
+	betas = json_object_get(o, "betas");
+	optim.kind = SRT_OPTIM_ADAMW;
+	optim.lr = (float)golden_number(o, "lr", 0);
+	optim.eps = (float)golden_number(o, "eps", 0);
+	optim.beta1 = json_number_value(json_array_get(betas, 0));
+	optim.beta2 = json_number_value(json_array_get(betas, 1));
+	return optim;
 }
 
 srt_status_t hf_open(hf_run_t *r, const hf_engine_t *how)
@@ -273,4 +289,17 @@ srt_status_t hf_compare_param(hf_run_t *r, const char *key, const char *name, sr
 	free(scratch);
 	free(want);
 	return status;
+}
+
+srt_status_t hf_compare_params(hf_run_t *r, const char *prefix, srt_param_what_t what)
+{
+	const srt_safetensors_t *expect = r->golden->expect;
+
+	for (size_t i = 0; i < srt_safetensors_count(expect); i++) {
+		const char *key = srt_safetensors_tensor(expect, i)->name;
+
+		if (!strncmp(key, prefix, strlen(prefix)))
+			SRT_TRY(hf_compare_param(r, key, key + strlen(prefix), what));
+	}
+	return SRT_OK;
 }

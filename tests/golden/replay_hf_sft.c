@@ -2,7 +2,7 @@
 /*
  * Kind "sft": steps of pairs of a prompt and an answer, whose loss is the mean over the answer
  * tokens of all ranks and micro-batches (replay_hf.h). The pairs of a micro-batch are packed into
- * rows of several documents; in rows of their own, padded, their losses have the same bits.
+ * rows of several documents; in separate rows, padded, their losses have the same bits.
  */
 #include "config.h"
 
@@ -71,7 +71,7 @@ static void free_rows(rows_t *b)
 	*b = (rows_t){ 0 };
 }
 
-/* Chooses a place for each pair: the first row with room for it, or a row of its own. */
+/* Chooses a place for each pair: the first row with room for it, or a separate one. */
 static srt_status_t place(rows_t *b, bool packed)
 {
 	int64_t *used = srt_calloc(b->npairs + 1, sizeof(*used), "rows");
@@ -150,7 +150,7 @@ typedef struct sft {
 	int64_t rows, length; /* of the tape */
 	int64_t longest;      /* pair of the first step */
 	double total;         /* answer tokens of a step */
-	float **alone;        /* losses of the first step's micro-batches in rows of their own */
+	float **alone;        /* losses of the first step's micro-batches in separate rows */
 } sft_t;
 
 /* The shape of a micro-batch in rows that are as long as the model allows. */
@@ -197,7 +197,7 @@ static srt_status_t feed(sft_t *s, const rows_t *b)
 	return status;
 }
 
-/* The losses of a micro-batch of the first step, each pair in a row of its own. */
+/* The losses of a micro-batch of the first step, each pair in a separate row. */
 static srt_status_t run_alone(sft_t *s, const pair_t *pairs, size_t m)
 {
 	const srt_decoder_pass_t pass = { .context = s->longest, .documents = 1, .loss = 1 };

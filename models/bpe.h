@@ -81,6 +81,9 @@ srt_status_t srt_bpe_encode(srt_bpe_encoder_t *encoder, const char *text, size_t
 /** Appends one id. @return SRT_ERR_OUT_OF_MEMORY. */
 srt_status_t srt_bpe_put(srt_bpe_encoder_t *encoder, int32_t id);
 
+/** The number of ids so far. */
+size_t srt_bpe_nids(const srt_bpe_encoder_t *encoder);
+
 /** Hands over the ids, which the caller frees by free(); NULL if there are none. */
 void srt_bpe_take(srt_bpe_encoder_t *encoder, int32_t **ids, size_t *nids);
 

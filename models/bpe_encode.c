@@ -92,6 +92,11 @@ srt_status_t srt_bpe_put(srt_bpe_encoder_t *encoder, int32_t id)
 	return put_ids(encoder, &id, 1);
 }
 
+size_t srt_bpe_nids(const srt_bpe_encoder_t *encoder)
+{
+	return encoder->nids;
+}
+
 void srt_bpe_take(srt_bpe_encoder_t *encoder, int32_t **ids, size_t *nids)
 {
 	*nids = encoder->nids;

@@ -86,6 +86,15 @@ INSTALLED_MODEL_SOURCES = \
 noinst_LTLIBRARIES += libmodels.la
 libmodels_la_SOURCES = \
 	$(INSTALLED_MODEL_SOURCES) \
+	models/data/chat.c \
+	models/data/chat.h \
+	models/data/pack.c \
+	models/data/pack.h \
+	models/data/sft.c \
+	models/data/sft.h \
+	models/data/sft_impl.h \
+	models/data/sft_line.c \
+	models/data/sft_rows.c \
 	models/data/text.c \
 	models/data/text.h \
 	models/data/text_file.c \

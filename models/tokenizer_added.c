@@ -43,18 +43,23 @@ void srt_added_sort(srt_added_set_t *set)
 		set->first[b] = lower_bound(set, 0, set->n, 0, b);
 }
 
-/* The longest token at the start of a text; NULL if there is none. */
-static const srt_added_t *match_here(const srt_added_set_t *set, const char *text, size_t nbytes)
+/* The longest token at the start of a text, a special one within its first nspecial bytes; NULL if
+ * there is none. */
+static const srt_added_t *match_here(const srt_added_set_t *set, const char *text, size_t nbytes,
+				     size_t nspecial)
 {
 	const srt_added_t *longest = NULL;
 	const unsigned char b = (unsigned char)text[0];
 	size_t lo = set->first[b], hi = set->first[b + 1];
 
 	for (size_t depth = 1; lo < hi; depth++) {
-		if (set->tokens[lo].text.nbytes == depth) {
+		bool found = false; /* of equal texts the first one */
+
+		for (; lo < hi && set->tokens[lo].text.nbytes == depth; lo++) {
+			if (found || (set->tokens[lo].special && depth > nspecial))
+				continue;
 			longest = &set->tokens[lo];
-			while (lo < hi && set->tokens[lo].text.nbytes == depth)
-				lo++;
+			found = true;
 		}
 		if (depth == nbytes)
 			break;
@@ -125,13 +130,25 @@ static srt_status_t is_inside(const srt_pattern_t *word, srt_matcher_t *matcher,
 	return SRT_OK;
 }
 
+/* Bytes from `at` in which special tokens are looked for; positions do not decrease. */
+static size_t count_special(srt_added_parts_t *p, size_t at, size_t nbytes)
+{
+	if (p == NULL)
+		return nbytes - at;
+	while (p->end <= at && p->part < p->nparts)
+		p->end += p->parts[p->part++].nbytes;
+	return p->parts[p->part - 1].plain ? 0 : p->end - at;
+}
+
 srt_status_t srt_added_find(const srt_added_set_t *set, const srt_pattern_t *word,
-			    srt_matcher_t *matcher, const char *text, size_t nbytes, size_t from,
-			    size_t covered, srt_added_match_t *match, size_t *next)
+			    srt_matcher_t *matcher, const char *text, size_t nbytes,
+			    srt_added_parts_t *parts, size_t from, size_t covered,
+			    srt_added_match_t *match, size_t *next)
 {
 	match->id = -1;
 	for (size_t at = set->n > 0 ? from : nbytes; at < nbytes; at++) {
-		const srt_added_t *token = match_here(set, text + at, nbytes - at);
+		const srt_added_t *token =
+			match_here(set, text + at, nbytes - at, count_special(parts, at, nbytes));
 		bool inside = false; /* a longer word, or the blanks of the last match */
 
 		if (token == NULL)

@@ -3,6 +3,9 @@
  * Encoding: text -> ids. The text between added tokens is normalized; each pre-tokenizing step
  * hands its pieces to the next one as it finds them, and the last one to the byte-pair encoding,
  * so no list of pieces is kept.
+ *
+ * A text of parts is cut into chunks, between which nothing is joined. Otherwise a chunk is encoded
+ * as if the others were not cut off.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +13,18 @@
 #include "models/tokenizer_impl.h"
 #include "models/try.h"
 
+/* What is before a piece. */
+typedef enum {
+	PLACE_INSIDE, /* something else of the text */
+	PLACE_FIRST,  /* nothing: it begins where the whole text begins */
+	PLACE_CUT     /* text from which it was cut off: no blank is put before it */
+} place_t;
+
 /* A piece of text. */
 typedef struct {
 	const char *text;
 	size_t nbytes;
-	bool first; /* it begins where the whole text begins */
+	place_t place;
 } piece_t;
 
 /* A call of encode. Each step has two buffers for the texts that it makes. */
@@ -23,6 +33,7 @@ typedef struct {
 	srt_matcher_t *matcher;
 	srt_bpe_encoder_t *bpe;
 	srt_string_t buffers[SRT_TOKENIZER_STEPS][2];
+	bool ends_in_text; /* the last id is not that of an added token */
 } encoding_t;
 
 static srt_status_t run_step(encoding_t *e, size_t step, piece_t piece);
@@ -57,7 +68,7 @@ static srt_status_t flush_part(split_t *s)
 {
 	const bool removed = s->split->behavior == SRT_SPLIT_REMOVED && s->is_match;
 	const piece_t piece = { s->whole.text + s->start, s->stop - s->start,
-				s->whole.first && s->start == 0 };
+				s->start == 0 ? s->whole.place : PLACE_INSIDE };
 
 	return s->has && !removed ? run_step(s->e, s->next_step, piece) : SRT_OK;
 }
@@ -158,7 +169,7 @@ static srt_status_t byte_level(encoding_t *e, size_t step, piece_t piece)
 	size_t start = 0, stop = 0, done = 0;
 	bool found = true;
 
-	if (s->add_blank && piece.text[0] != ' ')
+	if (s->add_blank && piece.place != PLACE_CUT && piece.text[0] != ' ')
 		SRT_TRY(prepend(&e->buffers[step][0], " ", 1, &piece));
 	if (s->pattern == NULL)
 		return map_bytes(e, step, piece);
@@ -170,11 +181,11 @@ static srt_status_t byte_level(encoding_t *e, size_t step, piece_t piece)
 		if (start > done)
 			SRT_TRY(map_bytes(e, step,
 					  (piece_t){ piece.text + done, start - done,
-						     piece.first && done == 0 }));
+						     done == 0 ? piece.place : PLACE_INSIDE }));
 		if (stop > start)
 			SRT_TRY(map_bytes(e, step,
 					  (piece_t){ piece.text + start, stop - start,
-						     piece.first && start == 0 }));
+						     start == 0 ? piece.place : PLACE_INSIDE }));
 		done = stop;
 	}
 	return SRT_OK;
@@ -196,7 +207,8 @@ static srt_status_t metaspace(encoding_t *e, size_t step, piece_t piece)
 	}
 	piece.text = out->data;
 	piece.nbytes = out->nbytes;
-	if (s->prepend != SRT_PREPEND_NEVER && (s->prepend == SRT_PREPEND_ALWAYS || piece.first) &&
+	if (s->prepend != SRT_PREPEND_NEVER && piece.place != PLACE_CUT &&
+	    (s->prepend == SRT_PREPEND_ALWAYS || piece.place == PLACE_FIRST) &&
 	    (piece.nbytes < n || memcmp(piece.text, s->text.data, n) != 0))
 		SRT_TRY(prepend(&e->buffers[step][0], s->text.data, n, &piece));
 	return s->split ? split_piece(e, s, step + 1, piece) : run_step(e, step + 1, piece);
@@ -207,8 +219,10 @@ static srt_status_t run_step(encoding_t *e, size_t step, piece_t piece)
 {
 	if (piece.nbytes == 0)
 		return SRT_OK;
-	if (step == e->t->pre.n)
+	if (step == e->t->pre.n) {
+		e->ends_in_text = true;
 		return srt_bpe_encode(e->bpe, piece.text, piece.nbytes);
+	}
 	switch (e->t->pre.step[step].kind) {
 	case SRT_STEP_BYTE_LEVEL:
 		return byte_level(e, step, piece);
@@ -224,23 +238,31 @@ static srt_status_t run_step(encoding_t *e, size_t step, piece_t piece)
 /* What to do with a text between added tokens. */
 typedef srt_status_t (*gap_t)(encoding_t *e, piece_t piece);
 
-/* Puts the ids of the added tokens of a text, and hands on what is between them. */
-static srt_status_t split_added(encoding_t *e, const srt_added_set_t *set, piece_t piece, gap_t gap)
+static srt_status_t put_id(encoding_t *e, int32_t id)
+{
+	e->ends_in_text = false;
+	return srt_bpe_put(e->bpe, id);
+}
+
+/* Puts the ids of the added tokens of a text, and hands on what is between them.
+ * @param parts of the text, NULL: special tokens are looked for in all of it. */
+static srt_status_t split_added(encoding_t *e, const srt_added_set_t *set, piece_t piece,
+				srt_added_parts_t *parts, gap_t gap)
 {
 	srt_added_match_t match;
 	size_t covered = 0, next = 0;
 
 	for (;;) {
-		SRT_TRY(srt_added_find(set, e->t->word, e->matcher, piece.text, piece.nbytes, next,
-				       covered, &match, &next));
+		SRT_TRY(srt_added_find(set, e->t->word, e->matcher, piece.text, piece.nbytes, parts,
+				       next, covered, &match, &next));
 		if (match.id < 0)
 			match.start = piece.nbytes;
 		if (match.start > covered)
 			SRT_TRY(gap(e, (piece_t){ piece.text + covered, match.start - covered,
-						  piece.first && covered == 0 }));
+						  covered == 0 ? piece.place : PLACE_INSIDE }));
 		if (match.id < 0)
 			return SRT_OK;
-		SRT_TRY(srt_bpe_put(e->bpe, match.id));
+		SRT_TRY(put_id(e, match.id));
 		covered = match.stop;
 	}
 }
@@ -256,30 +278,61 @@ static srt_status_t normalize(encoding_t *e, piece_t piece)
 	srt_status_t status;
 
 	if (e->t->normalizer.n == 0)
-		return split_added(e, &e->t->normalized, piece, pre_tokenize);
+		return split_added(e, &e->t->normalized, piece, NULL, pre_tokenize);
 	status = srt_string_append(&text, piece.text, piece.nbytes);
 	if (status == SRT_OK)
-		status = srt_tokenizer_normalize(&e->t->normalizer, e->matcher, &text);
+		status = srt_tokenizer_normalize(&e->t->normalizer, e->matcher,
+						 piece.place == PLACE_CUT, &text);
 	piece.text = text.data;
 	piece.nbytes = text.nbytes;
 	if (status == SRT_OK)
-		status = split_added(e, &e->t->normalized, piece, pre_tokenize);
+		status = split_added(e, &e->t->normalized, piece, NULL, pre_tokenize);
 	free(text.data);
 	return status;
 }
 
-/* ---- the call -------------------------------------------------------------------------------- */
+/* ---- the calls ------------------------------------------------------------------------------- */
 
-static srt_status_t encode_text(encoding_t *e, const char *text, size_t nbytes, unsigned flags)
+/* Encodes parts of a text that follow each other, without an id or a cut between them. */
+static srt_status_t encode_chunk(encoding_t *e, const char *text, size_t nbytes,
+				 const srt_tokenizer_part_t *parts, size_t nparts, bool first)
+{
+	srt_added_parts_t cursor = { .parts = parts, .nparts = nparts };
+	const piece_t chunk = { text, nbytes,
+				first           ? PLACE_FIRST :
+				e->ends_in_text ? PLACE_CUT :
+						  PLACE_INSIDE };
+
+	return split_added(e, &e->t->raw, chunk, &cursor, normalize);
+}
+
+/* @param text of the parts, joined. */
+static srt_status_t encode_parts(encoding_t *e, const char *text, unsigned flags,
+				 srt_tokenizer_part_t *parts, size_t nparts)
 {
 	const srt_tokenizer_t *t = e->t;
 	const bool special = (flags & SRT_TOKENIZER_ADD_SPECIAL) != 0;
+	bool first = true;
+	size_t at = 0;
 
 	for (size_t i = 0; special && i < t->nprefix; i++)
-		SRT_TRY(srt_bpe_put(e->bpe, t->prefix[i]));
-	SRT_TRY(split_added(e, &t->raw, (piece_t){ text, nbytes, true }, normalize));
-	for (size_t i = 0; special && i < t->nsuffix; i++)
-		SRT_TRY(srt_bpe_put(e->bpe, t->suffix[i]));
+		SRT_TRY(put_id(e, t->prefix[i]));
+	for (size_t i = 0, next; i < nparts; i = next) {
+		size_t nbytes = parts[i].nbytes;
+
+		parts[i].first = srt_bpe_nids(e->bpe);
+		next = i + 1;
+		if (parts[i].text == NULL) {
+			SRT_TRY(put_id(e, parts[i].id));
+			first = false;
+			continue;
+		}
+		for (; next < nparts && parts[next].text != NULL && !parts[next].cut; next++)
+			nbytes += parts[next].nbytes;
+		SRT_TRY(encode_chunk(e, text + at, nbytes, parts + i, next - i, first));
+		at += nbytes;
+		first = first && nbytes == 0;
+	}
 	return SRT_OK;
 }
 
@@ -300,27 +353,83 @@ static srt_status_t check_text(const char *text, size_t nbytes)
 	return SRT_OK;
 }
 
-srt_status_t srt_tokenizer_encode(const srt_tokenizer_t *tokenizer, const char *text, size_t nbytes,
-				  unsigned flags, int32_t **ids, size_t *nids)
+/* @param suffix whether the tokens of the file's template after the text are added, too. */
+static srt_status_t encode(const srt_tokenizer_t *t, const char *text, size_t nbytes,
+			   srt_tokenizer_part_t *parts, size_t nparts, unsigned flags, bool suffix,
+			   int32_t **ids, size_t *nids)
 {
-	encoding_t e = { .t = tokenizer };
+	encoding_t e = { .t = t };
 	srt_status_t status;
 
-	if (tokenizer == NULL || (text == NULL && nbytes > 0) || ids == NULL || nids == NULL)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "srt_tokenizer_encode: tokenizer, text, ids or nids is NULL");
 	SRT_TRY(check_text(text, nbytes));
 	SRT_TRY(srt_matcher_create(&e.matcher));
-	status = srt_bpe_encoder_create(&tokenizer->bpe, nbytes, &e.bpe);
+	status = srt_bpe_encoder_create(&t->bpe, nbytes, &e.bpe);
 	if (status == SRT_OK)
-		status = encode_text(&e, text, nbytes, flags);
+		status = encode_parts(&e, text, flags, parts, nparts);
+	for (size_t i = 0; suffix && i < t->nsuffix && status == SRT_OK; i++)
+		status = put_id(&e, t->suffix[i]);
 	if (status == SRT_OK)
 		srt_bpe_take(e.bpe, ids, nids);
-	for (size_t i = 0; i < tokenizer->pre.n; i++) {
+	for (size_t i = 0; i < t->pre.n; i++) {
 		free(e.buffers[i][0].data);
 		free(e.buffers[i][1].data);
 	}
 	srt_bpe_encoder_destroy(e.bpe);
 	srt_matcher_destroy(e.matcher);
+	return status;
+}
+
+srt_status_t srt_tokenizer_encode(const srt_tokenizer_t *tokenizer, const char *text, size_t nbytes,
+				  unsigned flags, int32_t **ids, size_t *nids)
+{
+	srt_tokenizer_part_t whole = { .text = text != NULL ? text : "", .nbytes = nbytes };
+
+	if (tokenizer == NULL || (text == NULL && nbytes > 0) || ids == NULL || nids == NULL)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "srt_tokenizer_encode: tokenizer, text, ids or nids is NULL");
+	return encode(tokenizer, whole.text, nbytes, &whole, 1, flags,
+		      (flags & SRT_TOKENIZER_ADD_SPECIAL) != 0, ids, nids);
+}
+
+/* Special tokens that are looked for in the normal form of a text, where parts are not known. */
+static srt_status_t check_plain(const srt_tokenizer_t *t, const srt_tokenizer_part_t *parts,
+				size_t nparts)
+{
+	bool plain = false;
+
+	for (size_t i = 0; i < nparts; i++)
+		plain = plain || parts[i].plain;
+	for (size_t i = 0; plain && i < t->normalized.n; i++)
+		if (t->normalized.tokens[i].special)
+			return srt_model_fail(
+				SRT_ERR_UNSUPPORTED,
+				"the tokenizer looks for its special token %d in the normal form "
+				"of a text, where it cannot be told whether it is of a template or "
+				"of a user",
+				t->normalized.tokens[i].id);
+	return SRT_OK;
+}
+
+srt_status_t srt_tokenizer_encode_parts(const srt_tokenizer_t *tokenizer,
+					srt_tokenizer_part_t *parts, size_t nparts, unsigned flags,
+					int32_t **ids, size_t *nids)
+{
+	srt_string_t text = { .nbytes = 0 };
+	srt_status_t status = SRT_OK;
+
+	if (tokenizer == NULL || (parts == NULL && nparts > 0) || ids == NULL || nids == NULL)
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"srt_tokenizer_encode_parts: tokenizer, parts, ids or nids is NULL");
+	SRT_TRY(check_plain(tokenizer, parts, nparts));
+	for (size_t i = 0; i < nparts && status == SRT_OK; i++) {
+		if (parts[i].text == NULL)
+			parts[i].nbytes = 0;
+		status = srt_string_append(&text, parts[i].text, parts[i].nbytes);
+	}
+	if (status == SRT_OK)
+		status = encode(tokenizer, text.data, text.nbytes, parts, nparts, flags, false, ids,
+				nids);
+	free(text.data);
 	return status;
 }

@@ -123,19 +123,29 @@ srt_status_t srt_tokenizer_read(const char *text, size_t nbytes, srt_tokenizer_t
 /** Sorts the tokens of a set, all of which it has. */
 void srt_added_sort(srt_added_set_t *set);
 
+/** The parts of a text, and where a search is. Special tokens are looked for within each part that
+ * is not `plain`. */
+typedef struct srt_added_parts {
+	const srt_tokenizer_part_t *parts; /* (nparts) that follow each other */
+	size_t nparts;
+	size_t part, end; /* the first `part` parts have `end` bytes */
+} srt_added_parts_t;
+
 /**
  * The next added token in a text, the longest one of those that begin first.
- * @param from where the search begins. @param[in,out] covered end of the last match with its
- *        blanks. @param[out] match id -1: there is none.
+ * @param parts of the text, or NULL. @param from where the search begins.
+ * @param[in,out] covered end of the last match with its blanks. @param[out] match id -1: there is none.
  * @return the failures of srt_matches_next(). @param[out] next where the next search begins.
  */
 srt_status_t srt_added_find(const srt_added_set_t *set, const srt_pattern_t *word,
-			    srt_matcher_t *matcher, const char *text, size_t nbytes, size_t from,
-			    size_t covered, srt_added_match_t *match, size_t *next);
+			    srt_matcher_t *matcher, const char *text, size_t nbytes,
+			    srt_added_parts_t *parts, size_t from, size_t covered,
+			    srt_added_match_t *match, size_t *next);
 
-/** Applies normalizing steps. @param text replaced by its normal form. */
+/** Applies normalizing steps. @param is_cut the text continues another one: nothing is put before
+ * it. @param text replaced by its normal form. */
 srt_status_t srt_tokenizer_normalize(const srt_tokenizer_steps_t *steps, srt_matcher_t *matcher,
-				     srt_string_t *text);
+				     bool is_cut, srt_string_t *text);
 
 /** Appends a text in which the matches of a step's pattern are replaced by its text. */
 srt_status_t srt_tokenizer_replace(const srt_tokenizer_step_t *step, srt_matcher_t *matcher,

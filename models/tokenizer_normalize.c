@@ -89,12 +89,15 @@ static srt_status_t apply(const srt_tokenizer_step_t *step, srt_matcher_t *match
 }
 
 srt_status_t srt_tokenizer_normalize(const srt_tokenizer_steps_t *steps, srt_matcher_t *matcher,
-				     srt_string_t *text)
+				     bool is_cut, srt_string_t *text)
 {
 	for (size_t i = 0; i < steps->n && text->nbytes > 0; i++) {
 		srt_string_t out = { .nbytes = 0 };
-		const srt_status_t status = apply(&steps->step[i], matcher, text, &out);
+		srt_status_t status;
 
+		if (is_cut && steps->step[i].kind == SRT_STEP_PREPEND)
+			continue;
+		status = apply(&steps->step[i], matcher, text, &out);
 		free(text->data);
 		*text = out;
 		SRT_TRY(status);

@@ -209,7 +209,7 @@ static srt_status_t add_texts(srt_tokenizer_t *t, srt_added_t *token, const char
 	SRT_TRY(srt_string_append(&token->content, content, nbytes));
 	SRT_TRY(srt_string_append(text, content, nbytes));
 	if (token->normalized)
-		SRT_TRY(srt_tokenizer_normalize(&t->normalizer, matcher, text));
+		SRT_TRY(srt_tokenizer_normalize(&t->normalizer, matcher, false, text));
 	if (text->nbytes == 0)
 		return srt_model_fail(SRT_ERR_UNSUPPORTED,
 				      "added_tokens: token %d has no normal form", token->id);

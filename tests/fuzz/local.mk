@@ -13,7 +13,8 @@ fuzz_targets = \
 	tests/fuzz/fuzz_sizes \
 	tests/fuzz/fuzz_tokens
 if HAVE_JANSSON
-fuzz_targets += tests/fuzz/fuzz_family tests/fuzz/fuzz_flight tests/fuzz/fuzz_lora tests/fuzz/fuzz_tokenizer
+fuzz_targets += tests/fuzz/fuzz_family tests/fuzz/fuzz_flight tests/fuzz/fuzz_lora tests/fuzz/fuzz_sft \
+	tests/fuzz/fuzz_tokenizer
 endif
 if HAVE_CHECKPOINTS
 fuzz_targets += tests/fuzz/fuzz_manifest
@@ -54,6 +55,9 @@ tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/fuzz_safetensors.c runtime/chec
 	base/json.c $(fuzz_main)
 tests_fuzz_fuzz_safetensors_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_link)
+tests_fuzz_fuzz_sft_SOURCES = tests/fuzz/fuzz_sft.c models/data/chat.c models/data/sft_line.c models/string.c $(fuzz_main)
+tests_fuzz_fuzz_sft_CFLAGS = $(fuzz_compile)
+tests_fuzz_fuzz_sft_LDFLAGS = $(fuzz_link)
 tests_fuzz_fuzz_sizes_SOURCES = tests/fuzz/fuzz_sizes.c tools/model_sizes.c $(fuzz_main)
 tests_fuzz_fuzz_sizes_CFLAGS = $(fuzz_compile)
 tests_fuzz_fuzz_sizes_LDFLAGS = $(fuzz_link)

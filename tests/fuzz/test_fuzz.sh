@@ -25,9 +25,9 @@ run()
 	fi 2>&1
 }
 
-for target in config family flight frame index lora manifest safetensors sizes tokenizer tokens; do
+for target in config family flight frame index lora manifest safetensors sft sizes tokenizer tokens; do
 	case $target in
-	family | flight | lora | manifest | tokenizer) [ -x tests/fuzz/fuzz_$target ] || continue ;; # without jansson or libxxhash
+	family | flight | lora | manifest | sft | tokenizer) [ -x tests/fuzz/fuzz_$target ] || continue ;; # without jansson or libxxhash
 	esac
 	rm -rf "$tmp" && mkdir -p "$tmp/new" || exit 1
 	run $target "$srcdir/tests/fuzz/corpus/$target" > "$tmp/log" || { cat "$tmp/log" && failed=1; }

@@ -22,12 +22,16 @@ PROGRAM_TESTS += \
 	tests/models/test_lora \
 	tests/models/test_rotary \
 	tests/models/test_sample \
+	tests/models/test_sft \
+	tests/models/test_sft_lines \
+	tests/models/test_sft_rows \
 	tests/models/test_text \
 	tests/models/test_text_files \
 	tests/models/test_tokenizer \
 	tests/models/test_tokenizer_refused \
 	tests/models/test_tokenizer_regex
 libfixtures_la_SOURCES += \
+	tests/models/sft_case.c tests/models/sft_case.h \
 	tests/models/tape_case.c tests/models/tape_case.h \
 	tests/models/tape_check.c \
 	tests/models/tokenizer_case.c tests/models/tokenizer_case.h

@@ -69,6 +69,28 @@ SRT_API srt_status_t srt_tokenizer_encode(const srt_tokenizer_t *tokenizer, cons
 					  size_t nbytes, unsigned flags, int32_t **ids,
 					  size_t *nids);
 
+/** A part of a text whose parts are from several hands, such as a chat of users and a template. */
+typedef struct srt_tokenizer_part {
+	const char *text; /* nbytes of UTF-8; NULL: the part is the token `id` */
+	size_t nbytes;
+	int32_t id;
+	int plain;    /* special tokens in this part are text; other added tokens are found */
+	int cut;      /* no token has text before the part and of it */
+	size_t first; /* set for parts with `cut` and for tokens: the index of its first id */
+} srt_tokenizer_part_t;
+
+/**
+ * Encodes a text of several parts, as srt_tokenizer_encode() encodes all of it: words may begin in
+ * one part and end in the next one that is not cut off. A special token is found within one part.
+ * @param flags SRT_TOKENIZER_ADD_SPECIAL adds the tokens of the file's template before the text
+ *        alone.
+ * @return as srt_tokenizer_encode(); SRT_ERR_UNSUPPORTED for plain parts and a tokenizer that looks
+ *         for special tokens after it has normalized a text.
+ */
+SRT_API srt_status_t srt_tokenizer_encode_parts(const srt_tokenizer_t *tokenizer,
+						srt_tokenizer_part_t *parts, size_t nparts,
+						unsigned flags, int32_t **ids, size_t *nids);
+
 /**
  * Decodes ids. The text is valid UTF-8: bytes that are not become U+FFFD. Ids without a token are
  * skipped.

@@ -134,8 +134,8 @@ typedef struct srt_added_parts {
 /**
  * The next added token in a text, the longest one of those that begin first.
  * @param parts of the text, or NULL. @param from where the search begins.
- * @param[in,out] covered end of the last match with its blanks. @param[out] match id -1: there is none.
- * @return the failures of srt_matches_next(). @param[out] next where the next search begins.
+ * @param covered end of the last match with its blanks. @param[out] match id -1: there is none.
+ * @param[out] next where the next search begins. @return the failures of srt_matches_next().
  */
 srt_status_t srt_added_find(const srt_added_set_t *set, const srt_pattern_t *word,
 			    srt_matcher_t *matcher, const char *text, size_t nbytes,

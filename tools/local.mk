@@ -130,6 +130,8 @@ shardrt_train_SOURCES = \
 	tools/train/train.h \
 	tools/train/checkpoint.c \
 	tools/train/checkpoint.h \
+	tools/train/data.c \
+	tools/train/data.h \
 	tools/train/engine_options.c \
 	tools/train/folder.c \
 	tools/train/generate.c \
@@ -147,6 +149,9 @@ shardrt_train_SOURCES = \
 	tools/train/save_folder.c \
 	tools/train/saves.c \
 	tools/train/setup.c \
+	tools/train/sft.c \
+	tools/train/sft_show.c \
+	tools/train/sft_tokens.c \
 	tools/train/steps.c \
 	tools/train/text.c
 shardrt_train_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)

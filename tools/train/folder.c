@@ -26,7 +26,7 @@ void train_get_position(const trainer_t *t, int64_t step, train_position_t *p)
 	*p = (train_position_t){ .step = step,
 				 .seed = t->opt.seed,
 				 .batch = t->opt.batch,
-				 .text = srt_text_hash(t->text),
+				 .text = t->data_id.hash,
 				 .run = t->run };
 	config.context = t->length;
 	tool_print_sizes(&config, p->sizes, sizeof(p->sizes));

@@ -23,7 +23,7 @@ typedef enum train_decay { TRAIN_DECAY_MATRICES, TRAIN_DECAY_ALL } train_decay_t
 
 /** Values of the options. Strings are borrowed from argv; 0 or NULL: the default of --help. */
 typedef struct train_options {
-	const char *text, *tokens, *val, *preset, *mesh, *offload, *reshard;
+	const char *text, *tokens, *sft, *template, *val, *preset, *mesh, *offload, *reshard;
 	const char *save, *checkpoint, *init, *log, *prompt;
 	const char *lora, *adapter;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
@@ -34,6 +34,7 @@ typedef struct train_options {
 	int64_t strategy, flat, optimizer, accumulate_mode, clip_p, numerics; /* indices of words */
 	int64_t dtype, reduce_dtype, scaler, schedule, decay, save_dtype;     /* of words too */
 	int64_t base_dtype;
+	int64_t sft_show, sft_skip_bad; /* the latter a flag, as those below */
 	int64_t pure, recompute, eval, resume, init_random, hash, help, version; /* flags */
 } train_options_t;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Checks of options of shardrt-train that involve several; see options.h. */
+#include "models/data/chat.h"
 #include "tools/mesh.h"
 #include "tools/train/options_internal.h"
 
@@ -137,6 +138,43 @@ static int check_adapters(const train_options_t *o, char *why, size_t nwhy)
 	return 0;
 }
 
+static int is_missing(const char *path)
+{
+	return path == NULL || !*path;
+}
+
+/* --text, --tokens and --sft, and what is for the last. */
+static int check_data(const train_options_t *o, char *why, size_t nwhy)
+{
+	if (o->text != NULL && o->tokens != NULL) {
+		snprintf(why, nwhy, "--text and --tokens are both given: one has the data");
+		return -1;
+	}
+	if (o->sft != NULL && (o->text != NULL || o->tokens != NULL)) {
+		snprintf(why, nwhy, "--sft and --%s are both given: one has the data",
+			 o->text != NULL ? "text" : "tokens");
+		return -1;
+	}
+	if (o->generate == 0 && is_missing(o->text) && is_missing(o->tokens) &&
+	    is_missing(o->sft)) {
+		snprintf(why, nwhy,
+			 "there is no text to train on: --text FILE or --tokens FILE is missing");
+		return -1;
+	}
+	if (o->sft == NULL && (o->template != NULL || o->sft_show > 0 || o->sft_skip_bad)) {
+		snprintf(why, nwhy, "--template, --sft-show and --sft-skip-bad need --sft FILE");
+		return -1;
+	}
+	if (o->template != NULL && srt_chat_find(o->template) == NULL) {
+		snprintf(why, nwhy,
+			 "--template %s: there is no such template; possible are %s. Jinja "
+			 "templates are not run",
+			 o->template, srt_chat_names());
+		return -1;
+	}
+	return 0;
+}
+
 int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 {
 	srt_offload_t offload;
@@ -147,16 +185,8 @@ int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 		snprintf(why, nwhy, "--generate needs --init FILE, a saved model");
 		return -1;
 	}
-	if (o->text != NULL && o->tokens != NULL) {
-		snprintf(why, nwhy, "--text and --tokens are both given: one has the data");
+	if (check_data(o, why, nwhy) != 0)
 		return -1;
-	}
-	if (o->generate == 0 && (o->text == NULL || !*o->text) &&
-	    (o->tokens == NULL || !*o->tokens)) {
-		snprintf(why, nwhy,
-			 "there is no text to train on: --text FILE or --tokens FILE is missing");
-		return -1;
-	}
 	if (o->eval && (o->val != NULL || o->save != NULL || o->checkpoint != NULL ||
 			o->log != NULL || o->generate > 0)) {
 		snprintf(why, nwhy,

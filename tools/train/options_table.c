@@ -16,9 +16,23 @@ static const tool_option_t rows[] = {
 	       "writes it, or of 16 bits as nanoGPT, split in the same way; with\n"
 	       "--vocab. A quoted pattern, such as 'data/train_*.bin': several\n"
 	       "files, which follow each other in the order of names"),
+	STRING("sft", sft, "FILE.jsonl", NULL,
+	       "instead of --text: answers to prompts, one JSON object per line:\n"
+	       "{\"prompt\": TEXT, \"completion\": TEXT}, or with --template\n"
+	       "{\"messages\": [{\"role\": \"user\", \"content\": TEXT}, {\"role\":\n"
+	       "\"assistant\", \"content\": TEXT}, ...]}. The loss is the mean over\n"
+	       "the tokens of answers of a step. Examples are packed into rows of\n"
+	       "--context tokens, each example once in an epoch"),
+	STRING("template", template, "NAME", NULL,
+	       "how --sft writes messages: chatml, llama3, mistral, gemma, zephyr"),
+	INT("sft-show", sft_show, "0", 0, OPTION_BIG,
+	    "print the first N examples of --sft as they are trained on, and stop"),
+	FLAG("sft-skip-bad", sft_skip_bad,
+	     "leave out lines of --sft that are not examples, such as one that is\n"
+	     "longer than --context; otherwise the file is refused"),
 	STRING("val", val, "FILES", NULL,
-	       "validate on these files, as --text or --tokens; all of --text or\n"
-	       "--tokens trains"),
+	       "validate on these files, as --text, --tokens or --sft; all of these\n"
+	       "train"),
 	STRING("preset", preset, "NAME", NULL,
 	       "model size: nano (4 layers, 4 heads, width 128, context 64),\n"
 	       "char (6, 6, 384, 256) or gpt2-124m (12, 12, 768, 1024); the\n"

@@ -143,7 +143,7 @@ static int check_position(trainer_t *t, const char *path, const train_position_t
 			&t->why,
 			"--resume: the run in %s trains on another text than %s: if that file was "
 			"changed, restore it",
-			path, t->opt.tokens != NULL ? t->opt.tokens : t->opt.text);
+			path, t->data_path);
 	return 0;
 }
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Makes a trainer from the options: sizes, text, engine, tapes, memory; frees it. */
-#include "tools/train/train.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "models/try.h"
 #include "tools/common.h"
+#include "models/data/sft.h"
+#include "models/data/text.h"
 #include "tools/mesh.h"
+#include "tools/train/data.h"
 #include "tools/train/peak.h"
 
 /* ---- checking --------------------------------------------------------------------------- */
@@ -60,6 +61,8 @@ int trainer_prepare(trainer_t *t)
 	int64_t parts;
 	int error;
 
+	if (o->sft_show > 0) /* nothing is written */
+		t->opt.save = t->opt.checkpoint = t->opt.log = NULL;
 	if (prepare_ranks(t) != 0 || (o->micro_batches > 0 && prepare_tree(t) != 0))
 		return -1;
 	parts = (int64_t)t->ndata * o->accumulate;
@@ -80,7 +83,7 @@ int trainer_prepare(trainer_t *t)
 				      " micro-batches; it must be a multiple of %" PRId64,
 				      o->batch, t->ndata, o->accumulate, parts);
 	t->micro = o->batch / parts;
-	return trainer_open_text(t);
+	return trainer_open_data(t);
 }
 
 /* ---- building ----------------------------------------------------------------------------- */
@@ -140,8 +143,12 @@ static void raise_maximum(size_t *most, size_t nbytes)
 static srt_status_t build_tape(trainer_t *t, srt_tape_mode_t mode, srt_tape_t **tape,
 			       srt_decoder_io_t *io, size_t *nbytes)
 {
+	const srt_decoder_pass_t pass = {
+		.batch = t->micro, .context = t->length, .documents = t->data->documents, .loss = 1
+	};
+
 	SRT_TRY(srt_tape_create(t->device, mode, tape));
-	SRT_TRY(srt_decoder_record_loss(t->decoder, *tape, t->micro, t->length, io));
+	SRT_TRY(srt_decoder_record(t->decoder, *tape, &pass, io));
 	raise_maximum(nbytes, srt_tape_nbytes(*tape));
 	raise_maximum(&t->scratch_nbytes, srt_tape_scratch_nbytes(*tape));
 	return SRT_OK;
@@ -168,7 +175,7 @@ typedef struct loss_nbytes {
 
 int64_t trainer_eval_windows(const trainer_t *t)
 {
-	const int64_t windows = srt_text_nwindows(t->text, t->length);
+	const int64_t windows = t->data->count_windows(t);
 	const int64_t limit = t->opt.eval_batches * t->opt.batch;
 
 	return t->opt.eval_batches > 0 && limit < windows ? limit : windows;
@@ -177,7 +184,7 @@ int64_t trainer_eval_windows(const trainer_t *t)
 static loss_nbytes_t compute_loss_nbytes(const trainer_t *t)
 {
 	const size_t micro = (size_t)(t->micro * t->length);
-	const int64_t windows = trainer_eval_windows(t);
+	const int64_t all = trainer_eval_windows(t), windows = all > 0 ? all : 1;
 
 	return (loss_nbytes_t){
 		.step = micro * (size_t)t->opt.accumulate * sizeof(float),
@@ -208,7 +215,12 @@ static srt_status_t build_buffers(trainer_t *t)
 	t->overlaps = info.async_streams;
 	t->ids = calloc(ntokens, sizeof(*t->ids));
 	t->targets = calloc(ntokens, sizeof(*t->targets));
-	return t->ids != NULL && t->targets != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+	if (t->data->documents)
+		t->positions = calloc(ntokens, sizeof(*t->positions));
+	return t->ids != NULL && t->targets != NULL &&
+			       (t->positions != NULL || !t->data->documents) ?
+		       SRT_OK :
+		       SRT_ERR_OUT_OF_MEMORY;
 }
 
 srt_status_t trainer_build(trainer_t *t)
@@ -309,6 +321,7 @@ void trainer_destroy(trainer_t *t)
 	srt_tape_destroy(t->eval_tape);
 	free(t->ids);
 	free(t->targets);
+	free(t->positions);
 	srt_buffer_destroy(t->results);
 	srt_buffer_destroy(t->eval_total);
 	srt_buffer_destroy(t->seen);
@@ -322,6 +335,8 @@ void trainer_destroy(trainer_t *t)
 	srt_engine_destroy(t->engine);
 	srt_mesh_destroy(t->mesh);
 	srt_text_destroy(t->text);
+	srt_sft_destroy(t->sft);
+	srt_sft_destroy(t->sft_val);
 	srt_stream_destroy(t->stream);
 	srt_context_destroy(t->context);
 	tool_model_close(&t->model);

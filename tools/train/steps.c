@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A training step and validation. */
-#include "tools/train/train.h"
-
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "models/try.h"
+#include "tools/train/data.h"
 
 /* Sets t->why and t->data_failed if the text cannot be read. */
 static int check_data(trainer_t *t, srt_status_t status)
@@ -21,10 +20,11 @@ int trainer_load_batch(trainer_t *t, int64_t step)
 {
 	const int64_t share = t->opt.batch / t->ndata; /* sequences of this rank */
 
-	if (check_data(t, srt_text_batch(t->text, (uint64_t)t->opt.seed, step, t->data_rank * share,
-					 share, t->length, t->ids, t->targets)) != 0)
+	if (check_data(t, t->data->read_batch(t, step, t->data_rank * share, share)) != 0 ||
+	    check_data(t, t->data->count_targets(t, step,
+						 &t->ntargets[(step - 1) % TRAIN_WATCH])) != 0)
 		return -1;
-	return check_data(t, srt_text_check_unchanged(t->text));
+	return check_data(t, t->data->check_unchanged(t));
 }
 
 /* Copies ids and targets of a micro-batch from the host to the inputs of a tape. */
@@ -32,7 +32,8 @@ static srt_status_t copy_inputs(trainer_t *t, const srt_decoder_io_t *io, int64_
 {
 	const int64_t n = t->micro * t->length, at = micro_batch * n;
 
-	SRT_TRY(srt_decoder_put_positions(io, NULL, t->stream));
+	SRT_TRY(srt_decoder_put_positions(io, t->positions != NULL ? t->positions + at : NULL,
+					  t->stream));
 	return srt_decoder_put_tokens(io, t->ids + at, t->targets + at, t->stream);
 }
 
@@ -67,9 +68,9 @@ static srt_status_t step_engine(trainer_t *t, size_t slot)
 srt_status_t trainer_step(trainer_t *t, int64_t step)
 {
 	const train_options_t *o = &t->opt;
-	int64_t context = t->length, tokens = o->batch * context;
-	int64_t micro_tokens = t->micro * context;
+	const int64_t micro_tokens = t->micro * t->length;
 	const size_t slot = (size_t)((step - 1) % TRAIN_WATCH);
+	const float mean = 1.0f / (float)t->ntargets[slot];
 	const srt_view_t total =
 		srt_view(t->results, offsetof(train_seen_t, totals) + slot * sizeof(float),
 			 SRT_F32);
@@ -81,11 +82,12 @@ srt_status_t trainer_step(trainer_t *t, int64_t step)
 		SRT_TRY(srt_engine_microbatch(t->engine, (int)m, (int)o->accumulate));
 		SRT_TRY(copy_inputs(t, &t->train_io, m));
 		SRT_TRY(srt_tape_forward(t->train_tape, t->stream));
-		SRT_TRY(srt_tape_backward(t->train_tape, 1.0f / (float)tokens, scale, t->stream));
+		SRT_TRY(srt_tape_backward(t->train_tape, mean, scale, t->stream));
 		SRT_TRY(keep_losses(t, &t->train_io, t->losses, m * micro_tokens, micro_tokens));
 	}
 	SRT_TRY(srt_engine_sum(t->engine, srt_view(t->losses, 0, SRT_F32),
-			       o->accumulate * micro_tokens, tokens, total, t->stream));
+			       o->accumulate * micro_tokens, o->batch * t->length, total,
+			       t->stream));
 	return step_engine(t, slot);
 }
 
@@ -121,7 +123,8 @@ srt_status_t trainer_watch(trainer_t *t, int64_t step, double *loss)
 			t->diverged_at = s - t->nonfinite + 1;
 	}
 	t->watched = step;
-	*loss = (double)seen->totals[(step - 1) % TRAIN_WATCH] / (double)(t->opt.batch * t->length);
+	*loss = (double)seen->totals[(step - 1) % TRAIN_WATCH] /
+		(double)t->ntargets[(step - 1) % TRAIN_WATCH];
 	return SRT_OK;
 }
 
@@ -141,45 +144,38 @@ srt_status_t trainer_read(trainer_t *t, train_result_t *result)
 }
 
 /* Reads windows first .. first+micro-1 of this rank's part, which ends at `end`.
- * @param[out] n the number of predictions. @return 0, or -1 with t->why and t->data_failed. */
+ * @param[out] n the number of losses. @return 0, or -1 with t->why and t->data_failed. */
 static int load_windows(trainer_t *t, int64_t first, int64_t end, int64_t *n)
 {
-	int64_t context = t->length;
-
 	*n = 0;
 	for (int64_t i = 0; i < t->micro; i++) {
 		int64_t w = first + i < end ? first + i : INT32_MAX; /* past the end: padding */
-		int64_t copied = srt_text_window(t->text, w, context, t->ids + i * context,
-						 t->targets + i * context);
+		int64_t copied = t->data->read_window(t, w, i);
 
 		if (copied < 0)
 			return check_data(t, SRT_ERR_IO);
 		*n += copied;
 	}
-	return check_data(t, srt_text_check_unchanged(t->text));
+	return check_data(t, t->data->check_unchanged(t));
 }
 
 int64_t trainer_eval_tokens(const trainer_t *t)
 {
-	const int64_t context = t->length, windows = trainer_eval_windows(t);
-	const int64_t tokens = (int64_t)srt_text_nvalidation(t->text);
-	/* Windows of --eval do not predict their first token. */
-	const int64_t not_predicted = t->opt.eval ? windows : 1;
+	int64_t predictions, losses;
 
-	if (windows == srt_text_nwindows(t->text, context))
-		return tokens - not_predicted;
-	return windows * context - (t->opt.eval ? windows : 0);
+	t->data->count_losses(t, trainer_eval_windows(t), &predictions, &losses);
+	return predictions;
 }
 
 srt_status_t trainer_evaluate(trainer_t *t, trainer_batch_fn *before, void *arg, double *loss)
 {
-	const int64_t windows = trainer_eval_windows(t), predictions = trainer_eval_tokens(t);
-	const int64_t losses = predictions + (t->opt.eval ? windows : 0); /* 0 without a target */
-	int64_t first, end, passes, kept = 0;
+	const int64_t windows = trainer_eval_windows(t);
+	int64_t first, end, passes, predictions, losses, kept = 0;
 	int stopped_by;
 	float total;
 
 	*loss = (double)NAN;
+	t->data->count_losses(t, windows, &predictions, &losses);
 	/* Contiguous parts; every rank runs as many passes as the rank with the most windows. */
 	first = windows * t->data_rank / t->ndata;
 	end = windows * (t->data_rank + 1) / t->ndata;

@@ -1,42 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opens the text or the tokens of a run, which are the same on all ranks. */
-#include "tools/train/train.h"
+/* The text or the tokens of a run, which are the same on all ranks; see data.h. */
+#include "tools/train/data.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
+#include "models/data/text.h"
+#include "models/try.h"
 
-#include "tools/model_folder.h"
-
-/* The tokenizer of a model of Hugging Face, NULL if its folder has none: then bytes are tokens, if
- * the vocabulary is one of bytes. */
-static int open_tokenizer(trainer_t *t, srt_tokenizer_t **tokenizer)
-{
-	char path[TOOL_CONFIG_NBYTES];
-
-	if (tool_model_find_file(&t->model, "tokenizer.json", path))
-		return srt_tokenizer_open(path, tokenizer) == SRT_OK ?
-			       0 :
-			       tool_why_usage(&t->why, "--text: %s", srt_error_last());
-	if (t->config.vocab <= 256)
-		return 0;
-	return tool_why_usage(&t->why,
-			      "--text: there is no %s to encode it by, and the vocabulary of "
-			      "%" PRId64 " is not one of bytes: encode the text by "
-			      "shardrt-tokens, and give the file to --tokens",
-			      path, t->config.vocab);
-}
-
-int trainer_open_text(trainer_t *t)
+static int open_text(trainer_t *t)
 {
 	const train_options_t *o = &t->opt;
-	srt_text_source_t source = { .path = o->tokens != NULL ? o->tokens : o->text,
+	srt_text_source_t source = { .path = t->data_path,
 				     .validation = o->val,
 				     .are_tokens = o->tokens != NULL,
 				     .evaluates = (int)o->eval };
 	srt_tokenizer_t *tokenizer = NULL;
 	srt_status_t status;
 
-	if (t->model.family != NULL && o->tokens == NULL && open_tokenizer(t, &tokenizer) != 0)
+	if (o->tokens == NULL && trainer_open_tokenizer(t, "--text", &tokenizer) != 0)
 		return -1;
 	source.tokenizer = tokenizer;
 	t->counts_bytes = o->tokens == NULL && tokenizer == NULL;
@@ -46,38 +25,59 @@ int trainer_open_text(trainer_t *t)
 		status = srt_text_check(t->text, t->length, t->config.vocab);
 	if (status == SRT_OK) /* the ranks share the work, as all see the same file */
 		status = srt_text_check_tokens(t->text, t->rank, t->world);
-	if (status == SRT_OK)
-		return 0;
-	return status == SRT_ERR_IO || tool_is_started_again() ?
-		       tool_why_failure(&t->why, "%s", srt_error_last()) :
-		       tool_why_usage(&t->why, "%s", srt_error_last());
+	if (status != SRT_OK)
+		return trainer_why_data(t, status);
+	t->data_id = (train_data_id_t){ srt_text_ntokens(t->text), srt_text_hash(t->text) };
+	return 0;
 }
 
-int trainer_compare_texts(trainer_t *t)
+static srt_status_t read_batch(trainer_t *t, int64_t step, int64_t first, int64_t count)
 {
-	typedef struct text_id {
-		uint64_t ntokens, hash;
-	} text_id_t;
-	const char *unit = t->counts_bytes ? "bytes" : "tokens";
-	text_id_t mine = { 0 }, *all = calloc((size_t)t->world, sizeof(*all));
-	int differs = 0;
-
-	if (all == NULL)
-		return tool_why_usage(&t->why, "no memory to compare the texts of the ranks");
-	if (t->text != NULL)
-		mine = (text_id_t){ srt_text_ntokens(t->text), srt_text_hash(t->text) };
-	if (srt_comm_oob_allgather(t->comm, &mine, sizeof(mine), all) != SRT_OK)
-		differs = tool_why_usage(&t->why, "%s", srt_error_last());
-	for (int r = 1; r < t->world && !differs; r++)
-		if (all[r].ntokens != all[0].ntokens || all[r].hash != all[0].hash)
-			differs =
-				tool_why_usage(&t->why,
-					       "the ranks have different texts: %s has %" PRIu64
-					       " %s (hash %016" PRIx64 ") on rank %d, but %" PRIu64
-					       " %s (hash %016" PRIx64 ") on rank 0",
-					       t->opt.tokens != NULL ? t->opt.tokens : t->opt.text,
-					       all[r].ntokens, unit, all[r].hash, r, all[0].ntokens,
-					       unit, all[0].hash);
-	free(all);
-	return differs;
+	return srt_text_batch(t->text, (uint64_t)t->opt.seed, step, first, count, t->length, t->ids,
+			      t->targets);
 }
+
+static srt_status_t count_targets(trainer_t *t, int64_t step, int64_t *ntargets)
+{
+	(void)step;
+	*ntargets = t->opt.batch * t->length;
+	return SRT_OK;
+}
+
+static int64_t count_windows(const trainer_t *t)
+{
+	return srt_text_nwindows(t->text, t->length);
+}
+
+static void count_losses(const trainer_t *t, int64_t n, int64_t *predictions, int64_t *losses)
+{
+	const int64_t tokens = (int64_t)srt_text_nvalidation(t->text);
+	/* Windows of --eval do not predict their first token, and have a loss of 0 for it. */
+	const int64_t not_predicted = t->opt.eval ? n : 0;
+
+	*losses = n * t->length;
+	if (n == count_windows(t))
+		*losses = tokens - !t->opt.eval;
+	*predictions = *losses - not_predicted;
+}
+
+static int64_t read_window(trainer_t *t, int64_t w, int64_t i)
+{
+	return srt_text_window(t->text, w, t->length, t->ids + i * t->length,
+			       t->targets + i * t->length);
+}
+
+static srt_status_t check_unchanged(trainer_t *t)
+{
+	return srt_text_check_unchanged(t->text);
+}
+
+const train_data_t train_text = {
+	.open = open_text,
+	.read_batch = read_batch,
+	.count_targets = count_targets,
+	.count_windows = count_windows,
+	.count_losses = count_losses,
+	.read_window = read_window,
+	.check_unchanged = check_unchanged,
+};

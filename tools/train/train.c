@@ -321,9 +321,12 @@ static int run_trainer(trainer_t *t)
 							train_report_open(&report, t) != 0)));
 	if (code != 0)
 		goto out;
-	code = t->text != NULL ? report_mistake(t, "on the texts", trainer_compare_texts(t) != 0) :
+	code = t->data != NULL ? report_mistake(t, "on the texts", trainer_compare_data(t) != 0) :
 				 0;
-	if (code != 0)
+	if (code == 0 && t->opt.sft_show > 0)
+		code = report_mistake(t, "on the examples",
+				      t->rank == 0 && trainer_show_examples(t, stdout) != 0);
+	if (code != 0 || t->opt.sft_show > 0)
 		goto out;
 	status = trainer_build(t);
 	if (status == SRT_OK) {
@@ -336,7 +339,7 @@ static int run_trainer(trainer_t *t)
 		if (code != 0)
 			goto out;
 	}
-	if (status == SRT_OK && t->text != NULL && t->done < t->opt.steps) {
+	if (status == SRT_OK && t->data != NULL && t->done < t->opt.steps) {
 		code = report_mistake(t, "on the first batch",
 				      trainer_load_batch(t, t->done + 1) != 0);
 		if (code != 0)

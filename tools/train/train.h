@@ -8,7 +8,7 @@
  *     engine_options.c   what the options determine of the engine
  *     init.c             the first values: initial ones, or those of a file
  *     setup.c            makes the trainer: sizes, engine, tapes, memory
- *     text.c             opens the text or the tokens
+ *     data.c             opens what is trained on: data.h
  *     saves.c            what is saved between two steps and after the last one
  *     save.c             writes the parameters; the last save, elsewhere if it fails
  *     save_folder.c      writes the folder of a model of Hugging Face
@@ -33,7 +33,7 @@
 
 #include <shardrt/models/generate.h>
 #include <shardrt/models/families.h>
-#include "models/data/text.h"
+#include <shardrt/models/tokenizer.h>
 #include "tools/lora.h"
 #include "tools/model_sizes.h"
 #include "tools/model_source.h"
@@ -61,6 +61,14 @@ typedef struct train_pending {
 	uint64_t launches; /* of all steps so far */
 } train_pending_t;
 
+/** Rows of tokens: data.h. */
+typedef struct train_data train_data_t;
+
+/** What the ranks' data are compared by, and those of a checkpoint. */
+typedef struct train_data_id {
+	uint64_t ntokens, hash;
+} train_data_id_t;
+
 /** A run. Fields are NULL until they are created. */
 typedef struct trainer {
 	train_options_t opt;
@@ -75,10 +83,15 @@ typedef struct trainer {
 	srt_comm_t *comm;     /* the context's */
 	srt_mesh_t *mesh;     /* NULL: none */
 	srt_stream_t *stream;
-	srt_text_t *text;
-	int counts_bytes;   /* tokens of the text are bytes */
-	tool_model_t model; /* of --init */
-	tool_lora_t lora;   /* of --lora or --adapter */
+	const train_data_t *data; /* NULL: there is nothing to train or to validate on */
+	const char *data_path;    /* of it, for messages */
+	train_data_id_t data_id;
+	int counts_bytes;                  /* tokens are bytes */
+	struct srt_text *text;             /* of train_text */
+	struct srt_sft *sft, *sft_val;     /* of train_sft: --sft and --val */
+	const struct srt_sft *sft_windows; /* that of them which is validated on */
+	tool_model_t model;                /* of --init */
+	tool_lora_t lora;                  /* of --lora or --adapter */
 	srt_engine_t *engine;
 	srt_scaler_t *scaler; /* NULL: the loss is not scaled */
 	srt_decoder_t *decoder;
@@ -97,12 +110,14 @@ typedef struct trainer {
 	srt_buffer_t *seen;        /* train_seen_t of two steps, in turn */
 	srt_event_t *arrived[2];   /* recorded after the copy to `seen` */
 	train_pending_t pending;
-	int overlaps;           /* streams are asynchronous: results are read one step later */
-	int32_t *ids, *targets; /* (accumulate * micro * context) of the next step, on the host */
-	int data_failed;        /* the text cannot be read any more; t->why */
-	int64_t micro;          /* sequences of a micro-batch on this rank */
-	int64_t done;           /* steps so far, those of a run that was resumed included */
-	int64_t checkpointed;   /* last step that a checkpoint has, or will have */
+	int overlaps; /* streams are asynchronous: results are read one step later */
+	int32_t *ids, *targets, *positions; /* (accumulate * micro * context) of the next step, on
+					     * the host; positions with several documents in a row */
+	int64_t ntargets[TRAIN_WATCH];      /* predictions of step s at (s - 1) % TRAIN_WATCH */
+	int data_failed;                    /* the data cannot be read any more; t->why */
+	int64_t micro;                      /* sequences of a micro-batch on this rank */
+	int64_t done;         /* steps so far, those of a run that was resumed included */
+	int64_t checkpointed; /* last step that a checkpoint has, or will have */
 	srt_checkpoint_write_t *writing; /* the checkpoint that is being written; NULL: none */
 	int all_written;                 /* by all ranks, when they last agreed */
 	int stopping_rank;               /* whose signal or text ends training */
@@ -161,14 +176,19 @@ void trainer_describe(const trainer_t *t, FILE *out);
 /** Peak FLOP/s of this rank, measured for some milliseconds; 0: not known. Local. */
 double trainer_peak(const trainer_t *t);
 
-/* ---- text.c */
+/* ---- data.c */
 
-/** Opens the text of --text or --tokens and checks it against the model. Local.
+/** Opens what is trained on and checks it against the model. Local. @return 0, or -1 with t->why.
+ */
+int trainer_open_data(trainer_t *t);
+/** Compares the data of all ranks. Collective; the same result on all ranks.
  * @return 0, or -1 with t->why. */
-int trainer_open_text(trainer_t *t);
-/** Compares the texts of all ranks. Collective; the same result on all ranks.
- * @return 0, or -1 with t->why. */
-int trainer_compare_texts(trainer_t *t);
+int trainer_compare_data(trainer_t *t);
+
+/* ---- sft_show.c */
+
+/** Prints the examples of --sft-show. Local. @return 0, or -1 with t->why. */
+int trainer_show_examples(trainer_t *t, FILE *out);
 
 /* ---- init.c */
 

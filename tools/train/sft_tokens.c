@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tokens that begin and end a text, in the files of a tokenizer; see data.h. */
+#include "config.h"
+
+#include "tools/train/data.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/model_folder.h"
+
+#ifdef HAVE_JANSSON
+#include <jansson.h>
+
+/* A token's text, or an object that has it as its content: a token of the tokenizer, -1 if it is
+ * neither. */
+static int32_t find_text(const json_t *json, const srt_tokenizer_t *tokenizer)
+{
+	if (json_is_object(json))
+		json = json_object_get(json, "content");
+	return json_is_string(json) ? srt_tokenizer_find(tokenizer, json_string_value(json)) : -1;
+}
+
+/* An id, or the first one of a list; -1 if it is neither. */
+static int32_t find_id(const json_t *json)
+{
+	if (json_is_array(json))
+		json = json_array_get(json, 0);
+	return json_is_integer(json) && json_integer_value(json) >= 0 &&
+			       json_integer_value(json) <= INT32_MAX ?
+		       (int32_t)json_integer_value(json) :
+		       -1;
+}
+
+int trainer_find_special(trainer_t *t, const srt_tokenizer_t *tokenizer, int32_t *bos, int32_t *eos)
+{
+	char path[TOOL_CONFIG_NBYTES];
+	json_error_t error;
+	json_t *json;
+
+	*bos = *eos = -1;
+	if (tool_model_find_file(&t->model, "tokenizer_config.json", path)) {
+		json = json_load_file(path, 0, &error);
+		if (json == NULL)
+			return tool_why_usage(&t->why, "--sft: %s, line %d: %s", path, error.line,
+					      error.text);
+		*bos = find_text(json_object_get(json, "bos_token"), tokenizer);
+		*eos = find_text(json_object_get(json, "eos_token"), tokenizer);
+		json_decref(json);
+	}
+	json = t->model.config_text != NULL ? json_loads(t->model.config_text, 0, &error) : NULL;
+	if (*bos < 0)
+		*bos = find_id(json_object_get(json, "bos_token_id"));
+	if (*eos < 0)
+		*eos = find_id(json_object_get(json, "eos_token_id"));
+	json_decref(json);
+	return 0;
+}
+#else
+int trainer_find_special(trainer_t *t, const srt_tokenizer_t *tokenizer, int32_t *bos, int32_t *eos)
+{
+	(void)t, (void)tokenizer;
+	*bos = *eos = -1;
+	return 0;
+}
+#endif

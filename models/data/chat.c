@@ -28,9 +28,10 @@ struct srt_chat_template {
 	bool bos;                        /* begins with the token of the beginning */
 };
 
-/* As the chat templates of Llama 3, Mistral 7B Instruct v0.3, Gemma 3 and Zephyr, and that of ChatML
- * without a default message of the system. Mistral's puts the system's text into the last message
- * of a user, which in a chat of several answers is another one for each of them. */
+/* The templates are those of Meta-Llama-3-8B-Instruct, Mistral-7B-Instruct-v0.3, gemma-3-1b-it and
+ * zephyr-7b-beta, and ChatML without a default message of the system. That of Mistral puts the text
+ * of the system into the last message of a user, which in a chat of several answers is another one
+ * for each of them: here it is the first. */
 static const srt_chat_template_t templates[] = {
 	{ .name = "chatml",
 	  .before = { "<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n" },
@@ -178,7 +179,7 @@ static srt_status_t add_text(srt_chat_parts_t *p, const char *text, int32_t eos,
 
 /* ---- blanks --------------------------------------------------------------------------------- */
 
-/* As Python's str.strip() has them. */
+/* Blanks are those of Python's str.strip(), which the templates call. */
 static bool is_blank(uint32_t c)
 {
 	return srt_is_space(c) || (c >= 0x1c && c <= 0x1f);

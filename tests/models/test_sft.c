@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Examples of answers: templates as transformers renders those of published models, and which tokens
- * are of answers.
+ * Examples of answers: templates as transformers renders those of published models, and which
+ * tokens are of answers.
  */
 #include <stdbool.h>
 #include <stdlib.h>

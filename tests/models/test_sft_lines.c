@@ -121,7 +121,7 @@ static void test_files(void)
 	CHECK_ERROR_HAS("not a regular file");
 	source.path = sft_path;
 
-	/* blank lines are none, and the last line needs no end; the token of the end is predicted */
+	/* blank lines are none, the last line needs no end; the token of the end is predicted */
 	write_sft("\n \r\n" PAIR("\"ab\"", "\"c\\n\"") "\r\n\n" PAIR("\"d\"", "\"\xc3\xa9\""),
 		  4 + sizeof(PAIR("\"ab\"", "\"c\\n\"")) - 1 + 3 +
 			  sizeof(PAIR("\"d\"", "\"\xc3\xa9\"")) - 1);
@@ -149,7 +149,7 @@ static void test_files(void)
 	CHECK(sft_reported.n == 1 && strstr(sft_reported.why, "the token 195, but") != NULL);
 }
 
-/* Of 1000 lines those that are no examples are reported, and the others are what a file without
+/* 1000 lines, of which those that are no examples are reported; the others are what a file without
  * them has. */
 static void test_many_lines(void)
 {

@@ -114,7 +114,7 @@ static void test_epochs(void)
 				  seen[i]);
 		CHECK_INT(sum, srt_sft_info(sft).nanswer_tokens);
 	}
-	/* an earlier step again, by parts as ranks read it; other epochs and seeds have another order */
+	/* an earlier step again, by parts as ranks read it; other epochs and seeds differ */
 	for (int parts = 1; parts <= BATCH; parts++) {
 		if (BATCH % parts != 0)
 			continue;

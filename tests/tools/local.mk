@@ -22,12 +22,13 @@ DEVICE_SCRIPT_TESTS += \
 	tests/tools/test_train_hf.sh \
 	tests/tools/test_train_init.sh \
 	tests/tools/test_train_options.sh \
-	tests/tools/test_train_resume.sh
+	tests/tools/test_train_resume.sh \
+	tests/tools/test_train_sft.sh
 THREAD_TESTS += $(tools_thread_tests)
 ONE_DEVICE_TESTS += tests/tools/test_ckpt.sh tests/tools/test_generate.sh tests/tools/test_train_cli.sh tests/tools/test_train_hf.sh \
 	tests/tools/test_train_init.sh \
 	tests/tools/test_train_mesh.sh tests/tools/test_train_options.sh tests/tools/test_train_precision.sh \
-	tests/tools/test_world_sizes.sh
+	tests/tools/test_train_sft.sh tests/tools/test_world_sizes.sh
 SCRIPT_TESTS += \
 	tests/tools/test_ckpt_sharded.sh \
 	tests/tools/test_gguf.sh \

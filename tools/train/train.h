@@ -112,7 +112,7 @@ typedef struct trainer {
 	train_pending_t pending;
 	int overlaps; /* streams are asynchronous: results are read one step later */
 	int32_t *ids, *targets, *positions; /* (accumulate * micro * context) of the next step, on
-					     * the host; positions with several documents in a row */
+					     * the host; positions of several documents */
 	int64_t ntargets[TRAIN_WATCH];      /* predictions of step s at (s - 1) % TRAIN_WATCH */
 	int data_failed;                    /* the data cannot be read any more; t->why */
 	int64_t micro;                      /* sequences of a micro-batch on this rank */

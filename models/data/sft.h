@@ -40,9 +40,10 @@ typedef struct srt_sft_source {
 	/* Borrowed for the call. NULL: bytes are tokens, and a completion ends with
 	 * SRT_SFT_BYTES_EOS. */
 	const srt_tokenizer_t *tokenizer;
-	/* The template of messages; a prompt and its completion are those of a user and an assistant
-	 * then. NULL: there are no messages, and a prompt is encoded as srt_tokenizer_encode() encodes it with
-	 * SRT_TOKENIZER_ADD_SPECIAL, but for what the file's template has after it. */
+	/* The template of messages; with it, a prompt and its completion are those of a user and an
+	 * assistant. NULL: there are no messages, and a prompt is encoded as
+	 * srt_tokenizer_encode() encodes it with SRT_TOKENIZER_ADD_SPECIAL, but for what the file's
+	 * template has after a text. */
 	const srt_chat_template_t *chat;
 	int32_t bos, eos; /* tokens of the beginning and the end; -1: none */
 	int64_t context;  /* tokens of a row: an example has at most one more */

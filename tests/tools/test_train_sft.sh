@@ -170,7 +170,7 @@ END
 	train 1 $chats --sft $tmp/one --sft-show 5
 	sed -n '/^[* ] /p' $tmp/out | awk '{ print $NF }' | tr '\n' ' ' > $tmp/shown
 	[ "$(cat $tmp/shown)" = "<|begin|> a b <|endoftext|> " ] || fail "$(cat $tmp/out)"
-	echo '{"eos_token": {"content": "<|im_end|>"}, "bos_token": "<|begin|>"}' > $tmp/model/tokenizer_config.json
+	echo '{"eos_token": {"content": "<|im_end|>"}, "bos_token": "<|begin|>", "model_max_length": 1000000000000000019884624838656}' > $tmp/model/tokenizer_config.json
 	train 1 $chats --sft $tmp/one --sft-show 5
 	grep -q '^\* *1001  <|im_end|>$' $tmp/out || fail "$(cat $tmp/out)"
 	train 1 $chats --template mistral --sft-show 1

@@ -25,7 +25,7 @@ static const tool_option_t rows[] = {
 	       "--context tokens, each example once in an epoch"),
 	STRING("template", template, "NAME", NULL,
 	       "how --sft writes messages: chatml, llama3, mistral, gemma, zephyr"),
-	INT("sft-show", sft_show, "0", 0, OPTION_BIG,
+	INT("sft-show", sft_show, NULL, 1, OPTION_BIG,
 	    "print the first N examples of --sft as they are trained on, and stop"),
 	FLAG("sft-skip-bad", sft_skip_bad,
 	     "leave out lines of --sft that are not examples, such as one that is\n"
@@ -154,8 +154,8 @@ static const tool_option_t rows[] = {
 	    "default: at most the number of training steps from one validation\n"
 	    "to the next"),
 	FLAG("eval", eval,
-	     "no training: print loss and perplexity of all of --text or --tokens,\n"
-	     "in windows of --context tokens, each from position 0"),
+	     "no training: print loss and perplexity of all of --text, --tokens or\n"
+	     "--sft, texts in windows of --context tokens, each from position 0"),
 	INT("sample", sample, "0", 0, 1e6,
 	    "bytes of text, or tokens, to generate and print after training"),
 	STRING("save", save, "FILE", NULL,

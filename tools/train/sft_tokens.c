@@ -40,7 +40,8 @@ int trainer_find_special(trainer_t *t, const srt_tokenizer_t *tokenizer, int32_t
 
 	*bos = *eos = -1;
 	if (tool_model_find_file(&t->model, "tokenizer_config.json", path)) {
-		json = json_load_file(path, 0, &error);
+		/* model_max_length may be larger than any integer */
+		json = json_load_file(path, JSON_DECODE_INT_AS_REAL, &error);
 		if (json == NULL)
 			return tool_why_usage(&t->why, "--sft: %s, line %d: %s", path, error.line,
 					      error.text);

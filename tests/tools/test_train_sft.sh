@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# shardrt-train on answers: losses and gradients at one, two and three ranks, one hash of all strategies with the tree of
-# micro-batches, and of a run that goes on within an epoch; validation; files with lines that are not examples; chats
-# under templates, as --sft-show prints them.
+# shardrt-train on answers: losses and gradients at one, two and three ranks and in other rows, one hash of all strategies
+# with the tree of micro-batches, and of a run that goes on within an epoch; validation; files with lines that are not
+# examples; chats under templates, as --sft-show prints them.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 for package in JANSSON XXHASH; do
@@ -41,20 +41,29 @@ hash() { sed -n 's/^hash: numerics [0-9]* [a-z]*, xxh3-128 //p' $tmp/out; }
 near() { awk -v a="$1" -v b="$2" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= 1e-6 && d >= -1e-6) }'; }
 number() { sed -n "s/.*\"$1\": \([-0-9.e]*\).*/\1/p" $tmp/log | sed -n "${2:-1}p"; }
 
-# ---- worlds: one step of this SGD changes a parameter by its gradient
-for n in 1 2 3; do
-	train $n $run --steps 1 --optimizer sgd --lr 1 --min-lr 1 --schedule constant --warmup 0 --clip 0 --weight-decay 0 \
-		--accumulate 2 --strategy zero3 --save $tmp/step.$n --log $tmp/log
-	case $n in
-	1) loss=$(number loss) norm=$(number grad_norm) ;;
-	*)
-		near "$(number loss)" "$loss" || fail "$n ranks: loss $(number loss), not $loss"
-		near "$(number grad_norm)" "$norm" || fail "$n ranks: norm $(number grad_norm), not $norm"
-		./shardrt-ckpt diff $tmp/step.1 $tmp/step.$n > $tmp/out 2>&1
-		awk '/ differ, by / { sub(/.*differ, by /, ""); n++; bad += !($1 <= 1e-6) } END { exit bad || n == 0 }' $tmp/out ||
-			[ ! -s $tmp/out ] || fail "gradients at $n ranks: $(cat $tmp/out)"
-		;;
-	esac
+# ---- worlds, rows and micro-batches: one step of all examples; this SGD changes a parameter by its gradient
+cat > $tmp/gpt2.json << 'END'
+{
+  "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2",
+  "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 96, "vocab_size": 256, "bos_token_id": 0, "eos_token_id": 0
+}
+END
+mkdir $tmp/gpt2 && mv $tmp/gpt2.json $tmp/gpt2/config.json
+answers() { sed 's/.*"completion": "\(.*\)"}/\1/' "$1" | awk '{ n += length($0) + 1 } END { print n }'; }
+step="--init $tmp/gpt2 --init-random --sft $tmp/pairs --numerics exact --steps 1 --optimizer sgd --lr 1 --min-lr 1 \
+	--schedule constant --warmup 0 --clip 0 --weight-decay 0 --strategy zero3 --log $tmp/log"
+i=0
+for how in "1 --context 48 --batch 24" "2 --context 48 --batch 24 --accumulate 2" "3 --context 48 --batch 24" "2 --context 96 --batch 14" \
+	"1 --context 32 --batch 90 --accumulate 5"; do
+	i=$((i + 1))
+	rm -f $tmp/log
+	train $how $step --save $tmp/step.$i
+	[ $i != 1 ] || { loss=$(number loss) norm=$(number grad_norm); }
+	near "$(number loss)" "$loss" || fail "$how: loss $(number loss), not $loss"
+	near "$(number grad_norm)" "$norm" || fail "$how: norm $(number grad_norm), not $norm"
+	./shardrt-ckpt diff $tmp/step.1 $tmp/step.$i > $tmp/out 2>&1
+	awk '/ differ, by / { sub(/.*differ, by /, ""); n++; bad += !($1 <= 1e-6) } END { exit bad || n == 0 }' $tmp/out ||
+		[ ! -s $tmp/out ] || fail "$how: gradients $(cat $tmp/out)"
 done
 
 # ---- with the same micro-batches: one hash; an epoch has four steps, so the run goes on within one
@@ -87,7 +96,7 @@ want=$(number val_loss)
 train 2 --init $tmp/saved --sft $tmp/val --eval --batch 2
 got=$(sed -n 's/^loss \([0-9.]*\) .* \([0-9]*\) tokens$/\1/p' $tmp/out)
 near "$got" "$(printf '%.6f' "$want")" || fail "--eval $got, but validated $want"
-answers=$(sed 's/.*"completion": "\(.*\)"}/\1/' $tmp/val | awk '{ n += length($0) + 1 } END { print n }')
+answers=$(answers $tmp/val)
 grep -q " $answers tokens\$" $tmp/out || fail "not $answers answer tokens: $(cat $tmp/out)"
 grep -q "$tmp/val: 31 examples of [0-9]* bytes, $answers of them of answers, in [0-9]* rows of 48" $tmp/err || fail "$(cat $tmp/err)"
 

@@ -163,7 +163,7 @@ static void test_many_lines(void)
 	};
 	srt_sft_source_t source = sft_of_bytes(64);
 	srt_sft_t *sft = NULL, *clean = NULL;
-	int64_t lines[1000];
+	static int64_t lines[1000];
 	size_t nbad = 0;
 
 	for (int with_bad = 1; with_bad >= 0; with_bad--) {

@@ -82,8 +82,9 @@ static int64_t count_row(const int32_t *ids, const int32_t *targets, const int32
 static void test_epochs(void)
 {
 	srt_sft_t *sft = open_rows(7), *other = open_rows(8);
-	int32_t ids[BATCH * CONTEXT], targets[BATCH * CONTEXT], positions[BATCH * CONTEXT];
-	int32_t again[BATCH * CONTEXT], same_epochs = 0, same_seeds = 0;
+	static int32_t ids[BATCH * CONTEXT], targets[BATCH * CONTEXT], positions[BATCH * CONTEXT];
+	static int32_t again[BATCH * CONTEXT];
+	int same_epochs = 0, same_seeds = 0;
 	int seen[NEXAMPLES];
 	int64_t step = 1, first[3], total;
 

@@ -213,6 +213,15 @@ typedef struct srt_k_adam {
 	int32_t reserved;
 } srt_k_adam_t;
 
+/* muon_update, muon_step */
+typedef struct srt_k_muon {
+	int64_t nelem, nsegments;
+	float momentum;
+	float weight; /* 1 - momentum */
+	float ratio;  /* factor of the learning rate by the matrix's shape */
+	int32_t nesterov;
+} srt_k_muon_t;
+
 /* coo_*: entries in coordinate form; indices (ndim, nnz), values (nnz, block) */
 typedef struct srt_k_coo {
 	int64_t nnz;

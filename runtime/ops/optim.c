@@ -162,3 +162,99 @@ srt_status_t srt_op_adam(const srt_optim_args_t *args, const srt_adam_t *adam, s
 	return srt_op_launch(__func__, t.is_master ? SRT_K_ADAM_MASTER : SRT_K_ADAM, false, &kargs,
 			     tensors, stream);
 }
+
+/* ---- Muon -------------------------------------------------------------------------------- */
+
+static srt_k_muon_t muon_args(const srt_optim_args_t *args, const srt_muon_t *muon)
+{
+	const srt_fpenv_t env = srt_fpenv_enter();
+	const srt_k_muon_t k = {
+		.nelem = args->nelem,
+		.nsegments = args->nsegments,
+		.momentum = (float)muon->momentum,
+		.weight = (float)(1.0 - muon->momentum),
+		.ratio = muon->ratio,
+		.nesterov = muon->nesterov != 0,
+	};
+
+	srt_fpenv_leave(env);
+	return k;
+}
+
+/* The last four places of both kernels. */
+static void list_tables(const srt_optim_args_t *args, srt_op_tensor_t tensors[4])
+{
+	const int64_t segments = srt_op_size(args->nsegments, sizeof(srt_k_segment_t));
+
+	tensors[0] = (srt_op_tensor_t){ "state", args->state, sizeof(srt_k_step_state_t),
+					SRT_OP_DTYPE_BYTES };
+	tensors[1] = (srt_op_tensor_t){ "params", args->params, sizeof(srt_k_param_state_t),
+					SRT_OP_DTYPE_BYTES };
+	tensors[2] = (srt_op_tensor_t){ "segments", args->segments, segments, SRT_OP_DTYPE_BYTES };
+	tensors[3] = (srt_op_tensor_t){ "groups", args->groups, sizeof(srt_k_group_t),
+					SRT_OP_DTYPE_BYTES };
+}
+
+srt_status_t srt_op_muon_update(const srt_optim_args_t *args, const srt_muon_t *muon,
+				srt_stream_t *stream)
+{
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(args);
+	SRT_NOT_NULL(muon);
+	const srt_k_muon_t kargs = muon_args(args, muon);
+	const int64_t nelem = srt_op_size(args->nelem, 1);
+	srt_op_tensor_t tensors[7] = {
+		{ "update", args->update, nelem, 0 },
+		{ "grad", args->grad, nelem, SRT_OP_DTYPE_F32 },
+		{ "m", args->m, nelem, SRT_OP_DTYPE_F32 },
+	};
+
+	if (args->nsegments == 0)
+		return SRT_OK;
+	list_tables(args, tensors + 3);
+	return srt_op_launch(__func__, SRT_K_MUON_UPDATE, false, &kargs, tensors, stream);
+}
+
+srt_status_t srt_op_muon_step(const srt_optim_args_t *args, const srt_muon_t *muon,
+			      srt_stream_t *stream)
+{
+	SRT_NOT_NULL(stream);
+	SRT_NOT_NULL(args);
+	SRT_NOT_NULL(muon);
+	const srt_k_muon_t kargs = muon_args(args, muon);
+	const int64_t nelem = srt_op_size(args->nelem, 1);
+	srt_op_tensor_t tensors[6] = {
+		{ "param", args->param, nelem, SRT_OP_DTYPE_F32 },
+		{ "update", args->update, nelem, 0 },
+	};
+
+	if (args->nsegments == 0)
+		return SRT_OK;
+	list_tables(args, tensors + 2);
+	return srt_op_launch(__func__, SRT_K_MUON_STEP, false, &kargs, tensors, stream);
+}
+
+srt_status_t srt_op_muon_scale(srt_view_t y, srt_view_t x, srt_view_t norm, float eps,
+			       int64_t nelem, srt_stream_t *stream)
+{
+	const srt_k_elem_t args = { .nelem = nelem, .value = eps };
+	const srt_op_tensor_t tensors[] = {
+		{ "y", y, srt_op_size(nelem, 1), SRT_OP_DTYPE_F32 },
+		{ "x", x, srt_op_size(nelem, 1), 0 },
+		{ "norm", norm, 1, SRT_OP_DTYPE_F32 },
+	};
+
+	return srt_op_launch(__func__, SRT_K_MUON_SCALE, false, &args, tensors, stream);
+}
+
+srt_status_t srt_op_muon_combine(srt_view_t y, srt_view_t s, float value, int64_t nelem,
+				 srt_stream_t *stream)
+{
+	const srt_k_elem_t args = { .nelem = nelem, .value = value };
+	const srt_op_tensor_t tensors[] = {
+		{ "y", y, srt_op_size(nelem, 1), SRT_OP_DTYPE_F32 },
+		{ "s", s, srt_op_size(nelem, 1), SRT_OP_DTYPE_F32 },
+	};
+
+	return srt_op_launch(__func__, SRT_K_MUON_COMBINE, false, &args, tensors, stream);
+}

@@ -135,10 +135,11 @@ typedef struct srt_optim_args {
 	int64_t nsegments;
 	int64_t nelem; /* span of the flat buffers: where the last segment ends */
 	srt_view_t param, grad;
-	srt_view_t m;    /* momentum_buffer (SGD, absent without momentum) or exp_avg */
-	srt_view_t v;    /* exp_avg_sq; absent for SGD */
-	srt_view_t vmax; /* max_exp_avg_sq; absent but for Adam with amsgrad */
-	srt_view_t copy; /* of the parameters, in 16 bits; absent: see above */
+	srt_view_t m;      /* momentum_buffer (SGD, absent without momentum) or exp_avg */
+	srt_view_t v;      /* exp_avg_sq; absent for SGD */
+	srt_view_t vmax;   /* max_exp_avg_sq; absent but for Adam with amsgrad */
+	srt_view_t copy;   /* of the parameters, in 16 bits; absent: see above */
+	srt_view_t update; /* Muon: SRT_BF16; else absent */
 } srt_optim_args_t;
 
 /* Hyper-parameters of SGD, as torch.optim.SGD has them. */
@@ -164,5 +165,28 @@ srt_status_t srt_op_sgd(const srt_optim_args_t *args, const srt_sgd_t *sgd, srt_
 /* Adam or AdamW on all segments, as srt_op_sgd(). Moments below 2^-120 are stored as 0. */
 srt_status_t srt_op_adam(const srt_optim_args_t *args, const srt_adam_t *adam,
 			 srt_stream_t *stream);
+
+/* ---- Muon: runtime/optimizer/muon.c has the products between these */
+
+/* What is elementwise in Muon. */
+typedef struct srt_muon {
+	double momentum; /* 1 - 0.95f is off by 2e-7, which flips bits of bf16 */
+	int nesterov;
+	float ratio; /* factor of the learning rate */
+} srt_muon_t;
+
+/* m and `update`, of any float dtype, from grad * clip_coef; all others SRT_F32. As srt_op_sgd(). */
+srt_status_t srt_op_muon_update(const srt_optim_args_t *args, const srt_muon_t *muon,
+				srt_stream_t *stream);
+/* param by `update`; as srt_op_muon_update(), and the copy is not written. */
+srt_status_t srt_op_muon_step(const srt_optim_args_t *args, const srt_muon_t *muon,
+			      srt_stream_t *stream);
+/* y (nelem, SRT_F32) = x (nelem) / max(norm, eps), norm (1, SRT_F32); both are rounded to x's
+ * dtype. */
+srt_status_t srt_op_muon_scale(srt_view_t y, srt_view_t x, srt_view_t norm, float eps,
+			       int64_t nelem, srt_stream_t *stream);
+/* y = value * y + s, rounded to bf16; both (nelem), SRT_F32. */
+srt_status_t srt_op_muon_combine(srt_view_t y, srt_view_t s, float value, int64_t nelem,
+				 srt_stream_t *stream);
 
 #endif

@@ -10,6 +10,7 @@ DEVICE_PROGRAM_TESTS += \
 	tests/kernels/test_kernels_embedding \
 	tests/kernels/test_kernels_glu \
 	tests/kernels/test_kernels_layernorm \
+	tests/kernels/test_kernels_muon \
 	tests/kernels/test_kernels_norms \
 	tests/kernels/test_kernels_optim \
 	tests/kernels/test_kernels_products \

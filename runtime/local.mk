@@ -81,6 +81,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/layout/flow.c \
 	runtime/engine/layout/home.c \
 	runtime/engine/layout/layout.h \
+	runtime/engine/layout/matrices.c \
 	runtime/engine/layout/memory.h \
 	runtime/engine/layout/part.c \
 	runtime/engine/layout/plan.c \
@@ -91,6 +92,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/layout/staging.c \
 	runtime/engine/step/finish.c \
 	runtime/engine/step/grad_norm.c \
+	runtime/engine/step/matrices.c \
 	runtime/engine/step/offload.c \
 	runtime/engine/step/optim.c \
 	runtime/engine/step/pass.c \
@@ -141,6 +143,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/ops/scaler.c \
 	runtime/ops/step.h \
 	runtime/ops/strided.c \
+	runtime/optimizer/muon.c \
 	runtime/optimizer/optimizer.c \
 	runtime/optimizer/optimizer.h \
 	runtime/optimizer/options.c \

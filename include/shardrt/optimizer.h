@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Optimizers over a list of tensors, by the rules of torch.optim: SGD, Adam, AdamW.
+ * Optimizers over a list of tensors, by the rules of torch.optim: SGD, Adam, AdamW, Muon.
  *
  * The list has a name, values and gradients of each parameter, in any buffers of one device. The
  * object has the optimizer state, the step counts and the schedule of the learning rate, all in
@@ -57,7 +57,17 @@ typedef enum srt_optim_kind {
 	SRT_OPTIM_ADAMW,
 	SRT_OPTIM_NONE, /* of an engine: the program changes the values
 			     * (srt_engine_write_begin()), the engine counts steps */
+	SRT_OPTIM_MUON, /* of matrices: srt_optim_param_t.rows; groups of SRT_OPTIM_ADAMW may be
+			 * beside it, for the other parameters */
 } srt_optim_kind_t;
+
+/** What a matrix' shape does to the learning rate of Muon: the factor, of (rows,cols). */
+typedef enum srt_muon_adjust {
+	SRT_MUON_ORIGINAL,        /* sqrt(max(1, rows / cols)) */
+	SRT_MUON_MATCH_RMS_ADAMW, /* 0.2 sqrt(max(rows, cols)): the size of AdamW's updates, so that
+				   * its learning rate and weight decay can be kept */
+	SRT_MUON_SPECTRAL,        /* sqrt(rows / cols), torch's "spectral_unclamped" */
+} srt_muon_adjust_t;
 
 /** Most optimizer states of a parameter: exp_avg, exp_avg_sq, max_exp_avg_sq. */
 #define SRT_OPTIM_MAX_STATES 3
@@ -66,10 +76,10 @@ typedef enum srt_optim_kind {
  * An optimizer with its hyper-parameters: what a param_group of torch.optim has. All numbers are
  * finite. A field that is not 0 and that the kind does not have is refused; SRT_OPTIM_NONE
  * ignores those of the others. Where parameters are in several groups, each group has such options,
- * all of one kind.
+ * all of one kind, or of Muon and AdamW.
  *
  * Each kind has an initialiser with the defaults of torch.optim: SRT_OPTIM_OPTIONS_INIT is AdamW,
- * SRT_OPTIM_ADAM_INIT Adam, SRT_OPTIM_SGD_INIT SGD.
+ * SRT_OPTIM_ADAM_INIT Adam, SRT_OPTIM_SGD_INIT SGD, SRT_OPTIM_MUON_INIT Muon.
  */
 typedef struct srt_optim_options {
 	size_t size; /* sizeof(srt_optim_options_t) */
@@ -77,20 +87,24 @@ typedef struct srt_optim_options {
 	float lr;           /* at least 0: peak of the schedule, or constant; 0: none, so that steps
 			     * are refused until a call sets one (which may be 0) */
 	float weight_decay; /* at least 0; of parameters without their own */
-	float momentum;     /* SGD; at least 0 */
-	float dampening;    /* SGD */
-	int nesterov;       /* SGD; 1: Nesterov momentum */
-	double beta1;       /* Adam, AdamW; in [0, 1) */
-	double beta2;       /* Adam, AdamW; in [0, 1) */
-	float eps;          /* Adam, AdamW; at least 0 */
-	int amsgrad;        /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
-	int maximize;       /* 1: steps up the gradient */
+	double momentum; /* SGD, Muon; at least 0; in double, as 1 - momentum is a weight of Muon */
+	float dampening; /* SGD */
+	int nesterov;    /* SGD, Muon; 1: Nesterov momentum */
+	double beta1;    /* Adam, AdamW; in [0, 1) */
+	double beta2;    /* Adam, AdamW; in [0, 1) */
+	float eps;       /* Adam, AdamW, Muon (least norm of an update); at least 0 */
+	int amsgrad;     /* Adam, AdamW; 1: one more state, max_exp_avg_sq */
+	int maximize;    /* not Muon; 1: steps up the gradient */
 	/* The schedule of the learning rate */
 	float min_lr;     /* at its end */
 	int32_t warmup;   /* steps of linear warm-up, at most lr_steps unless that is 0 */
 	int32_t lr_steps; /* steps of the whole schedule; 0 = constant lr after warm-up */
 	srt_schedule_t schedule;
 	int32_t decay_steps; /* SRT_SCHEDULE_STABLE: the last of lr_steps, in which lr decays */
+	/* Muon */
+	int ns_steps;             /* iterations, 0 to 99 */
+	float ns_coefficients[3]; /* of the iteration: a, b, c; finite */
+	srt_muon_adjust_t adjust;
 } srt_optim_options_t;
 
 /** The defaults of torch.optim.AdamW. */
@@ -109,6 +123,17 @@ typedef struct srt_optim_options {
 #define SRT_OPTIM_SGD_INIT                                                                         \
 	{                                                                                          \
 		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIM_SGD, .lr = 0.001f           \
+	}
+/** The defaults of torch.optim.Muon. */
+#define SRT_OPTIM_MUON_INIT                                                                        \
+	{                                                                                          \
+		.size = sizeof(srt_optim_options_t), .kind = SRT_OPTIM_MUON, .lr = 0.001f,         \
+		.weight_decay = 0.1f, .momentum = 0.95, .nesterov = 1, .eps = 1e-7f,               \
+		.ns_steps = 5, .ns_coefficients = {                                                \
+			3.4445f,                                                                   \
+			-4.775f,                                                                   \
+			2.0315f                                                                    \
+		}                                                                                  \
 	}
 
 /** Weight decay of a parameter: that of its group. */
@@ -129,6 +154,10 @@ typedef struct srt_optim_param {
 	size_t group;       /* index of its group */
 	float weight_decay; /* at least 0, or SRT_OPTIM_GROUP_WEIGHT_DECAY */
 	float lr_scale;     /* factor of the group's learning rate, at least 0 */
+	/* Muon: a matrix, whose value and gradient are SRT_F32 */
+	int64_t rows, cols; /* rows * cols = nelem */
+	srt_view_t update;  /* (rows,cols), SRT_BF16; absent: allocated by the object. A step
+			     * leaves the orthogonalised update there. */
 } srt_optim_param_t;
 
 /** A parameter without views, of group 0. */
@@ -184,15 +213,16 @@ typedef struct srt_optim srt_optim_t;
 /**
  * Creates an optimizer. Local; its tables are uploaded on `stream`.
  * @param device where all views of the list are. The object keeps the memory of their buffers.
- * @param groups hyper-parameters of ngroups groups, of one kind; copied.
+ * @param groups hyper-parameters of ngroups groups, of one kind or of Muon and AdamW; copied.
  * @param ngroups at least 1.
  * @param params nparams parameters; copied.
  * @param[out] optim owned by the caller, freed by srt_optim_destroy(); set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an option outside its range, by the rules of torch.optim (a
  *         negative lr, betas outside [0, 1), nesterov without momentum), or that the optimizer does
- *         not have (momentum of Adam, amsgrad of SGD), groups of several kinds or of
- *         SRT_OPTIM_NONE, a name that is not unique, or a view that is absent, outside its
- *         buffer or of another dtype; SRT_ERR_OUT_OF_MEMORY.
+ *         not have (momentum of Adam, amsgrad of SGD), groups of other kinds or of
+ *         SRT_OPTIM_NONE, a name that is not unique, a view that is absent, outside its
+ *         buffer or of another dtype, or a parameter of Muon that is no matrix;
+ *         SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_optim_create(srt_device_t *device, const srt_optim_options_t *groups,
 				      size_t ngroups, const srt_optim_param_t *params,
@@ -316,7 +346,8 @@ SRT_API srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t s
  */
 SRT_API size_t srt_optim_state_count(const srt_optim_t *optim);
 /** PyTorch's name of the k-th state: "momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq";
- * "" for an index outside the range and for NULL. Local. */
+ * "" for an index outside the range and for NULL. Beside groups of AdamW, Muon's momentum has the
+ * name of theirs. Local. */
 SRT_API const char *srt_optim_state_name(const srt_optim_t *optim, size_t k);
 
 /**
@@ -324,8 +355,9 @@ SRT_API const char *srt_optim_state_name(const srt_optim_t *optim, size_t k);
  * rank's shard, srt_param_local().
  * @param i index of a parameter.
  * @param k 0: momentum_buffer or exp_avg; 1: exp_avg_sq; 2: max_exp_avg_sq.
- * @param[out] view (nelem) of the value's dtype; absent if the parameter has no elements, and for a
- *        sharded tensor (srt_sharded_optim_state()). Set on success only.
+ * @param[out] view (nelem) of the value's dtype; absent if the parameter has no elements, for a
+ *        sharded tensor (srt_sharded_optim_state()), and for a state that a matrix of Muon beside
+ *        groups of AdamW has no use of and no memory for. Set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list; SRT_ERR_NOT_FOUND for a state
  *         that the optimizer does not have.
  */

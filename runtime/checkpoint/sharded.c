@@ -181,6 +181,8 @@ const char *srt_optimizer_name(srt_optim_kind_t optimizer)
 		return "adam";
 	case SRT_OPTIM_ADAMW:
 		return "adamw";
+	case SRT_OPTIM_MUON:
+		return "muon";
 	case SRT_OPTIM_NONE:
 		break;
 	}

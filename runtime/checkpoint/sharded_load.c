@@ -98,7 +98,7 @@ static bool has_optimizer(const loader_t *l)
 
 static srt_status_t check_optimizer(const loader_t *l)
 {
-	const char *name = srt_optimizer_name(l->engine->optim->groups[0].kind);
+	const char *name = srt_optimizer_name(srt_optim_kind(l->engine->optim));
 
 	if (!has_optimizer(l))
 		return SRT_OK;

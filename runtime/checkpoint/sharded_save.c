@@ -116,7 +116,7 @@ static srt_status_t describe(srt_checkpoint_write_t *s, const srt_checkpoint_opt
 	s->manifest.world = engine->world;
 	s->manifest.numerics_version = srt_numerics_version();
 	s->manifest.fast = srt_device_is_fast(engine->device);
-	s->manifest.optimizer = srt_strdup(srt_optimizer_name(engine->optim->groups[0].kind));
+	s->manifest.optimizer = srt_strdup(srt_optimizer_name(srt_optim_kind(engine->optim)));
 	s->writers = srt_calloc(s->manifest.nfiles + 1, sizeof(*s->writers), "files");
 	if (s->manifest.optimizer == NULL || s->writers == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;

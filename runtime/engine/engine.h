@@ -11,6 +11,7 @@
  *             flow.c, average.c      how gradients go to the shards; the divisors of averages
  *             home.c                 the stream of the owned values
  *             plan.c, slots.c, staging.c  all memory, from the declaration alone
+ *             matrices.c             which rank iterates which matrix of Muon
  *   checks/   verify_declaration.c   declarations compared across ranks
  *             verify_order.c         calls and their arguments compared across ranks
  *             check.c                the invariants of an engine
@@ -25,6 +26,7 @@
  *             offload.c              copies between the device and the host
  *             reproducible_sum.c, grad_norm.c  sums and the norm, independent of the sharding
  *             optim.c                the owned shards stepped (runtime/optimizer); groups
+ *             matrices.c             updates of matrices to their owners, and back
  *             step.c                 the order of a step, on one page
  *   values/   values.c               values set, initialised
  *             access.c, gather_full.c  views inside a pass; unsharded tensors read
@@ -81,6 +83,7 @@ struct srt_param {
 	srt_param_shard_t shard;
 	srt_param_views_t views;
 	size_t listed; /* index in the list of the optimizer */
+	srt_param_matrix_t matrix;
 
 	srt_param_grad_t grad;
 	srt_param_checks_t checks;
@@ -169,6 +172,7 @@ struct srt_engine {
 	srt_storage_t storage;
 	srt_home_t home;
 	srt_optim_t *optim; /* over the shards of all trainable parameters */
+	srt_matrices_t matrices;
 
 	srt_engine_checks_t checks;
 	srt_step_t step;

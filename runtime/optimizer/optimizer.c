@@ -81,6 +81,29 @@ static srt_status_t check_views(const srt_optim_param_t *p, int nstates)
 	return SRT_OK;
 }
 
+static srt_status_t check_matrix(const srt_optim_param_t *p)
+{
+	int64_t nelem;
+
+	if (p->rows < 0 || p->cols < 0 || __builtin_mul_overflow(p->rows, p->cols, &nelem) ||
+	    nelem != p->nelem)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"parameter '%s' is in a group of Muon, and has %lld elements, %lld "
+				"rows and %lld columns: Muon steps matrices; put other parameters "
+				"in a group of AdamW",
+				p->name, (long long)p->nelem, (long long)p->rows,
+				(long long)p->cols);
+	if (p->nelem > 0 && (p->value.dtype != SRT_F32 || p->grad.dtype != SRT_F32))
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"parameter '%s' is in a group of Muon, its value is %s and its "
+				"gradient %s: both must be f32; a copy may have 16 bits",
+				p->name, srt_dtype_name(p->value.dtype),
+				srt_dtype_name(p->grad.dtype));
+	if (p->nelem > 0 && p->update.buffer != NULL)
+		SRT_TRY(check_view(p, p->update, SRT_BF16, "the update"));
+	return SRT_OK;
+}
+
 static srt_status_t check_list(const srt_optim_options_t *groups, size_t ngroups,
 			       const srt_optim_param_t *params, size_t nparams)
 {
@@ -88,6 +111,7 @@ static srt_status_t check_list(const srt_optim_options_t *groups, size_t ngroups
 
 	for (size_t i = 0; i < nparams; i++) {
 		const srt_optim_param_t *p = &params[i];
+		bool is_muon;
 
 		if (p->name == NULL || p->name[0] == '\0')
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -104,7 +128,10 @@ static srt_status_t check_list(const srt_optim_options_t *groups, size_t ngroups
 					"its group is %zu, must be less than %zu",
 					p->name, (long long)p->nelem, p->group, ngroups);
 		SRT_TRY(srt_optim_check_param(p->name, p->weight_decay, p->lr_scale));
-		SRT_TRY(check_views(p, nstates));
+		is_muon = groups[p->group].kind == SRT_OPTIM_MUON;
+		SRT_TRY(check_views(p, is_muon ? 1 : nstates));
+		if (is_muon)
+			SRT_TRY(check_matrix(p));
 	}
 	return SRT_OK;
 }
@@ -162,11 +189,11 @@ srt_status_t srt_optim_add_group(srt_optim_t *optim, const srt_optim_options_t *
 /* Calls fn for the buffers of all views of a parameter. */
 static void for_each_buffer(const srt_optim_param_t *param, void (*fn)(srt_buffer_t *buffer))
 {
-	const srt_view_t *views[3 + SRT_OPTIM_MAX_STATES] = { &param->value, &param->grad,
-							      &param->copy };
+	const srt_view_t *views[4 + SRT_OPTIM_MAX_STATES] = { &param->value, &param->grad,
+							      &param->copy, &param->update };
 
 	for (int k = 0; k < SRT_OPTIM_MAX_STATES; k++)
-		views[3 + k] = &param->state[k];
+		views[4 + k] = &param->state[k];
 	for (size_t i = 0; i < SRT_ARRAY_LEN(views); i++) {
 		if (views[i]->buffer != NULL)
 			fn(views[i]->buffer);
@@ -233,6 +260,7 @@ srt_status_t srt_optim_complete(srt_optim_t *optim, const srt_optim_param_t *par
 	SRT_TRY(number_slots(optim));
 	SRT_TRY(srt_optim_make_runs(optim));
 	SRT_TRY(srt_optim_allocate_states(optim));
+	SRT_TRY(srt_muon_allocate(optim));
 	SRT_TRY(place_tables(optim, tables));
 	SRT_TRY(srt_optim_upload_tables(optim, stream));
 	optim->nparams = nparams;
@@ -289,6 +317,7 @@ void srt_optim_free(srt_optim_t *optim)
 		return;
 	srt_buffer_destroy(optim->table_buffer);
 	srt_buffer_destroy(optim->state_buffer);
+	srt_buffer_destroy(optim->muon_buffer);
 	for (size_t i = 0; i < optim->nentries; i++) {
 		for_each_buffer(&optim->entries[i].param, srt_buffer_destroy);
 		free(optim->entries[i].name);

@@ -6,6 +6,7 @@
  *     optimizer.c   created over a list of parameters, destroyed
  *     runs.c        the list cut into launches, and their tables
  *     step.c        a step: scalars advanced, launches
+ *     muon.c        what Muon does to whole matrices; its steps
  *     state.c       what a step changes, read and set
  *
  * A group has its own hyper-parameters and its own srt_k_step_state_t, so it has launches of its
@@ -68,6 +69,9 @@ typedef struct srt_optim_owner {
 	/* A field of srt_k_param_state_t was set, which entries past nparams have too. */
 	srt_status_t (*set_field)(void *owner, size_t i, size_t field, int32_t value,
 				  srt_stream_t *stream);
+	/* The updates of all matrices of Muon, of which entries may have parts, are orthogonalised;
+	 * NULL: entries are whole, and the optimizer does it. */
+	srt_status_t (*orthogonalise)(void *owner, srt_stream_t *stream);
 	void (*destroy)(void *owner); /* by srt_optim_destroy() */
 } srt_optim_owner_t;
 
@@ -77,7 +81,7 @@ struct srt_optim {
 	srt_optim_t *twin; /* of parameters on another device, with the same groups; NULL: none */
 	size_t nparams;    /* entries that the program counts and names: the first ones */
 	srt_device_t *device;
-	srt_optim_options_t *groups; /* ngroups, of one kind */
+	srt_optim_options_t *groups; /* ngroups, of one kind or of Muon and AdamW */
 	size_t ngroups;
 	size_t *first_slot; /* by group, and the end: its parameters in the table */
 	bool *has_lr;       /* by group: an option or a call set a learning rate */
@@ -89,6 +93,8 @@ struct srt_optim {
 	srt_view_t tables; /* the caller's, or table_buffer */
 	srt_optim_layout_t layout;
 	srt_buffer_t *table_buffer, *state_buffer; /* NULL: the caller's memory */
+	srt_buffer_t *muon_buffer; /* updates, then srt_muon_work_nbytes(); NULL: as above */
+	size_t muon_work;          /* offset of the second part */
 };
 
 /* ---- options.c */
@@ -96,7 +102,7 @@ struct srt_optim {
 srt_status_t srt_optim_check_amount(const char *name, double x);
 /* A program's options, NULL: the defaults; refuses what torch.optim refuses. */
 srt_status_t srt_optim_read_options(const srt_optim_options_t *given, srt_optim_options_t *options);
-/* A program's array of options, which must be of one kind. @param[out] groups to be freed. */
+/* A program's array of options, of kinds that go together. @param[out] groups to be freed. */
 srt_status_t srt_optim_read_groups(const srt_optim_options_t *given, size_t ngroups,
 				   srt_optim_options_t **groups);
 srt_status_t srt_optim_check_schedule(float min_lr, int32_t warmup, int32_t lr_steps,
@@ -104,6 +110,12 @@ srt_status_t srt_optim_check_schedule(float min_lr, int32_t warmup, int32_t lr_s
 srt_status_t srt_optim_check_param(const char *name, float weight_decay, float lr_scale);
 /* The weight decay of a parameter: its own, or that of its group. */
 float srt_optim_weight_decay(float own, const srt_optim_options_t *group);
+/* SRT_ERR_INVALID_ARGUMENT, naming the call and the group, unless groups of both kinds may be in one
+ * optimizer. */
+srt_status_t srt_optim_check_kinds(const char *call, size_t group, srt_optim_kind_t first,
+				   srt_optim_kind_t kind);
+/* States of a parameter of the group. */
+int srt_optim_count_states(const srt_optim_options_t *group);
 /* States of a parameter: those of the group with most. */
 int srt_optim_count_states_of(const srt_optim_options_t *groups, size_t ngroups);
 
@@ -138,6 +150,8 @@ srt_status_t srt_optim_check_owner(const srt_optim_t *optim, const char *call);
 /* Sets a field of type int32_t of a parameter's srt_k_param_state_t. */
 srt_status_t srt_optim_set_field(srt_optim_t *optim, size_t i, size_t field, int32_t value,
 				 srt_stream_t *stream);
+/* The kind of the optimizer as a whole: Muon if it has such a group. */
+srt_optim_kind_t srt_optim_kind(const srt_optim_t *optim);
 /* PyTorch's name of state k; "" if the kind has no such state. */
 const char *srt_optimizer_state_name(srt_optim_kind_t kind, size_t k);
 
@@ -147,7 +161,21 @@ srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call);
 /* Step counts, learning rates and the clip coefficient: srt_op_step_advance(). */
 srt_status_t srt_optim_advance(srt_optim_t *optim, srt_view_t norm, float max_norm,
 			       srt_stream_t *stream);
-/* Values and states. */
+/* Values and states of all but matrices of Muon, then of these. */
 srt_status_t srt_optim_apply(srt_optim_t *optim, srt_stream_t *stream);
+
+/* ---- muon.c */
+bool srt_optim_has_muon(const srt_optim_t *optim);
+/* Bytes of device memory that srt_muon_orthogonalise() works in. */
+size_t srt_muon_work_nbytes(int64_t rows, int64_t cols);
+/* Raises *nbytes to the scratch that its products need on a stream. */
+srt_status_t srt_muon_scratch(srt_device_t *device, int64_t rows, int64_t cols, size_t *nbytes);
+/* Orthogonalises x (rows,cols), SRT_BF16, in place. work: SRT_U8, contents undefined. */
+srt_status_t srt_muon_orthogonalise(const srt_optim_options_t *options, int64_t rows, int64_t cols,
+				    srt_view_t x, srt_view_t work, srt_stream_t *stream);
+/* The memory that the list does not give; after srt_optim_make_runs(). */
+srt_status_t srt_muon_allocate(srt_optim_t *optim);
+/* Steps the matrices of Muon. */
+srt_status_t srt_muon_apply(srt_optim_t *optim, srt_stream_t *stream);
 
 #endif

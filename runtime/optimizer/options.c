@@ -10,6 +10,7 @@ static const char *const kind_names[] = {
 	[SRT_OPTIM_SGD] = "SGD",
 	[SRT_OPTIM_ADAM] = "Adam",
 	[SRT_OPTIM_ADAMW] = "AdamW",
+	[SRT_OPTIM_MUON] = "Muon",
 };
 
 /* Finite and at least 0; the comparisons are false for NaN. */
@@ -30,29 +31,45 @@ srt_status_t srt_optim_check_amount(const char *name, double x)
  * other fields are that optimizer's. */
 static srt_status_t check_unused(const srt_optim_options_t *o)
 {
+	enum { SGD = 1, ADAM = 2, MUON = 4 };
 	const struct {
 		const char *name;
 		double value;
-		bool of_sgd;
+		int kinds; /* that have it */
 	} options[] = {
-		{ "momentum", (double)o->momentum, true },
-		{ "dampening", (double)o->dampening, true },
-		{ "nesterov", o->nesterov, true },
-		{ "beta1", o->beta1, false },
-		{ "beta2", o->beta2, false },
-		{ "eps", (double)o->eps, false },
-		{ "amsgrad", o->amsgrad, false },
+		{ "momentum", o->momentum, SGD | MUON },
+		{ "dampening", (double)o->dampening, SGD },
+		{ "nesterov", o->nesterov, SGD | MUON },
+		{ "beta1", o->beta1, ADAM },
+		{ "beta2", o->beta2, ADAM },
+		{ "eps", (double)o->eps, ADAM | MUON },
+		{ "amsgrad", o->amsgrad, ADAM },
+		{ "maximize", o->maximize, SGD | ADAM },
+		{ "ns_steps", o->ns_steps, MUON },
+		{ "ns_coefficients", (double)o->ns_coefficients[0], MUON },
+		{ "adjust", (double)o->adjust, MUON },
 	};
+	static const char *const have[] = {
+		[SGD] = "SGD has it",
+		[ADAM] = "Adam and AdamW have it",
+		[SGD | ADAM] = "SGD, Adam and AdamW have it",
+		[MUON] = "Muon has it",
+		[SGD | MUON] = "SGD and Muon have it",
+		[ADAM | MUON] = "Adam, AdamW and Muon have it",
+	};
+	static const char *const inits[] = { [SGD] = "SGD by SRT_OPTIM_SGD_INIT",
+					     [ADAM] = "AdamW by SRT_OPTIM_OPTIONS_INIT",
+					     [MUON] = "Muon by SRT_OPTIM_MUON_INIT" };
+	const int kind = o->kind == SRT_OPTIM_SGD ? SGD : o->kind == SRT_OPTIM_MUON ? MUON : ADAM;
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(options); i++) {
-		if (options[i].value == 0.0 || options[i].of_sgd == (o->kind == SRT_OPTIM_SGD))
+		if (options[i].value == 0.0 || (options[i].kinds & kind) != 0)
 			continue;
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"option %s is %g, but the optimizer is %s: only %s",
+				"option %s is %g, but the optimizer is %s: only %s; initialise the "
+				"options of %s",
 				options[i].name, options[i].value, kind_names[o->kind],
-				options[i].of_sgd ? "SGD has it" :
-						    "Adam and AdamW have it; initialise the "
-						    "options of SGD by SRT_OPTIM_SGD_INIT");
+				have[options[i].kinds], inits[kind]);
 	}
 	return SRT_OK;
 }
@@ -67,15 +84,36 @@ static srt_status_t check_adam(const srt_optim_options_t *o)
 
 static srt_status_t check_sgd(const srt_optim_options_t *o)
 {
-	SRT_TRY(srt_optim_check_amount("option momentum", (double)o->momentum));
+	SRT_TRY(srt_optim_check_amount("option momentum", o->momentum));
 	if (!is_amount((double)o->dampening) && !is_amount(-(double)o->dampening))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "option dampening is %g, must be finite",
 				(double)o->dampening);
-	if (o->nesterov && (o->momentum == 0.0f || o->dampening != 0.0f))
+	if (o->nesterov && (o->momentum == 0.0 || o->dampening != 0.0f))
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"option nesterov needs a momentum (now %g) and a dampening of 0 "
 				"(now %g)",
-				(double)o->momentum, (double)o->dampening);
+				o->momentum, (double)o->dampening);
+	return SRT_OK;
+}
+
+static srt_status_t check_muon(const srt_optim_options_t *o)
+{
+	SRT_TRY(srt_optim_check_amount("option momentum", o->momentum));
+	SRT_TRY(srt_optim_check_amount("option eps", (double)o->eps));
+	if (o->ns_steps < 0 || o->ns_steps > 99)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "option ns_steps is %d, must be 0 to 99",
+				o->ns_steps);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(o->ns_coefficients); i++) {
+		const double c = (double)o->ns_coefficients[i];
+
+		if (!is_amount(c) && !is_amount(-c))
+			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+					"option ns_coefficients[%zu] is %g, must be finite", i, c);
+	}
+	if ((unsigned)o->adjust > SRT_MUON_SPECTRAL)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"option adjust is %d, which is not an srt_muon_adjust_t",
+				(int)o->adjust);
 	return SRT_OK;
 }
 
@@ -83,7 +121,7 @@ srt_status_t srt_optim_read_options(const srt_optim_options_t *given, srt_optim_
 {
 	*o = (srt_optim_options_t)SRT_OPTIM_OPTIONS_INIT;
 	SRT_TRY(srt_struct_read(o, sizeof(*o), given, "srt_optim_options_t"));
-	if ((unsigned)o->kind > SRT_OPTIM_NONE)
+	if ((unsigned)o->kind > SRT_OPTIM_MUON)
 		return srt_fail(
 			SRT_ERR_INVALID_ARGUMENT,
 			"option kind of an optimizer is %d, which is not an srt_optim_kind_t",
@@ -95,6 +133,8 @@ srt_status_t srt_optim_read_options(const srt_optim_options_t *given, srt_optim_
 	if (o->kind == SRT_OPTIM_NONE)
 		return SRT_OK;
 	SRT_TRY(check_unused(o));
+	if (o->kind == SRT_OPTIM_MUON)
+		return check_muon(o);
 	return o->kind == SRT_OPTIM_SGD ? check_sgd(o) : check_adam(o);
 }
 
@@ -112,18 +152,35 @@ srt_status_t srt_optim_read_groups(const srt_optim_options_t *given, size_t ngro
 		return SRT_ERR_OUT_OF_MEMORY;
 	for (size_t g = 0; status == SRT_OK && g < ngroups; g++) {
 		status = srt_optim_read_options(srt_struct_at(given, g), &groups[g]);
-		if (status == SRT_OK &&
-		    (groups[g].kind != groups[0].kind || groups[g].kind == SRT_OPTIM_NONE))
+		if (status == SRT_OK && groups[g].kind == SRT_OPTIM_NONE)
 			status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					  "option kind of group %zu is %d, must be "
-					  "SRT_OPTIM_SGD, _ADAM or _ADAMW, and that of group 0",
-					  g, (int)groups[g].kind);
+					  "option kind of group %zu is SRT_OPTIM_NONE: only an "
+					  "engine has it",
+					  g);
+		if (status == SRT_OK)
+			status = srt_optim_check_kinds("creating an optimizer", g, groups[0].kind,
+						       groups[g].kind);
 	}
 	if (status == SRT_OK)
 		*out = groups;
 	else
 		free(groups);
 	return status;
+}
+
+srt_status_t srt_optim_check_kinds(const char *call, size_t group, srt_optim_kind_t first,
+				   srt_optim_kind_t kind)
+{
+	const bool mixed = (first == SRT_OPTIM_ADAMW && kind == SRT_OPTIM_MUON) ||
+			   (first == SRT_OPTIM_MUON && kind == SRT_OPTIM_ADAMW);
+
+	if (kind == first || mixed)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"%s: option kind of group %zu is %d, that of group 0 is %d: must be the "
+			"same, or one of AdamW (%d) and one of Muon (%d)",
+			call, group, (int)kind, (int)first, (int)SRT_OPTIM_ADAMW,
+			(int)SRT_OPTIM_MUON);
 }
 
 float srt_optim_weight_decay(float own, const srt_optim_options_t *group)
@@ -163,17 +220,22 @@ srt_status_t srt_optim_check_schedule(float min_lr, int32_t warmup, int32_t lr_s
 	return SRT_OK;
 }
 
+int srt_optim_count_states(const srt_optim_options_t *group)
+{
+	if (group->kind == SRT_OPTIM_NONE)
+		return 0;
+	if (group->kind == SRT_OPTIM_SGD)
+		return group->momentum != 0.0 ? 1 : 0;
+	return group->kind == SRT_OPTIM_MUON ? 1 : group->amsgrad ? 3 : 2;
+}
+
 int srt_optim_count_states_of(const srt_optim_options_t *groups, size_t ngroups)
 {
 	int most = 0;
 
 	for (size_t g = 0; g < ngroups; g++) {
-		int n = 0;
+		const int n = srt_optim_count_states(&groups[g]);
 
-		if (groups[g].kind == SRT_OPTIM_SGD)
-			n = groups[g].momentum != 0.0f ? 1 : 0;
-		else if (groups[g].kind != SRT_OPTIM_NONE)
-			n = groups[g].amsgrad ? 3 : 2;
 		most = n > most ? n : most;
 	}
 	return most;

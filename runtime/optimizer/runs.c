@@ -5,7 +5,8 @@
  * A table of segments maps the elements of a run to their parameter and to its weight decay and
  * factor of the learning rate. A parameter joins the last run that it fits: same group, same
  * buffers and dtypes, and all of its views at one distance from the start of the run, after the
- * parameters that the run has. So the shards of an engine are one run for each pair of dtypes.
+ * parameters that the run has. So the shards of an engine are one run for each pair of dtypes. A
+ * matrix of Muon is a run of its own, as its shape is an argument of its launches.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,8 @@ static int64_t fit(const srt_optim_t *optim, const srt_optim_run_t *run, const s
 	const bool allocates = p->state[0].buffer == NULL && optim->nstates > 0;
 	int64_t first = distance(args->param, p->value);
 
+	if (optim->groups[p->group].kind == SRT_OPTIM_MUON)
+		return -1;
 	if (run->group != p->group || run->allocates != allocates || first < args->nelem ||
 	    distance(args->grad, p->grad) != first || !is_at(args->copy, p->copy, first))
 		return -1;
@@ -119,6 +122,14 @@ static srt_view_t *run_state(srt_optim_run_t *run, int k)
 	return k == 0 ? &run->args.m : k == 1 ? &run->args.v : &run->args.vmax;
 }
 
+/* Groups of one kind have the states of that with most, as they are saved so. */
+static int run_nstates(const srt_optim_t *optim, const srt_optim_run_t *run)
+{
+	const srt_optim_options_t *group = &optim->groups[run->group];
+
+	return group->kind == SRT_OPTIM_MUON ? srt_optim_count_states(group) : optim->nstates;
+}
+
 srt_status_t srt_optim_allocate_states(srt_optim_t *optim)
 {
 	size_t at = 0;
@@ -126,7 +137,7 @@ srt_status_t srt_optim_allocate_states(srt_optim_t *optim)
 	for (size_t r = 0; r < optim->nruns; r++) {
 		srt_optim_run_t *run = &optim->runs[r];
 
-		for (int k = 0; run->allocates && k < optim->nstates; k++) {
+		for (int k = 0; run->allocates && k < run_nstates(optim, run); k++) {
 			*run_state(run, k) = srt_view(NULL, at, run->args.param.dtype);
 			at += srt_align_up(view_nbytes(run->args.param, run->args.nelem),
 					   SRT_OPTIM_ALIGN);
@@ -139,7 +150,7 @@ srt_status_t srt_optim_allocate_states(srt_optim_t *optim)
 		srt_optim_entry_t *entry = &optim->entries[i];
 		srt_optim_run_t *run = entry->run < 0 ? NULL : &optim->runs[entry->run];
 
-		for (int k = 0; run != NULL && run->allocates && k < optim->nstates; k++) {
+		for (int k = 0; run != NULL && run->allocates && k < run_nstates(optim, run); k++) {
 			srt_view_t *base = run_state(run, k);
 
 			base->buffer = optim->state_buffer;
@@ -152,7 +163,7 @@ srt_status_t srt_optim_allocate_states(srt_optim_t *optim)
 	}
 	for (size_t r = 0; r < optim->nruns; r++) { /* a group without momentum has no use of m */
 		if (optim->groups[0].kind == SRT_OPTIM_SGD &&
-		    optim->groups[optim->runs[r].group].momentum == 0.0f)
+		    optim->groups[optim->runs[r].group].momentum == 0.0)
 			optim->runs[r].args.m = (srt_view_t){ 0 };
 	}
 	return SRT_OK;

@@ -280,20 +280,38 @@ size_t srt_optim_state_count(const srt_optim_t *optim)
 	return optim != NULL ? (size_t)optim->nstates : 0;
 }
 
+srt_optim_kind_t srt_optim_kind(const srt_optim_t *optim)
+{
+	for (size_t g = 1; g < optim->ngroups; g++) {
+		if (optim->groups[g].kind == SRT_OPTIM_MUON)
+			return SRT_OPTIM_MUON;
+	}
+	return optim->groups[0].kind;
+}
+
+/* The kind whose names the states have. */
+static srt_optim_kind_t naming_kind(const srt_optim_t *optim)
+{
+	for (size_t g = 0; g < optim->ngroups; g++) {
+		if (optim->groups[g].kind != SRT_OPTIM_MUON)
+			return optim->groups[g].kind;
+	}
+	return SRT_OPTIM_MUON;
+}
+
 const char *srt_optimizer_state_name(srt_optim_kind_t kind, size_t k)
 {
 	static const char *const adam[] = { "exp_avg", "exp_avg_sq", "max_exp_avg_sq" };
 
-	if (kind == SRT_OPTIM_SGD)
+	if (kind == SRT_OPTIM_SGD || kind == SRT_OPTIM_MUON)
 		return k == 0 ? "momentum_buffer" : "";
 	return k < SRT_ARRAY_LEN(adam) ? adam[k] : "";
 }
 
 const char *srt_optim_state_name(const srt_optim_t *optim, size_t k)
 {
-	return k < srt_optim_state_count(optim) ?
-		       srt_optimizer_state_name(optim->groups[0].kind, k) :
-		       "";
+	return k < srt_optim_state_count(optim) ? srt_optimizer_state_name(naming_kind(optim), k) :
+						  "";
 }
 
 srt_status_t srt_optim_state(const srt_optim_t *optim, size_t i, size_t k, srt_view_t *view)

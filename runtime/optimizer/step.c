@@ -46,9 +46,11 @@ static srt_status_t step_run(const srt_optim_t *optim, const srt_optim_run_t *ru
 {
 	const srt_optim_options_t *group = &optim->groups[run->group];
 
-	if (optim->groups[0].kind == SRT_OPTIM_SGD)
+	if (group->kind == SRT_OPTIM_MUON)
+		return SRT_OK; /* srt_muon_apply() */
+	if (group->kind == SRT_OPTIM_SGD)
 		return srt_op_sgd(&run->args,
-				  &(srt_sgd_t){ .momentum = group->momentum,
+				  &(srt_sgd_t){ .momentum = (float)group->momentum,
 						.dampening = group->dampening,
 						.nesterov = group->nesterov,
 						.maximize = group->maximize },
@@ -57,7 +59,7 @@ static srt_status_t step_run(const srt_optim_t *optim, const srt_optim_run_t *ru
 			   &(srt_adam_t){ .beta1 = group->beta1,
 					  .beta2 = group->beta2,
 					  .eps = group->eps,
-					  .decoupled = optim->groups[0].kind == SRT_OPTIM_ADAMW,
+					  .decoupled = group->kind == SRT_OPTIM_ADAMW,
 					  .amsgrad = group->amsgrad,
 					  .maximize = group->maximize },
 			   stream);
@@ -69,7 +71,7 @@ srt_status_t srt_optim_apply(srt_optim_t *optim, srt_stream_t *stream)
 		return SRT_OK;
 	for (size_t r = 0; r < optim->nruns; r++)
 		SRT_TRY(step_run(optim, &optim->runs[r], stream));
-	return SRT_OK;
+	return srt_muon_apply(optim, stream);
 }
 
 srt_status_t srt_optim_check_lr(const srt_optim_t *optim, const char *call)

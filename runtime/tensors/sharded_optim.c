@@ -80,14 +80,10 @@ static uint64_t hash_groups(const srt_optim_options_t *groups, size_t ngroups)
 
 	for (size_t i = 0; i < ngroups; i++) {
 		const srt_optim_options_t *g = &groups[i];
-		const double group[] = { (double)g->lr,
-					 (double)g->weight_decay,
-					 (double)g->momentum,
-					 (double)g->dampening,
-					 g->beta1,
-					 g->beta2,
-					 (double)g->eps,
-					 (double)g->min_lr };
+		const double group[] = { (double)g->lr,  (double)g->weight_decay,
+					 g->momentum,    (double)g->dampening,
+					 g->beta1,       g->beta2,
+					 (double)g->eps, (double)g->min_lr };
 		const int flags[] = { g->nesterov, g->amsgrad,       g->maximize,   g->warmup,
 				      g->lr_steps, (int)g->schedule, g->decay_steps };
 
@@ -333,6 +329,14 @@ static srt_status_t read_arguments(srt_sharded_optim_t *optim, const srt_optim_o
 				   const srt_sharded_optim_param_t *params, inputs_t *in)
 {
 	SRT_TRY(srt_optim_read_groups(groups, in->ngroups, &in->groups));
+	for (size_t g = 0; g < in->ngroups; g++) {
+		if (in->groups[g].kind == SRT_OPTIM_MUON)
+			return srt_fail(
+				SRT_ERR_UNSUPPORTED,
+				"group %zu is of Muon, which is not for sharded tensors: use "
+				"an engine, or srt_optim_create() on whole matrices",
+				g);
+	}
 	SRT_TRY(read_params(params, in));
 	SRT_TRY(check_list(optim->comm, in->params, in->nparams));
 	optim->nstates = srt_optim_count_states_of(in->groups, in->ngroups);

@@ -83,7 +83,7 @@ static void case_groups(engine_case_t *c)
 
 		CHECK_OK(srt_optim_group_options(srt_engine_optim(c->engine), 0, &group));
 		group.lr *= g == 1 ? 0.5f : 0.25f;
-		group.momentum = g == 1 ? 0.0f : group.momentum * 0.5f;
+		group.momentum = g == 1 ? 0.0 : group.momentum * 0.5;
 		group.beta1 *= 0.9;
 		group.beta2 *= 0.99;
 		group.eps *= 2.0f;

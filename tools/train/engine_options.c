@@ -27,7 +27,7 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 	e->optim = optim;
 	*optim = optimizers[o->optimizer];
 	if (optim->kind == SRT_OPTIM_SGD) {
-		optim->momentum = (float)o->momentum;
+		optim->momentum = o->momentum;
 	} else {
 		optim->beta1 = o->beta1;
 		optim->beta2 = o->beta2;

@@ -150,6 +150,30 @@ static srt_status_t create_buffers(srt_engine_t *engine)
 			   &engine->storage.landing, &engine->storage.landing_alias);
 }
 
+/* The memory of Muon's matrices. */
+static srt_status_t create_matrices(srt_engine_t *engine)
+{
+	const srt_mem_kind_t shared = shared_kind(engine, srt_comm_mem_kind);
+	const srt_matrices_plan_t *m = &engine->memory.matrices;
+	srt_storage_t *s = &engine->storage;
+
+	if (!srt_optim_has_muon(engine->optim))
+		return SRT_OK;
+	SRT_TRY(srt_matrices_place(engine));
+	SRT_TRY(srt_buffer_create(engine->device, shared, m->updates, "updates of matrices",
+				  &s->updates));
+	SRT_TRY(srt_buffer_create(engine->device, SRT_MEM_DEVICE, m->work, "work on matrices",
+				  &s->matrix_work));
+	if (engine->world > 1)
+		SRT_TRY(srt_buffer_create(engine->device, shared, m->owned, "whole matrices",
+					  &s->matrices));
+	if (engine->home.stream == NULL)
+		return SRT_OK;
+	SRT_TRY(srt_stream_reserve(engine->home.copy_stream, m->scratch));
+	return create_host(engine, m->updates, "updates of matrices on the host", &s->updates_home,
+			   &s->updates_alias);
+}
+
 /* Streams and events between the device and the host device. */
 static srt_status_t create_home(srt_engine_t *engine)
 {
@@ -340,6 +364,7 @@ srt_status_t srt_engine_allocate(srt_engine_t *engine)
 {
 	SRT_TRY(create_home(engine));
 	SRT_TRY(create_buffers(engine));
+	SRT_TRY(create_matrices(engine));
 	SRT_TRY(create_slots(engine));
 	SRT_TRY(create_events(engine));
 	SRT_TRY(create_views(engine));

@@ -210,6 +210,7 @@ static srt_status_t create_collectives(srt_engine_t *engine)
 	if (engine->declared.ntrainable > 0)
 		SRT_TRY(create_flags(engine));
 	SRT_TRY(create_found(engine));
+	SRT_TRY(srt_matrices_create(engine));
 	SRT_TRY(srt_reproducible_sum_create(engine, &staging->norm_sum, engine->comms.copy,
 					    "gradient norm", true, &engine->scalars.norm_sum));
 	return srt_reproducible_sum_create(engine, &staging->user_sum, engine->comms.data,

@@ -91,6 +91,8 @@ static void close_colls(const srt_engine_t *engine)
 	srt_coll_close(engine->scalars.reduce_flags, what);
 	srt_coll_close(engine->unit_buffers.broadcast, what);
 	srt_coll_close(engine->scalars.gather_found, what);
+	srt_coll_close(engine->matrices.gather, what);
+	srt_coll_close(engine->matrices.scatter, what);
 	srt_reproducible_sum_close(&engine->scalars.user_sum, what);
 	srt_reproducible_sum_close(&engine->scalars.norm_sum, what);
 }
@@ -111,6 +113,8 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_coll_destroy(engine->scalars.reduce_flags);
 	srt_coll_destroy(engine->unit_buffers.broadcast);
 	srt_coll_destroy(engine->scalars.gather_found);
+	srt_coll_destroy(engine->matrices.gather);
+	srt_coll_destroy(engine->matrices.scatter);
 	srt_optim_free(engine->optim);
 	for (size_t u = 0; u < engine->nunits; u++) {
 		srt_audit_free(engine->units[u]->audit);
@@ -138,6 +142,11 @@ void srt_engine_destroy(srt_engine_t *engine)
 	srt_buffer_destroy(engine->storage.exchange);
 	srt_buffer_destroy(engine->storage.landing_alias);
 	srt_buffer_destroy(engine->storage.landing);
+	srt_buffer_destroy(engine->storage.updates_alias);
+	srt_buffer_destroy(engine->storage.updates_home);
+	srt_buffer_destroy(engine->storage.updates);
+	srt_buffer_destroy(engine->storage.matrices);
+	srt_buffer_destroy(engine->storage.matrix_work);
 	srt_buffer_destroy(engine->unit_buffers.memory);
 	for (size_t i = 0; i < engine->unit_buffers.n; i++)
 		srt_unit_buffer_free(engine->unit_buffers.all[i]);

@@ -119,17 +119,19 @@ static uint64_t hash_buffer(const srt_engine_t *engine, size_t i)
 static void format_group(const srt_optim_options_t *o, char *text, size_t size)
 {
 	snprintf(text, size,
-		 "lr %.9g decay %.9g momentum %.9g %.9g %d betas %.17g %.17g eps %.9g %d %d, "
-		 "schedule %.9g %d %d %d %d",
-		 (double)o->lr, (double)o->weight_decay, (double)o->momentum, (double)o->dampening,
+		 "lr %.9g decay %.9g momentum %.17g %.9g %d betas %.17g %.17g eps %.9g %d %d, "
+		 "schedule %.9g %d %d %d %d, kind %d, iteration %d %d %.9g %.9g %.9g",
+		 (double)o->lr, (double)o->weight_decay, o->momentum, (double)o->dampening,
 		 o->nesterov, o->beta1, o->beta2, (double)o->eps, o->amsgrad, o->maximize,
 		 (double)o->min_lr, (int)o->warmup, (int)o->lr_steps, (int)o->schedule,
-		 (int)o->decay_steps);
+		 (int)o->decay_steps, (int)o->kind, o->ns_steps, (int)o->adjust,
+		 (double)o->ns_coefficients[0], (double)o->ns_coefficients[1],
+		 (double)o->ns_coefficients[2]);
 }
 
 static uint64_t hash_group(const srt_engine_t *engine, size_t i)
 {
-	char text[400] = "";
+	char text[480] = "";
 
 	/* The first is that of the options, which are compared by themselves. */
 	if (i > 0)
@@ -173,7 +175,7 @@ static void describe_buffer(const srt_engine_t *engine, size_t i, char *text)
 
 static void describe_group(const srt_engine_t *engine, size_t i, char *text)
 {
-	char all[400];
+	char all[480];
 
 	format_group(&engine->optim->groups[i], all, sizeof(all));
 	snprintf(text, TEXT_NBYTES, "%.79s", all);
@@ -240,7 +242,7 @@ static void set_text(fingerprint_t *print, int key, const char *format, ...)
 
 static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 {
-	static const char *const optimizers[] = { "SGD", "Adam", "AdamW", "none" };
+	static const char *const optimizers[] = { "SGD", "Adam", "AdamW", "none", "Muon" };
 	static const char *const accumulations[] = { "every", "last", "tree", "last all-reduce" };
 	static const char *const averages[] = { "default", "once", "factors", "first", "sum" };
 	const srt_engine_options_t *o = &engine->options;
@@ -269,13 +271,21 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 	set_text(print, KEY_MICROBATCHES, "%d", o->microbatches);
 	set_text(print, KEY_PREFETCH, "%d", o->prefetch);
 	if (optim->kind == SRT_OPTIM_SGD)
-		set_text(print, KEY_OPTIMIZER, "SGD momentum %.9g dampening %.9g nesterov %d",
-			 (double)optim->momentum, (double)optim->dampening, optim->nesterov);
+		set_text(print, KEY_OPTIMIZER, "SGD momentum %.17g dampening %.9g nesterov %d",
+			 optim->momentum, (double)optim->dampening, optim->nesterov);
+	else if (optim->kind == SRT_OPTIM_MUON)
+		set_text(print, KEY_OPTIMIZER, "Muon momentum %.17g nesterov %d steps %d adjust %d",
+			 optim->momentum, optim->nesterov, optim->ns_steps, (int)optim->adjust);
 	else
 		set_text(print, KEY_OPTIMIZER, "%s betas %.17g %.17g eps %.9g",
 			 optimizers[optim->kind], optim->beta1, optim->beta2, (double)optim->eps);
-	set_text(print, KEY_VARIANT, "amsgrad %d maximize %d", optim->amsgrad != 0,
-		 optim->maximize != 0);
+	if (optim->kind == SRT_OPTIM_MUON)
+		set_text(print, KEY_VARIANT, "eps %.9g coefficients %.9g %.9g %.9g",
+			 (double)optim->eps, (double)optim->ns_coefficients[0],
+			 (double)optim->ns_coefficients[1], (double)optim->ns_coefficients[2]);
+	else
+		set_text(print, KEY_VARIANT, "amsgrad %d maximize %d", optim->amsgrad != 0,
+			 optim->maximize != 0);
 	set_text(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d steps, kind %d, decay %d",
 		 (double)optim->lr, (double)optim->min_lr, (int)optim->warmup, (int)optim->lr_steps,
 		 (int)optim->schedule, (int)optim->decay_steps);

@@ -70,6 +70,17 @@ void srt_slot_map_free(srt_slot_map_t *map);
 /* ---- staging.c */
 void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *staging);
 
+/* ---- matrices.c */
+/* The parameter is stepped by Muon. */
+bool srt_param_is_matrix(const srt_param_t *param);
+/* Bytes of the updates of a rank; offsets: by parameter index, in elements, or NULL. */
+size_t srt_matrices_updates(const srt_engine_t *engine, int rank, int world, size_t *offsets);
+/* The memory for Muon; refuses parameters that it cannot step. */
+srt_status_t srt_matrices_plan(const srt_engine_t *engine, int rank, int world,
+			       srt_matrices_plan_t *plan);
+/* Sets `matrix` of all parameters. */
+srt_status_t srt_matrices_place(srt_engine_t *engine);
+
 /* ---- plan.c */
 srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, srt_memory_t *memory);
 void srt_memory_free(srt_memory_t *memory);

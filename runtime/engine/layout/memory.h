@@ -135,6 +135,15 @@ typedef enum srt_slot_kind {
 	SRT_NSLOT_KINDS,
 } srt_slot_kind_t;
 
+/* What Muon needs on a rank, in bytes: matrices.c. */
+typedef struct srt_matrices_plan {
+	size_t updates; /* of its shards */
+	size_t owned;   /* of the whole matrices that it iterates; 0: they are in `updates` */
+	size_t work;    /* of the largest of these */
+	size_t scratch; /* of the stream that they are iterated on */
+	size_t peers;   /* `updates` and `owned` of the other ranks that share memory */
+} srt_matrices_plan_t;
+
 /* All memory that a rank allocates. Set by srt_memory_plan(). */
 typedef struct srt_memory {
 	srt_layout_t layout; /* of the arenas */
@@ -143,6 +152,7 @@ typedef struct srt_memory {
 	srt_staging_t staging;
 	size_t landing;      /* offload: where reduced gradients of a unit arrive on the host */
 	size_t coll_scratch; /* allocated by the collectives: scratch, bounce buffers */
+	srt_matrices_plan_t matrices;
 	size_t peer_mapped;
 } srt_memory_t;
 
@@ -171,8 +181,10 @@ typedef struct srt_storage {
 	srt_buffer_t *staging;  /* tables, where the owned values are */
 	srt_buffer_t *exchange; /* tables for collectives; perhaps `staging` */
 	srt_buffer_t *landing;  /* offload: where gradients arrive; NULL: none */
+	srt_buffer_t *updates, *matrices, *matrix_work; /* as srt_matrices_plan_t; NULL: none */
+	srt_buffer_t *updates_home; /* offload: the updates on the host; NULL: none */
 	/* Offload, else NULL: memory of the host for copies by the device. */
-	srt_buffer_t *arena_alias[SRT_NARENAS], *staging_alias, *landing_alias;
+	srt_buffer_t *arena_alias[SRT_NARENAS], *staging_alias, *landing_alias, *updates_alias;
 	void *of_program[SRT_NARENAS + SRT_NSLOT_KINDS]; /* allocated by options.allocate */
 	size_t nof_program;
 } srt_storage_t;
@@ -196,6 +208,13 @@ typedef struct srt_param_shard {
 	size_t offset;        /* elements, of the shard in its part of an arena ... */
 	size_t upload_offset; /* ... and among those of its unit */
 } srt_param_shard_t;
+
+/* A matrix of Muon. Offsets in elements. */
+typedef struct srt_param_matrix {
+	int owner;     /* the rank that iterates it; -1: none, or no matrix */
+	size_t update; /* of this rank's shard, in `updates` */
+	size_t owned;  /* of the whole, in `matrices` of the owner */
+} srt_param_matrix_t;
 
 /* The tensors of a parameter. */
 typedef struct srt_param_views {

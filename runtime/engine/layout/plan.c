@@ -254,10 +254,13 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 		[SRT_SLOT_SUMS] = GRAD_RING,
 	};
 	srt_status_t status = SRT_OK;
+	srt_matrices_plan_t matrices;
 	srt_coll_memory_t colls;
 
 	SRT_TRY(check_groups(engine, world));
-	*memory = (srt_memory_t){ .nstates = srt_engine_count_states(engine) };
+	SRT_TRY(srt_matrices_plan(engine, rank, world, &matrices));
+	*memory =
+		(srt_memory_t){ .nstates = srt_engine_count_states(engine), .matrices = matrices };
 	srt_shard_layout(engine, rank, world, NULL, &memory->layout);
 	srt_staging_plan(engine, world, &memory->staging);
 	SRT_TRY(plan_collectives(engine, rank, world, &colls));
@@ -274,7 +277,8 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	memory->peer_mapped = colls.mapped;
 	if (colls.maps_sources)
 		memory->peer_mapped +=
-			plan_peer_mapped(engine, rank, world, memory, colls.maps_full);
+			plan_peer_mapped(engine, rank, world, memory, colls.maps_full) +
+			matrices.peers;
 	return SRT_OK;
 }
 
@@ -330,7 +334,7 @@ static void place_owned(const srt_engine_t *engine, const srt_memory_t *memory, 
 	plan->host_params = arenas[SRT_ROLE_MASTER] + arenas[SRT_ROLE_COMPUTE];
 	plan->host_grads = arenas[SRT_ROLE_DOWNLOADED] + memory->landing;
 	plan->host_state = state;
-	plan->host_staging = memory->staging.total;
+	plan->host_staging = memory->staging.total + memory->matrices.updates;
 	plan->host_total =
 		plan->host_params + plan->host_grads + plan->host_state + plan->host_staging;
 }
@@ -366,15 +370,21 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 		.unsharded_grads =
 			memory.slots[SRT_SLOT_GRADS].total + memory.slots[SRT_SLOT_SUMS].total,
 		.staging = memory.staging.total + arenas[SRT_ROLE_PARTIAL] +
-			   arenas[SRT_ROLE_REDUCED] + memory.coll_scratch,
+			   arenas[SRT_ROLE_REDUCED] + memory.coll_scratch +
+			   memory.matrices.updates + memory.matrices.owned + memory.matrices.work,
 		.peer_mapped = memory.peer_mapped,
 		.nslots = memory.slots[SRT_SLOT_PARAMS].nslots,
 	};
 	place_owned(engine, &memory, &plan);
+	plan.scratch = engine->declared.scratch;
+	/* Matrices are iterated on the stream of srt_engine_step(), the engine's own with offload. */
+	if (srt_roles_offload(engine))
+		plan.staging += memory.matrices.scratch;
+	else if (memory.matrices.scratch > plan.scratch)
+		plan.scratch = memory.matrices.scratch;
 	plan.total = plan.param_shards + plan.grad_shards + plan.optimizer_state + plan.buffers +
 		     plan.unsharded + plan.unsharded_grads + plan.staging;
 	plan.activations = engine->declared.activations;
-	plan.scratch = engine->declared.scratch;
 	if (!srt_add_size(plan.total, plan.activations, &plan.rank_total) ||
 	    !srt_add_size(plan.rank_total, plan.scratch, &plan.rank_total))
 		plan.rank_total = SIZE_MAX;

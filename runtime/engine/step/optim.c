@@ -32,6 +32,11 @@ static srt_optim_param_t list_param(const srt_param_t *param)
 
 	if (writes_copy(param->unit))
 		listed.copy = param->views.local_compute;
+	listed.update = srt_matrices_update(param);
+	if (listed.update.buffer != NULL) {
+		listed.rows = param->shape[0];
+		listed.cols = param->shape[1];
+	}
 	for (int k = 0; k < param->unit->engine->memory.nstates; k++)
 		listed.state[k] = srt_param_shard_view(param, SRT_ROLE_STATE + k);
 	return listed;

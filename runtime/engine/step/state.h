@@ -53,6 +53,12 @@ typedef struct srt_scalars {
 	srt_reproducible_sum_t norm_sum, user_sum;
 } srt_scalars_t;
 
+/* The collectives of Muon's matrices: matrices.c. NULL: none, or one rank. */
+typedef struct srt_matrices {
+	srt_coll_t *gather;  /* updates -> owners */
+	srt_coll_t *scatter; /* owners -> updates */
+} srt_matrices_t;
+
 /* ---- of a unit */
 
 /* The passes of a unit. */

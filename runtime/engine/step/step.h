@@ -99,6 +99,14 @@ srt_status_t srt_engine_optim_step(srt_engine_t *engine, srt_stream_t *stream);
 srt_status_t srt_param_round(const srt_param_t *param, srt_stream_t *stream);
 srt_status_t srt_unit_round(srt_unit_t *unit, srt_stream_t *stream);
 
+/* ---- matrices.c */
+/* At build, collective: the collectives of Muon's matrices. */
+srt_status_t srt_matrices_create(srt_engine_t *engine);
+/* srt_optim_owner_t.orthogonalise of an engine. Collective. */
+srt_status_t srt_matrices_orthogonalise(void *owner, srt_stream_t *home);
+/* Where the update of this rank's shard is; absent: the parameter is no matrix of Muon. */
+srt_view_t srt_matrices_update(const srt_param_t *param);
+
 /* ---- replicas.c */
 /* Collective, blocking: SRT_ERR_MISMATCH on all ranks, with the first parameter, if a tensor that
  * several ranks have differs between them. */

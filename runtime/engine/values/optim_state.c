@@ -53,7 +53,8 @@ srt_status_t srt_engine_optim_new(srt_engine_t *engine, const srt_optim_options_
 						 .enter = begin_access,
 						 .leave = end_change,
 						 .set_lr = verify_lr,
-						 .set_info = note_norm };
+						 .set_info = note_norm,
+						 .orthogonalise = srt_matrices_orthogonalise };
 	srt_optim_t *optim;
 
 	SRT_TRY(srt_optim_new(engine->device, &optim));
@@ -85,12 +86,8 @@ srt_status_t srt_engine_group_create(srt_engine_t *engine, const srt_optim_optio
 		return srt_fail(SRT_ERR_STATE,
 				"srt_engine_group_create() after srt_engine_build(): "
 				"declare all groups first");
-	if (read.kind != engine->optim->groups[0].kind)
-		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"srt_engine_group_create: option kind is %d, that of the engine's "
-				"optimizer is %d: copy the options of group 0 by "
-				"srt_optim_group_options()",
-				(int)read.kind, (int)engine->optim->groups[0].kind);
+	SRT_TRY(srt_optim_check_kinds("srt_engine_group_create", engine->optim->ngroups,
+				      engine->optim->groups[0].kind, read.kind));
 	SRT_TRY(srt_optim_add_group(engine->optim, &read));
 	*group = engine->optim->ngroups - 1;
 	return SRT_OK;

@@ -51,6 +51,7 @@ tests_golden_replay_hf_SOURCES = $(GOLDEN_SOURCES) \
 	tests/golden/replay_hf_decode.c \
 	tests/golden/replay_hf_lora.c \
 	tests/golden/replay_hf_model.c \
+	tests/golden/replay_hf_muon.c \
 	tests/golden/replay_hf_run.c \
 	tests/golden/replay_hf_sft.c \
 	tests/golden/replay_hf_tokenizer.c

@@ -24,6 +24,7 @@ static const struct {
 	{ "lora", replay_hf_lora },
 	{ "sft", replay_hf_sft },
 	{ "tokenizer", replay_hf_tokenizer },
+	{ "muon", replay_hf_muon },
 };
 
 static replay_outcome_t run_kind(golden_t *g, size_t kind, srt_context_t *context,

@@ -9,6 +9,7 @@
  *     replay_hf_lora.c       kind "lora": steps of adapters, their folders, merged weights
  *     replay_hf_sft.c        kind "sft": steps of pairs of prompts and answers
  *     replay_hf_tokenizer.c  kind "tokenizer": ids of strings, text of ids
+ *     replay_hf_muon.c       kind "muon": steps of matrices, whole and in an engine
  *     replay_hf_run.c        a decoder of a folder on an engine, and its rows of tokens
  */
 #ifndef SRT_TESTS_REPLAY_HF_H
@@ -112,5 +113,7 @@ srt_status_t replay_hf_sft(golden_t *g, srt_context_t *context, const hf_options
 			   verdict_t *v);
 srt_status_t replay_hf_tokenizer(golden_t *g, srt_context_t *context, const hf_options_t *options,
 				 verdict_t *v);
+srt_status_t replay_hf_muon(golden_t *g, srt_context_t *context, const hf_options_t *options,
+			    verdict_t *v);
 
 #endif

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Replays what was recorded of Hugging Face's packages, in the folder hf of the recorded runs (configure --with-golden): training
-# at the recorded number of ranks, decoders and pairs of prompts and answers on one, two and three, in rows, flat and over
-# tensor-parallel ranks, the others on one. A copy of a case with a spoiled value, and one of an unknown kind, show that the
-# program can fail and skip.
+# at the recorded number of ranks, decoders, pairs of prompts and answers, and matrices on one, two and three, in rows, flat and
+# over tensor-parallel ranks, the others on one. A copy of a case with a spoiled value, and one of an unknown kind, show that
+# the program can fail and skip.
 . "$srcdir/tests/harness/run_ranks.sh"
 
 cases=$SRT_GOLDEN_DIR/hf/cases
@@ -66,9 +66,10 @@ for form in $forms; do
 	use_form $form
 	replay 1 "" $(of_kind '[a-z]*' 1)
 	for n in 2 3; do replay $n "" $(of_kind 'train' $n) $(of_kind 'sft' 1); done
-	replay 2 "--strategy zero1" $(of_kind 'hf' 1)
-	replay 2 "--strategy ddp" $(of_kind 'lora' 1)
-	replay 3 "--flat" $(of_kind 'hf' 1) $(of_kind 'pack' 1) $(of_kind 'lora' 1) $(of_kind 'sft' 1)
+	replay 2 "--strategy zero1" $(of_kind 'hf' 1) $(of_kind 'muon' 1)
+	replay 2 "--strategy ddp" $(of_kind 'lora' 1) $(of_kind 'muon' 1)
+	replay 3 "" $(of_kind 'muon' 1)
+	replay 3 "--flat" $(of_kind 'hf' 1) $(of_kind 'pack' 1) $(of_kind 'lora' 1) $(of_kind 'sft' 1) $(of_kind 'muon' 1)
 	replay 2 "--tp 2" $(of_kind 'hf' 1) $(of_kind 'lora' 1) $(of_kind 'sft' 1)
 done
 [ $failed = 0 ] || exit 1
@@ -95,6 +96,7 @@ spoil 'tokenizer*'
 spoil 'hf_llama*'
 spoil 'lora_llama*'
 spoil 'sft_llama*'
+spoil 'muon*'
 mkdir $work/unknown
 echo '{"format": "shardrt-golden-hf/1", "name": "unknown", "kind": "unknown", "files": {}}' > $work/unknown/case.json
 code=0

@@ -82,6 +82,11 @@ static void case_groups(engine_case_t *c)
 		size_t index;
 
 		CHECK_OK(srt_optim_group_options(srt_engine_optim(c->engine), 0, &group));
+		if (c->muon && g == 1) {
+			group = (srt_optim_options_t)SRT_OPTIM_MUON_INIT;
+			CHECK_OK(srt_engine_group_create(c->engine, &group, &index));
+			continue;
+		}
 		group.lr *= g == 1 ? 0.5f : 0.25f;
 		group.momentum = g == 1 ? 0.0 : group.momentum * 0.5;
 		group.beta1 *= 0.9;
@@ -150,6 +155,7 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 	c->stored = types->stored != SRT_DTYPE_NONE ? types->stored : SRT_F32;
 	c->ngroups = types->ngroups;
 	c->cut_over = types->cut_over;
+	c->muon = types->muon;
 	c->rank = srt_context_rank(context);
 	offloaded.offload = case_offload(&options->offload);
 	CHECK_OK_OR_DIE(srt_engine_create(context, &offloaded, &c->engine));

@@ -17,6 +17,7 @@ RANK_TESTS += \
 	tests/engine/test_lifetimes \
 	tests/engine/test_local_writes \
 	tests/engine/test_modules \
+	tests/engine/test_muon \
 	tests/engine/test_offload \
 	tests/engine/test_reshard \
 	tests/engine/test_scaler

@@ -152,7 +152,8 @@ srt_init_t srt_decoder_init_of(const srt_decoder_t *d, int part)
 
 /* The weight of a module, without a name and initial values. */
 static srt_model_param_spec_t describe_weight(const srt_decoder_config_t *c,
-					      const struct part *part)
+					      const struct part *part,
+					      const srt_model_options_t *options)
 {
 	return (srt_model_param_spec_t){
 		.kind = part->n != NONE                  ? "Linear" :
@@ -163,6 +164,7 @@ static srt_model_param_spec_t describe_weight(const srt_decoder_config_t *c,
 		.is_cut = part->cut != WHOLE,
 		.tensor_dim = part->cut == COLUMNS,
 		.nblocks = part->cut == HEADS ? 3 : 1,
+		.group = options != NULL && part->n != NONE ? options->linear_group : 0,
 	};
 }
 
@@ -173,7 +175,7 @@ static srt_status_t add_pair(const srt_decoder_t *d, srt_module_t *parent, const
 {
 	const srt_decoder_config_t *c = &d->config;
 	const srt_init_t init = init_of(d, part->init), zero = init_of(d, INIT_ZERO);
-	srt_model_param_spec_t spec = describe_weight(c, part);
+	srt_model_param_spec_t spec = describe_weight(c, part, options);
 	char text[128];
 
 	spec.name = text;
@@ -185,6 +187,7 @@ static srt_status_t add_pair(const srt_decoder_t *d, srt_module_t *parent, const
 		return SRT_OK;
 	snprintf(text, sizeof(text), "%s.bias", name);
 	spec.n = 0;
+	spec.group = 0;
 	spec.init = &zero;
 	spec.is_cut = part->cut == ROWS || part->cut == HEADS;
 	spec.tensor_dim = 0;
@@ -204,7 +207,7 @@ static srt_status_t add_block(const srt_decoder_t *d, srt_module_t *root, int64_
 	snprintf(name, sizeof(name), "%s.%lld", c->names->blocks, (long long)i);
 	SRT_TRY(srt_model_module(root, name, c->names->block, &block));
 	for (int k = 0; k < SRT_DECODER_PARTS; k++) {
-		const srt_model_param_spec_t weight = describe_weight(c, &parts[k]);
+		const srt_model_param_spec_t weight = describe_weight(c, &parts[k], options);
 
 		if (!srt_decoder_has_part(c, k))
 			continue;

@@ -67,6 +67,7 @@ srt_status_t srt_model_add_param(srt_module_t *root, const srt_model_param_spec_
 	SRT_TRY(srt_model_module(root, text, spec->kind, &module));
 	snprintf(text, sizeof(text), "%s.%s", srt_module_path(module), name);
 	po = param_options(text, ndim, spec->is_adapter, options);
+	po.group = spec->group;
 	if (spec->is_cut && srt_model_tensor_ranks(options) > 1)
 		po.placement =
 			(srt_placement_t){ SRT_MODEL_TENSOR_DIM, spec->tensor_dim, spec->nblocks };

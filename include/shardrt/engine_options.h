@@ -319,10 +319,11 @@ typedef struct srt_plan {
 	size_t unsharded;       /* slots for unsharded parameters, and what a rank keeps of them for
 				 * a group of ranks (srt_unit_options_t.reshard) */
 	size_t unsharded_grads; /* slots for unsharded gradients, and for their sums */
-	size_t staging;         /* tables; scratch of collectives and norms */
+	size_t staging;         /* tables; scratch of collectives and norms; work memory of Muon */
 	size_t total;           /* sum of the rows above: the engine's memory */
 	size_t activations;     /* the program's own, from srt_engine_plan_extra() */
-	size_t scratch;         /* of the program's streams, from srt_engine_plan_extra() */
+	size_t scratch;         /* of the program's streams, from srt_engine_plan_extra(); Muon's
+				 * products on that of srt_engine_step(), if it is more */
 	size_t rank_total;      /* total + activations + scratch */
 	size_t peer_mapped;     /* memory of other ranks that is mapped here; not in the sums */
 	/* With offload, on the host device; not in the sums above: */

@@ -196,6 +196,35 @@ static void test_movement(void)
 	case_destroy(&c);
 }
 
+static void check(srt_status_t status)
+{
+	CHECK_OK_OR_DIE(status);
+}
+
+/* What docs/guide.md shows: a matrix by Muon, a bias by AdamW. */
+static void test_guide(void)
+{
+	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
+	srt_optim_options_t muon = SRT_OPTIM_MUON_INIT;
+	srt_param_options_t of_matrices = SRT_PARAM_OPTIONS_INIT;
+	const int64_t shape[] = { 4, 3 };
+	srt_param_t *weight, *bias;
+	srt_view_t second;
+	srt_engine_t *engine;
+	srt_unit_t *unit;
+
+	check(srt_engine_create(context, &options, &engine));
+	check(srt_unit_create(engine, NULL, "linear", NULL, &unit));
+	muon.lr = 0.02f;
+	check(srt_engine_group_create(engine, &muon, &of_matrices.group));
+	check(srt_param_create(unit, "linear.weight", SRT_F32, 2, shape, &of_matrices, &weight));
+	check(srt_param_create(unit, "linear.bias", SRT_F32, 1, shape, NULL, &bias));
+	check(srt_engine_build(engine));
+	CHECK_STR(srt_optim_state_name(srt_engine_optim(engine), 0), "exp_avg");
+	CHECK_OK(srt_optim_state(srt_engine_optim(engine), 1, 1, &second));
+	srt_engine_destroy(engine);
+}
+
 /* ---- skipped steps ------------------------------------------------------------------------- */
 
 static void test_skip(void)
@@ -309,6 +338,7 @@ int main(void)
 	test_variants(NULL, 2, 1);
 	test_variants(&bf16, 2, 2);
 	test_movement();
+	test_guide();
 	test_skip();
 	test_refused();
 	srt_context_destroy(context);

@@ -20,7 +20,7 @@
 static int64_t estimate_nbytes(const trainer_t *t)
 {
 	const int64_t item = train_options_precision(&t->opt).stored == SRT_F32 ? 4 : 2;
-	const int64_t values = t->opt.optimizer != SRT_OPTIM_SGD ? 3 : t->opt.momentum > 0 ? 2 : 1;
+	const int64_t values = t->opt.optimizer != TRAIN_SGD ? 3 : t->opt.momentum > 0 ? 2 : 1;
 
 	return values *
 	       (srt_decoder_nparams(&t->config, 0) * item + 512 * srt_decoder_ntensors(&t->config));

@@ -16,6 +16,7 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 {
 	static const int norms[] = { 1, 2, 3, SRT_NORM_INF };
 	static const srt_optim_options_t optimizers[] = { SRT_OPTIM_SGD_INIT, SRT_OPTIM_ADAM_INIT,
+							  SRT_OPTIM_OPTIONS_INIT,
 							  SRT_OPTIM_OPTIONS_INIT };
 
 	*e = (srt_engine_options_t)SRT_ENGINE_OPTIONS_INIT;
@@ -42,4 +43,19 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 	tool_offload(o->offload, &e->offload, NULL, 0); /* checked with the options */
 	e->norm_p = norms[o->clip_p];
 	e->max_norm = (float)o->clip;
+}
+
+srt_optim_options_t train_options_muon(const train_options_t *o, const srt_optim_options_t *optim)
+{
+	srt_optim_options_t muon = SRT_OPTIM_MUON_INIT;
+
+	muon.lr = (float)o->muon_lr;
+	muon.min_lr = o->lr > 0 ? (float)(o->muon_lr * (o->min_lr / o->lr)) : 0.0f;
+	muon.momentum = o->momentum;
+	muon.adjust = (srt_muon_adjust_t)o->muon_adjust;
+	muon.warmup = optim->warmup;
+	muon.lr_steps = optim->lr_steps;
+	muon.schedule = optim->schedule;
+	muon.decay_steps = optim->decay_steps;
+	return muon;
 }

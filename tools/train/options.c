@@ -16,6 +16,10 @@ int train_options_parse(int argc, char **argv, train_options_t *o, char *why, si
 	}
 	if (o->min_lr < 0)
 		o->min_lr = o->lr / 10;
+	if (o->momentum < 0)
+		o->momentum = o->optimizer == TRAIN_MUON ? 0.95 : 0;
+	if (o->muon_lr < 0)
+		o->muon_lr = o->muon_adjust == SRT_MUON_MATCH_RMS_ADAMW ? o->lr : 0.02;
 	if (o->eval_batches < 0)
 		o->eval_batches = o->eval_every < o->steps ? o->eval_every : o->steps;
 	if (o->warmup < 0)

@@ -18,6 +18,9 @@ typedef enum train_scaler {
 	TRAIN_SCALER_SHARDED
 } train_scaler_t;
 
+/** Values of the option optimizer. */
+typedef enum train_optimizer { TRAIN_SGD, TRAIN_ADAM, TRAIN_ADAMW, TRAIN_MUON } train_optimizer_t;
+
 /** Values of the option decay. */
 typedef enum train_decay { TRAIN_DECAY_MATRICES, TRAIN_DECAY_ALL } train_decay_t;
 
@@ -29,11 +32,11 @@ typedef struct train_options {
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
 	int64_t batch, steps, accumulate, micro_batches, warmup, decay_steps, threads, seed;
 	int64_t eval_every, eval_batches, sample, generate, save_every, keep, max_shard_size;
-	double lr, min_lr, beta1, beta2, momentum, weight_decay, clip, temperature;
+	double lr, min_lr, beta1, beta2, momentum, muon_lr, weight_decay, clip, temperature;
 	double init_scale;
 	int64_t strategy, flat, optimizer, accumulate_mode, clip_p, numerics; /* indices of words */
 	int64_t dtype, reduce_dtype, scaler, schedule, decay, save_dtype;     /* of words too */
-	int64_t base_dtype;
+	int64_t base_dtype, muon_adjust;                                      /* of words too */
 	int64_t sft_show, sft_skip_bad; /* the latter a flag, as those below */
 	int64_t pure, recompute, eval, resume, init_random, hash, help, version; /* flags */
 } train_options_t;
@@ -58,5 +61,9 @@ tool_precision_t train_options_precision(const train_options_t *options);
  */
 void train_options_engine(const train_options_t *options, const srt_precision_t *precision,
 			  srt_optim_options_t *optim, srt_engine_options_t *engine);
+
+/** The second group of --optimizer muon: that of matrices. `optim` is the first one's. */
+srt_optim_options_t train_options_muon(const train_options_t *options,
+				       const srt_optim_options_t *optim);
 
 #endif

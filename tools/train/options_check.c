@@ -73,6 +73,33 @@ static int check_tree(const train_options_t *o, char *why, size_t nwhy)
 	return 0;
 }
 
+/* What Muon does not go together with. */
+static int check_muon(const train_options_t *o, char *why, size_t nwhy)
+{
+	tool_mesh_t mesh;
+
+	if (o->optimizer != TRAIN_MUON) {
+		if (o->muon_adjust == SRT_MUON_ORIGINAL)
+			return 0;
+		snprintf(why, nwhy, "--muon-adjust is for --optimizer muon");
+		return -1;
+	}
+	if (o->pure) {
+		snprintf(why, nwhy,
+			 "--optimizer muon needs parameters in fp32: leave out --pure; --dtype "
+			 "bf16 alone computes with copies in bf16");
+		return -1;
+	}
+	if (tool_mesh_parse(o->mesh, &mesh, why, nwhy) != 0)
+		return -1;
+	if (tool_mesh_tensor_ranks(&mesh) > 1) {
+		snprintf(why, nwhy,
+			 "--optimizer muon is not for tensor parallelism: --mesh without tp");
+		return -1;
+	}
+	return 0;
+}
+
 static int check_mesh(const train_options_t *o, char *why, size_t nwhy)
 {
 	tool_mesh_t mesh;
@@ -229,7 +256,8 @@ int train_options_check(const train_options_t *o, char *why, size_t nwhy)
 	}
 	if (check_schedule(o, why, nwhy) != 0 || check_precision(o, why, nwhy) != 0 ||
 	    check_mesh(o, why, nwhy) != 0 || tool_offload(o->offload, &offload, why, nwhy) != 0 ||
-	    check_reshard(o, why, nwhy) != 0 || check_adapters(o, why, nwhy) != 0)
+	    check_reshard(o, why, nwhy) != 0 || check_adapters(o, why, nwhy) != 0 ||
+	    check_muon(o, why, nwhy) != 0)
 		return -1;
 	return check_tree(o, why, nwhy);
 }

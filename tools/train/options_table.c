@@ -58,7 +58,9 @@ static const tool_option_t rows[] = {
 	INT("micro-batches", micro_batches, "-1", 1, 65536,
 	    "with tree, instead of --accumulate: micro-batches per step over\n"
 	    "all ranks, a power of two"),
-	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw", "optimizer"),
+	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw|muon",
+	     "optimizer; muon: Muon for the matrices of the blocks, AdamW for\n"
+	     "embeddings, the head, biases and norms"),
 	REAL("lr", lr, "1e-3", 0, 1e6, "learning rate after warm-up"),
 	WORD("schedule", schedule, "cosine", "cosine|linear|stable|constant",
 	     "learning rate after warm-up: cosine, linear: down to --min-lr at the\n"
@@ -71,9 +73,19 @@ static const tool_option_t rows[] = {
 	    "down; default: a tenth of the steps"),
 	INT("warmup", warmup, "-1", 0, OPTION_BIG,
 	    "steps of linear warm-up; default: a tenth of the steps, at most 100"),
-	REAL("beta1", beta1, "0.9", 0, 0.9999999, "decay of the first moment (adam, adamw)"),
-	REAL("beta2", beta2, "0.99", 0, 0.9999999, "decay of the second moment (adam, adamw)"),
-	REAL("momentum", momentum, "0", 0, 0.9999999, "momentum (sgd)"),
+	REAL("beta1", beta1, "0.9", 0, 0.9999999, "decay of the first moment (adam, adamw, muon)"),
+	REAL("beta2", beta2, "0.99", 0, 0.9999999,
+	     "decay of the second moment (adam, adamw, muon)"),
+	REAL("momentum", momentum, "-1", 0, 0.9999999,
+	     "momentum (sgd, muon); default: 0 of sgd, 0.95 of muon"),
+	REAL("muon-lr", muon_lr, "-1", 0, 1e6,
+	     "learning rate of Muon after warm-up; the schedule is that of --lr.\n"
+	     "Default: 0.02; with --muon-adjust match-rms-adamw --lr"),
+	WORD("muon-adjust", muon_adjust, "original", "original|match-rms-adamw|spectral",
+	     "what the learning rate of a matrix is multiplied by: original:\n"
+	     "sqrt(max(1, rows / columns)); match-rms-adamw: 0.2 times the root\n"
+	     "of the larger size, so that updates are as large as AdamW's;\n"
+	     "spectral: sqrt(rows / columns)"),
 	REAL("weight-decay", weight_decay, "0.1", 0, 1e6, "weight decay"),
 	WORD("decay", decay, "matrices", "matrices|all",
 	     "parameters that --weight-decay is for: matrices: those of two\n"

@@ -121,6 +121,11 @@ static srt_status_t declare_engine(trainer_t *t)
 	if (t->opt.generate > 0 || t->opt.eval)
 		optim.kind = SRT_OPTIM_NONE; /* has no state */
 	SRT_TRY(srt_engine_create(t->context, &options, &t->engine));
+	if (t->opt.optimizer == TRAIN_MUON && optim.kind != SRT_OPTIM_NONE) {
+		const srt_optim_options_t muon = train_options_muon(&t->opt, &optim);
+
+		SRT_TRY(srt_engine_group_create(t->engine, &muon, &model.linear_group));
+	}
 	return srt_decoder_declare(t->engine, &t->config, &model, &t->decoder);
 }
 
@@ -241,9 +246,11 @@ srt_status_t trainer_build(trainer_t *t)
 					      srt_decoder_tables_nbytes(t->decoder),
 				      t->scratch_nbytes));
 	SRT_TRY(srt_engine_build(t->engine));
-	if (t->opt.lr == 0) /* wanted, as it is the user's */
-		SRT_TRY(srt_optim_set_lr(srt_engine_optim(t->engine), SRT_OPTIM_ALL_GROUPS, 0.0f,
-					 t->stream));
+	/* Learning rates of 0 are wanted, as they are the user's. */
+	for (size_t g = 0; g < srt_optim_group_count(srt_engine_optim(t->engine)); g++) {
+		if ((g == 0 ? t->opt.lr : t->opt.muon_lr) == 0)
+			SRT_TRY(srt_optim_set_lr(srt_engine_optim(t->engine), g, 0.0f, t->stream));
+	}
 	SRT_TRY(srt_stream_reserve(t->stream, t->scratch_nbytes));
 	SRT_TRY(srt_buffer_create(t->device, srt_decoder_mem_kind(t->decoder), nbytes,
 				  "activations", &t->arena));

@@ -14,8 +14,10 @@ typedef struct srt_model_options {
 	srt_dtype_t dtype; /* of the parameters, their gradients and the optimizer's state */
 	int recompute; /* 1: layers or blocks run forward again in the backward pass, which keeps
 			     * only their inputs (srt_tape_recompute_begin()) */
-	float matrix_decay; /* weight decay of parameters of two dimensions */
-	float vector_decay; /* of the others: biases and norms */
+	float matrix_decay;  /* weight decay of parameters of two dimensions */
+	float vector_decay;  /* of the others: biases and norms */
+	size_t linear_group; /* group of the weights of a decoder's Linear layers, without those of
+			      * its head (srt_engine_group_create()) */
 	int (*frozen)(const char *name, void *arg); /* 1: no gradient; NULL = none are */
 	void *arg;
 	int reshard;     /* of all units, as in srt_unit_options_t */

@@ -197,12 +197,13 @@ srt_status_t srt_matrices_plan(const srt_engine_t *engine, int rank, int world,
 
 srt_status_t srt_matrices_place(srt_engine_t *engine)
 {
-	size_t *offsets = srt_calloc(2 * engine->nparams, sizeof(*offsets), "places of matrices");
-	size_t *owned = offsets + engine->nparams;
+	static const char what[] = "places of matrices";
+	size_t *offsets = srt_calloc(engine->nparams, sizeof(*offsets), what);
+	size_t *owned = srt_calloc(engine->nparams, sizeof(*owned), what);
 	int *owner = NULL;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 
-	if (offsets != NULL)
+	if (offsets != NULL && owned != NULL)
 		status = deal_matrices(engine, engine->world, &owner);
 	if (status == SRT_OK) {
 		srt_matrices_updates(engine, engine->rank, engine->world, offsets);
@@ -214,6 +215,7 @@ srt_status_t srt_matrices_place(srt_engine_t *engine)
 								  .update = offsets[i],
 								  .owned = owned[i] };
 	free(offsets);
+	free(owned);
 	free(owner);
 	return status;
 }

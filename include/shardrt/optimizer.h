@@ -58,7 +58,7 @@ typedef enum srt_optim_kind {
 	SRT_OPTIM_NONE, /* of an engine: the program changes the values
 			     * (srt_engine_write_begin()), the engine counts steps */
 	SRT_OPTIM_MUON, /* of matrices: srt_optim_param_t.rows; groups of SRT_OPTIM_ADAMW may be
-			 * beside it, for the other parameters */
+			 * with it, for the other parameters */
 } srt_optim_kind_t;
 
 /** What a matrix' shape does to the learning rate of Muon: the factor, of (rows,cols). */
@@ -346,7 +346,7 @@ SRT_API srt_status_t srt_optim_set_steps(srt_optim_t *optim, size_t i, int32_t s
  */
 SRT_API size_t srt_optim_state_count(const srt_optim_t *optim);
 /** PyTorch's name of the k-th state: "momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq";
- * "" for an index outside the range and for NULL. Beside groups of AdamW, Muon's momentum has the
+ * "" for an index outside the range and for NULL. With groups of AdamW, Muon's momentum has the
  * name of theirs. Local. */
 SRT_API const char *srt_optim_state_name(const srt_optim_t *optim, size_t k);
 
@@ -356,7 +356,7 @@ SRT_API const char *srt_optim_state_name(const srt_optim_t *optim, size_t k);
  * @param i index of a parameter.
  * @param k 0: momentum_buffer or exp_avg; 1: exp_avg_sq; 2: max_exp_avg_sq.
  * @param[out] view (nelem) of the value's dtype; absent if the parameter has no elements, for a
- *        sharded tensor (srt_sharded_optim_state()), and for a state that a matrix of Muon beside
+ *        sharded tensor (srt_sharded_optim_state()), and for a state that a matrix of Muon next to
  *        groups of AdamW has no use of and no memory for. Set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list; SRT_ERR_NOT_FOUND for a state
  *         that the optimizer does not have.

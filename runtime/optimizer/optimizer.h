@@ -110,8 +110,8 @@ srt_status_t srt_optim_check_schedule(float min_lr, int32_t warmup, int32_t lr_s
 srt_status_t srt_optim_check_param(const char *name, float weight_decay, float lr_scale);
 /* The weight decay of a parameter: its own, or that of its group. */
 float srt_optim_weight_decay(float own, const srt_optim_options_t *group);
-/* SRT_ERR_INVALID_ARGUMENT, naming the call and the group, unless groups of both kinds may be in one
- * optimizer. */
+/* SRT_ERR_INVALID_ARGUMENT, naming the call and the group, unless groups of both kinds may be in
+ * one optimizer. */
 srt_status_t srt_optim_check_kinds(const char *call, size_t group, srt_optim_kind_t first,
 				   srt_optim_kind_t kind);
 /* States of a parameter of the group. */

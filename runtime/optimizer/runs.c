@@ -6,7 +6,7 @@
  * factor of the learning rate. A parameter joins the last run that it fits: same group, same
  * buffers and dtypes, and all of its views at one distance from the start of the run, after the
  * parameters that the run has. So the shards of an engine are one run for each pair of dtypes. A
- * matrix of Muon is a run of its own, as its shape is an argument of its launches.
+ * matrix of Muon is a separate run, as its shape is an argument of its launches.
  */
 #include <stdlib.h>
 #include <string.h>

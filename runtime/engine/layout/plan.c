@@ -377,7 +377,7 @@ srt_status_t srt_engine_plan(const srt_engine_t *engine, int rank, int world_siz
 	};
 	place_owned(engine, &memory, &plan);
 	plan.scratch = engine->declared.scratch;
-	/* Matrices are iterated on the stream of srt_engine_step(), the engine's own with offload. */
+	/* Matrices are iterated on the stream of srt_engine_step(), with offload the engine's. */
 	if (srt_roles_offload(engine))
 		plan.staging += memory.matrices.scratch;
 	else if (memory.matrices.scratch > plan.scratch)

@@ -175,7 +175,8 @@ typedef struct srt_muon {
 	float ratio; /* factor of the learning rate */
 } srt_muon_t;
 
-/* m and `update`, of any float dtype, from grad * clip_coef; the others SRT_F32. As srt_op_sgd(). */
+/* m and `update`, of any float dtype, from grad * clip_coef; the others SRT_F32. Does nothing where
+ * srt_op_sgd() does nothing. */
 srt_status_t srt_op_muon_update(const srt_optim_args_t *args, const srt_muon_t *muon,
 				srt_stream_t *stream);
 /* param by `update`; as srt_op_muon_update(), and the copy is not written. */

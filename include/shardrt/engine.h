@@ -187,9 +187,10 @@ SRT_API srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const c
 /**
  * Declares a group of parameters with its own hyper-parameters and schedule, as torch.optim's
  * param_groups are; srt_param_options_t.group names it. A group costs a launch more in a step (for
- * each dtype); weight decay and lr_scale of srt_param_options_t cost none. Local; in the same order
- * on all ranks.
- * @param options of the kind of the engine's optimizer; copied.
+ * each dtype), or, of Muon, for each matrix; weight decay and lr_scale of srt_param_options_t cost
+ * none. Local; in the same order on all ranks.
+ * @param options of the kind of the engine's optimizer, or one of Muon and the other of AdamW;
+ *        copied. Parameters of Muon are matrices stored in SRT_F32.
  * @param[out] group its index: 1 for the first.
  * @return SRT_ERR_INVALID_ARGUMENT as srt_engine_create(), and for another kind; SRT_ERR_STATE
  *         after srt_engine_build().

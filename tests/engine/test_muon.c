@@ -294,6 +294,42 @@ static void refuse_group(const srt_optim_options_t *group, const char *why)
 	srt_engine_destroy(engine);
 }
 
+/* A list of one parameter of 6 elements. */
+static void refuse_list(int64_t rows, srt_dtype_t dtype, srt_status_t status, const char *why)
+{
+	const srt_optim_options_t muon = SRT_OPTIM_MUON_INIT;
+	srt_device_t *device = srt_context_device(context);
+	srt_optim_param_t param = SRT_OPTIM_PARAM_INIT;
+	srt_stream_t *stream;
+	srt_buffer_t *buffer;
+	srt_optim_t *optim;
+
+	check(srt_stream_create(device, 0, "test", &stream));
+	check(srt_buffer_create(device, SRT_MEM_DEVICE, 64, "test", &buffer));
+	param.name = "w";
+	param.nelem = 6;
+	param.rows = rows;
+	param.cols = 3;
+	param.value = param.grad = srt_view(buffer, 0, dtype);
+	CHECK_STATUS(srt_optim_create(device, &muon, 1, &param, 1, &optim, stream), status);
+	CHECK_ERROR_HAS(why);
+	srt_stream_destroy(stream);
+	srt_buffer_destroy(buffer);
+}
+
+static void refuse_sharded(void)
+{
+	const srt_optim_options_t muon = SRT_OPTIM_MUON_INIT;
+	srt_stream_t *stream;
+	srt_optim_t *optim;
+
+	check(srt_stream_create(srt_context_device(context), 0, "test", &stream));
+	CHECK_STATUS(srt_sharded_optim_create(context, NULL, &muon, 1, NULL, 0, &optim, stream),
+		     SRT_ERR_UNSUPPORTED);
+	CHECK_ERROR_HAS("not for sharded tensors");
+	srt_stream_destroy(stream);
+}
+
 static void test_refused(void)
 {
 	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
@@ -312,6 +348,10 @@ static void test_refused(void)
 		refuse_param(2, SRT_F32, &options, SRT_ERR_UNSUPPORTED, "tensor-parallel");
 		srt_mesh_destroy(mesh);
 	}
+	refuse_list(0, SRT_F32, SRT_ERR_INVALID_ARGUMENT, "Muon steps matrices");
+	refuse_list(3, SRT_F32, SRT_ERR_INVALID_ARGUMENT, "3 rows and 3 columns");
+	refuse_list(2, SRT_BF16, SRT_ERR_UNSUPPORTED, "both must be f32");
+	refuse_sharded();
 	refuse_group(&sgd, "one of AdamW (2) and one of Muon (4)");
 	muon.ns_steps = 100;
 	refuse_group(&muon, "ns_steps is 100");

@@ -229,8 +229,13 @@ static srt_status_t add_matrix(const srt_decoder_t *d, srt_module_t *root, const
 {
 	const srt_init_t normal = init_of(d, INIT_NORMAL);
 	char text[128];
-	const srt_model_param_spec_t spec = { text, kind,    rows, d->config.width, is_cut, 0,
-					      1,    &normal, 0 };
+	const srt_model_param_spec_t spec = { .name = text,
+					      .kind = kind,
+					      .rows = rows,
+					      .n = d->config.width,
+					      .is_cut = is_cut,
+					      .nblocks = 1,
+					      .init = &normal };
 
 	snprintf(text, sizeof(text), "%s.weight", name);
 	return srt_model_add_param(root, &spec, options);

@@ -123,6 +123,7 @@ refused "cannot open the examples $tmp/none" --sft $tmp/none
 refused "possible are chatml, llama3, mistral, gemma, zephyr. Jinja templates are not run" --sft $tmp/pairs --template alpaca
 refused "needs a tokenizer.json" --sft $tmp/pairs --template chatml
 refused "sft and --text are both given" --sft $tmp/pairs --text $tmp/pairs
+refused "sft-show prints examples" --init $tmp/saved --sft $tmp/pairs --sft-show 1 --generate 3
 refused "need --sft FILE" --text $tmp/pairs --sft-show 3
 
 # ---- chats
@@ -185,6 +186,10 @@ END
 	train 1 $chats --template mistral --sft-show 1
 	grep -q '^<|begin|>\[INST\] Hi<|im_end|>\[/INST\]>>> Hello<|im_end|><<<\[INST\] x\[/INST\]>>> y<|im_end|><<<$' $tmp/out ||
 		fail "$(cat $tmp/out)"
+	echo '{"eos_token": ' > $tmp/model/tokenizer_config.json
+	refused "$tmp/model/tokenizer_config.json, line" $chats --template chatml
+	rm $tmp/model/tokenizer_config.json && mkfifo $tmp/model/tokenizer_config.json
+	refused "$tmp/model/tokenizer_config.json is not a file of at most" $chats --template chatml
 else
 	echo "skipped: chats, as tokenizers need jansson, PCRE2 and utf8proc"
 fi

@@ -28,9 +28,11 @@ int trainer_open_tokenizer(trainer_t *t, const char *option, srt_tokenizer_t **t
 		return 0;
 	return tool_why_usage(&t->why,
 			      "%s: there is no %s to encode it by, and the vocabulary of "
-			      "%" PRId64 " is not one of bytes: encode the text by "
-			      "shardrt-tokens, and give the file to --tokens",
-			      option, path, t->config.vocab);
+			      "%" PRId64 " is not one of bytes%s",
+			      option, path, t->config.vocab,
+			      t->opt.sft != NULL ? "" :
+						   ": encode the text by shardrt-tokens, and give "
+						   "the file to --tokens");
 }
 
 int trainer_open_data(trainer_t *t)

@@ -184,12 +184,18 @@ static int check_data(const train_options_t *o, char *why, size_t nwhy)
 	}
 	if (o->generate == 0 && is_missing(o->text) && is_missing(o->tokens) &&
 	    is_missing(o->sft)) {
-		snprintf(why, nwhy,
-			 "there is no text to train on: --text FILE or --tokens FILE is missing");
+		snprintf(
+			why, nwhy,
+			"there is no text to train on: --text FILE, --tokens FILE or --sft FILE is "
+			"missing");
 		return -1;
 	}
 	if (o->sft == NULL && (o->template != NULL || o->sft_show > 0 || o->sft_skip_bad)) {
 		snprintf(why, nwhy, "--template, --sft-show and --sft-skip-bad need --sft FILE");
+		return -1;
+	}
+	if (o->sft_show > 0 && o->generate > 0) {
+		snprintf(why, nwhy, "--sft-show prints examples: --generate is not for it");
 		return -1;
 	}
 	if (o->template != NULL && srt_chat_find(o->template) == NULL) {

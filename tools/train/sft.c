@@ -10,6 +10,7 @@
 
 /* Lines that are shown with why they are no examples. */
 #define MOST_SHOWN 20
+#define FIRST_SHOWN " (the first 20 are above)"
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
@@ -40,7 +41,7 @@ static void describe(const trainer_t *t, const char *path, const srt_sft_t *sft)
 			   " lines are left out, as they are "
 			   "not examples to train on%s",
 			   path, info.nbad, info.nbad + info.nexamples,
-			   info.nbad > MOST_SHOWN ? " (the first 20 are above)" : "");
+			   info.nbad > MOST_SHOWN ? FIRST_SHOWN : "");
 	tool_error("%s: %" PRId64 " examples of %" PRId64 " %s, %" PRId64 " of them of answers, in "
 		   "%" PRId64 " rows of %" PRId64 ", %.1f %% full",
 		   path, info.nexamples, info.ntokens, t->counts_bytes ? "bytes" : "tokens",
@@ -59,13 +60,12 @@ static int open_file(trainer_t *t, srt_sft_source_t *source, srt_sft_t **sft)
 		describe(t, source->path, *sft);
 		return 0;
 	}
-	if (shown.n == 0)
+	if (shown.n == 0 || status != SRT_ERR_INVALID_ARGUMENT || source->skips_bad)
 		return trainer_why_data(t, status);
 	return tool_why_usage(&t->why,
 			      "%s%s: correct the lines above, or leave such lines out by "
 			      "--sft-skip-bad",
-			      srt_error_last(),
-			      shown.n > MOST_SHOWN ? " (the first 20 are above)" : "");
+			      srt_error_last(), shown.n > MOST_SHOWN ? FIRST_SHOWN : "");
 }
 
 static int open_files(trainer_t *t, srt_sft_source_t *source)

@@ -4,10 +4,12 @@
 
 #include "tools/train/data.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <sys/stat.h>
 
 #include "tools/model_folder.h"
+
+/* The largest tokenizer_config.json that is read: jansson takes up to 50 times as much. */
+#define MOST_NBYTES (8 << 20)
 
 #ifdef HAVE_JANSSON
 #include <jansson.h>
@@ -32,6 +34,25 @@ static int32_t find_id(const json_t *json)
 		       -1;
 }
 
+/* The object of a tokenizer_config.json. @return NULL with t->why. */
+static json_t *read_config(trainer_t *t, const char *path)
+{
+	json_error_t error;
+	json_t *json;
+	struct stat st;
+
+	if (stat(path, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size > MOST_NBYTES)) {
+		tool_why_usage(&t->why, "--sft: %s is not a file of at most %d bytes", path,
+			       MOST_NBYTES);
+		return NULL;
+	}
+	/* model_max_length may be larger than any integer */
+	json = json_load_file(path, JSON_DECODE_INT_AS_REAL, &error);
+	if (json == NULL)
+		tool_why_usage(&t->why, "--sft: %s, line %d: %s", path, error.line, error.text);
+	return json;
+}
+
 int trainer_find_special(trainer_t *t, const srt_tokenizer_t *tokenizer, int32_t *bos, int32_t *eos)
 {
 	char path[TOOL_CONFIG_NBYTES];
@@ -40,11 +61,9 @@ int trainer_find_special(trainer_t *t, const srt_tokenizer_t *tokenizer, int32_t
 
 	*bos = *eos = -1;
 	if (tool_model_find_file(&t->model, "tokenizer_config.json", path)) {
-		/* model_max_length may be larger than any integer */
-		json = json_load_file(path, JSON_DECODE_INT_AS_REAL, &error);
+		json = read_config(t, path);
 		if (json == NULL)
-			return tool_why_usage(&t->why, "--sft: %s, line %d: %s", path, error.line,
-					      error.text);
+			return -1;
 		*bos = find_text(json_object_get(json, "bos_token"), tokenizer);
 		*eos = find_text(json_object_get(json, "eos_token"), tokenizer);
 		json_decref(json);

@@ -14,7 +14,7 @@
 #include "tests/golden/replay_hf.h"
 #include "tests/harness/half.h"
 
-#define MAX_MATRICES 16
+#define MAX_MATRICES 64
 
 typedef struct matrix {
 	const char *name;

@@ -14,14 +14,13 @@
 #include "tests/golden/replay_hf.h"
 #include "tests/harness/half.h"
 
-#define MAX_MATRICES 64
-
 typedef struct matrix {
 	const char *name;
 	int64_t rows, cols;
 	size_t nelem;
 	srt_buffer_t *buffer; /* views, and the tables of update_alone() */
 	srt_view_t value, grad, momentum, update, alone, tables;
+	srt_param_t *param; /* of the engine */
 } matrix_t;
 
 typedef struct muon {
@@ -31,12 +30,11 @@ typedef struct muon {
 	verdict_t *verdict;
 	srt_stream_t *stream;
 	srt_optim_options_t optim;
-	matrix_t matrices[MAX_MATRICES];
+	matrix_t *matrices; /* n of them */
 	size_t n;
 	srt_optim_t *whole; /* over `matrices` */
 	srt_engine_t *engine;
 	srt_unit_t *unit;
-	srt_param_t *params[MAX_MATRICES];
 } muon_t;
 
 /* ---- the case ----------------------------------------------------------------------------- */
@@ -73,10 +71,12 @@ static srt_status_t read_matrices(muon_t *m)
 	const json_t *params = json_object_get(m->golden->json, "params"), *p;
 	size_t i;
 
+	m->matrices = srt_calloc(json_array_size(params) + 1, sizeof(*m->matrices), "matrices");
+	if (m->matrices == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
 	m->n = json_array_size(params);
-	if (m->n == 0 || m->n > MAX_MATRICES)
-		return srt_fail(SRT_ERR_FORMAT, "the case has %zu matrices, must have 1 to %d",
-				m->n, MAX_MATRICES);
+	if (m->n == 0)
+		return srt_fail(SRT_ERR_FORMAT, "the case has no matrices");
 	json_array_foreach(params, i, p)
 	{
 		const json_t *shape = json_object_get(p, "shape");
@@ -151,12 +151,13 @@ static srt_status_t create_matrix(muon_t *m, matrix_t *x)
 
 static srt_status_t create_whole(muon_t *m)
 {
-	srt_optim_param_t list[MAX_MATRICES];
+	srt_optim_param_t *list = srt_calloc(m->n, sizeof(*list), "list");
+	srt_status_t status = list != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
 
-	for (size_t i = 0; i < m->n; i++) {
+	for (size_t i = 0; i < m->n && status == SRT_OK; i++) {
 		matrix_t *x = &m->matrices[i];
 
-		SRT_TRY(create_matrix(m, x));
+		status = create_matrix(m, x);
 		list[i] = (srt_optim_param_t)SRT_OPTIM_PARAM_INIT;
 		list[i].name = x->name;
 		list[i].nelem = (int64_t)x->nelem;
@@ -167,8 +168,11 @@ static srt_status_t create_whole(muon_t *m)
 		list[i].state[0] = x->momentum;
 		list[i].update = x->update;
 	}
-	return srt_optim_create(srt_context_device(m->context), &m->optim, 1, list, m->n, &m->whole,
-				m->stream);
+	if (status == SRT_OK)
+		status = srt_optim_create(srt_context_device(m->context), &m->optim, 1, list, m->n,
+					  &m->whole, m->stream);
+	free(list);
+	return status;
 }
 
 static srt_status_t get(const muon_t *m, const matrix_t *x, srt_view_t view, float **values)
@@ -277,10 +281,10 @@ static srt_status_t create_engine(muon_t *m)
 	SRT_TRY(srt_engine_create(m->context, &options, &m->engine));
 	SRT_TRY(srt_unit_create(m->engine, NULL, "root", &unit, &m->unit));
 	for (size_t i = 0; i < m->n; i++) {
-		const matrix_t *x = &m->matrices[i];
+		matrix_t *x = &m->matrices[i];
 		const int64_t shape[] = { x->rows, x->cols };
 
-		SRT_TRY(srt_param_create(m->unit, x->name, SRT_F32, 2, shape, NULL, &m->params[i]));
+		SRT_TRY(srt_param_create(m->unit, x->name, SRT_F32, 2, shape, NULL, &x->param));
 	}
 	SRT_TRY(srt_engine_build(m->engine));
 	for (size_t i = 0; i < m->n; i++) {
@@ -290,7 +294,7 @@ static srt_status_t create_engine(muon_t *m)
 
 		snprintf(key, sizeof(key), "init.%s", x->name);
 		SRT_TRY(golden_floats(m->golden->input, key, x->nelem, &values));
-		status = srt_param_set(m->params[i], SRT_PARAM_VALUE, values, m->stream);
+		status = srt_param_set(x->param, SRT_PARAM_VALUE, values, m->stream);
 		free(values);
 		SRT_TRY(status);
 	}
@@ -314,13 +318,13 @@ static srt_status_t pass(muon_t *m, int step)
 		char key[128];
 
 		snprintf(key, sizeof(key), "step%d.grad.%s", step, x->name);
-		SRT_TRY(srt_param_grad(m->params[i], &grad, &accumulate));
+		SRT_TRY(srt_param_grad(x->param, &grad, &accumulate));
 		if (rank == source)
 			SRT_TRY(put_input(m, x, key, grad));
 		else
 			SRT_TRY(srt_buffer_zero(grad.buffer, grad.offset, x->nelem * sizeof(float),
 						m->stream));
-		SRT_TRY(srt_param_grad_ready(m->params[i]));
+		SRT_TRY(srt_param_grad_ready(x->param));
 	}
 	return srt_unit_backward_end(m->unit, m->stream);
 }
@@ -330,8 +334,8 @@ static srt_status_t compare_bits(muon_t *m, int step, size_t i, srt_param_what_t
 {
 	const matrix_t *x = &m->matrices[i];
 	float *got = srt_calloc(x->nelem, sizeof(*got), x->name), *want = NULL;
-	srt_status_t status = got != NULL ? srt_param_get(m->params[i], what, got, m->stream) :
-					    SRT_ERR_OUT_OF_MEMORY;
+	srt_status_t status =
+		got != NULL ? srt_param_get(x->param, what, got, m->stream) : SRT_ERR_OUT_OF_MEMORY;
 
 	if (status == SRT_OK)
 		status = get(m, x, view, &want);
@@ -385,5 +389,6 @@ srt_status_t replay_hf_muon(golden_t *g, srt_context_t *context, const hf_option
 	srt_stream_destroy(m.stream);
 	for (size_t i = 0; i < m.n; i++)
 		srt_buffer_destroy(m.matrices[i].buffer);
+	free(m.matrices);
 	return status;
 }

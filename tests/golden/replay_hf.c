@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * replay_hf [--strategy NAME] [--flat] [--tp N] CASE_DIR...: replays recordings of transformers on
- * the real library, under shardrun: training cases with the case's world size, others with any. One
- * line a case, as replay_golden. Exit status: 0, 1 if a case failed, 77, with the reason, if all
- * were skipped, 2 for what is no case or another world size.
+ * replay_hf [--strategy NAME] [--flat | --padded] [--tp N] CASE_DIR...: replays recordings of
+ * transformers and PEFT on the real library, under shardrun: training cases with the case's world
+ * size, others with any. One line a case, as replay_golden. Exit status: 0, 1 if a case failed, 77,
+ * with the reason, if all were skipped, 2 for what is no case or another world size.
  */
 #include "config.h"
 
@@ -90,6 +90,7 @@ static int read_options(int argc, char **argv, hf_options_t *o)
 			   { "zero3", SRT_STRATEGY_ZERO3 } };
 	static const struct option options[] = { { "strategy", required_argument, NULL, 's' },
 						 { "flat", no_argument, NULL, 'f' },
+						 { "padded", no_argument, NULL, 'p' },
 						 { "tp", required_argument, NULL, 't' },
 						 { NULL, 0, NULL, 0 } };
 	size_t k = 0;
@@ -104,6 +105,8 @@ static int read_options(int argc, char **argv, hf_options_t *o)
 			o->strategy = strategies[k].strategy;
 		} else if (option == 'f') {
 			o->flat = SRT_FLAT_VIEWS;
+		} else if (option == 'p') {
+			o->flat = SRT_FLAT_PADDED;
 		} else if (option == 't' && atoi(optarg) > 0) {
 			o->tp = atoi(optarg);
 		} else {
@@ -120,8 +123,8 @@ int main(int argc, char **argv)
 	srt_context_t *context;
 
 	if (read_options(argc, argv, &options) != 0) {
-		fprintf(stderr, "usage: shardrun -n WORLD replay_hf [--strategy NAME] [--flat] "
-				"[--tp N] CASE_DIR...\n");
+		fprintf(stderr, "usage: shardrun -n WORLD replay_hf [--strategy NAME] "
+				"[--flat | --padded] [--tp N] CASE_DIR...\n");
 		return 2;
 	}
 	if (srt_context_create(NULL, &context) != SRT_OK) {

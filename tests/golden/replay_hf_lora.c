@@ -120,17 +120,47 @@ static srt_status_t run_step(hf_run_t *r, int s)
 	return srt_engine_step(r->engine, r->stream);
 }
 
-/* Tensor-parallel ranks do not gather logits of many rows. */
-static srt_status_t compare_logits(hf_run_t *r)
+/* The logits of the last step's tokens, by the engine's values or by those that were gathered. */
+static srt_status_t run_logits(hf_run_t *r, const srt_decoder_weights_t *weights, float **logits)
 {
-	const srt_decoder_pass_t pass = { .context = r->context_length, .documents = 1 };
+	const srt_decoder_pass_t pass = { .context = r->context_length,
+					  .documents = 1,
+					  .weights = weights };
 
-	if (r->options->tp > 1)
-		return SRT_OK;
 	SRT_TRY(hf_record(r, SRT_TAPE_FORWARD, r->rows, &pass));
 	SRT_TRY(feed_step(r, r->golden->nsteps, false));
 	SRT_TRY(srt_tape_forward(r->tape, r->stream));
-	return hf_compare_rows(r, "logits", "final.", r->io.logits);
+	SRT_TRY(hf_compare_rows(r, "logits", "final.", r->io.logits));
+	return hf_read_tensor(r, r->io.logits, logits);
+}
+
+/* Tensor-parallel ranks neither gather logits of many rows, nor values. */
+static srt_status_t compare_logits(hf_run_t *r)
+{
+	const size_t n =
+		(size_t)((r->rows + r->ndata - 1) / r->ndata * r->context_length * r->config.vocab);
+	srt_decoder_weights_t *weights = NULL;
+	float *logits = NULL, *again = NULL;
+	srt_status_t status;
+
+	if (r->options->tp > 1)
+		return SRT_OK;
+	status = run_logits(r, NULL, &logits);
+	if (status == SRT_OK)
+		status = srt_decoder_weights_create(r->decoder, srt_context_device(r->context),
+						    &weights);
+	if (status == SRT_OK)
+		status = srt_decoder_weights_gather(weights, r->stream);
+	if (status == SRT_OK)
+		status = run_logits(r, weights, &again);
+	if (status == SRT_OK)
+		verdict_exact(r->verdict, !memcmp(logits, again, n * sizeof(*logits)),
+			      "logits have other bits by gathered values");
+	hf_forget(r); /* before the values that its tape reads */
+	srt_decoder_weights_destroy(weights);
+	free(logits);
+	free(again);
+	return status;
 }
 
 /* ---- files ------------------------------------------------------------------------------ */

@@ -68,6 +68,7 @@ for form in $forms; do
 	for n in 2 3; do replay $n "" $(of_kind 'train' $n) $(of_kind 'sft' 1); done
 	replay 2 "--strategy zero1" $(of_kind 'hf' 1) $(of_kind 'muon' 1)
 	replay 2 "--strategy ddp" $(of_kind 'lora' 1) $(of_kind 'muon' 1)
+	replay 2 "--padded" $(of_kind 'lora' 1)
 	replay 3 "" $(of_kind 'muon' 1)
 	replay 3 "--flat" $(of_kind 'hf' 1) $(of_kind 'pack' 1) $(of_kind 'lora' 1) $(of_kind 'sft' 1) $(of_kind 'muon' 1)
 	replay 2 "--tp 2" $(of_kind 'hf' 1) $(of_kind 'lora' 1) $(of_kind 'sft' 1)

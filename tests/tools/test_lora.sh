@@ -105,6 +105,19 @@ generate="--prompt line --max-tokens 8 --quiet --json"
 ./shardrt-generate $tmp/base --adapter $tmp/adapter $generate | sed 's/.*"ids": \(\[[^]]*\]\).*/\1/' > $tmp/with
 ./shardrt-generate $tmp/merged $generate | sed 's/.*"ids": \(\[[^]]*\]\).*/\1/' > $tmp/merged.ids
 [ -s $tmp/with ] && cmp $tmp/with $tmp/merged.ids || fail "generated: $(cat $tmp/with $tmp/merged.ids)"
+# of a base in 16 bits: the sum in fp32, rounded once; with an adapter that changes nothing, the base
+hash 1 --lora r=2 --steps 0 --save $tmp/nothing > $tmp/out
+for dtype in bf16 f16; do
+	rm -rf $tmp/base16 $tmp/base32 $tmp/merged16 $tmp/rounded
+	hash 1 --steps 0 --save $tmp/base16 --save-dtype $dtype > $tmp/out
+	hash 1 --init $tmp/base16 --steps 0 --save $tmp/base32 > $tmp/out
+	./shardrt-ckpt merge-lora $tmp/base16 $tmp/adapter $tmp/merged16 > $tmp/out 2>&1 || fail "merge-lora: $(cat $tmp/out)"
+	./shardrt-ckpt merge-lora $tmp/base32 $tmp/adapter $tmp/merged > $tmp/out 2>&1 || fail "merge-lora: $(cat $tmp/out)"
+	hash 1 --init $tmp/merged --steps 0 --save $tmp/rounded --save-dtype $dtype > $tmp/out
+	./shardrt-ckpt diff $tmp/merged16 $tmp/rounded > $tmp/out || fail "$dtype, merged: $(head -n 3 $tmp/out)"
+	./shardrt-ckpt merge-lora $tmp/base16 $tmp/nothing $tmp/merged16 > $tmp/out 2>&1 || fail "merge-lora: $(cat $tmp/out)"
+	./shardrt-ckpt diff $tmp/merged16 $tmp/base16 > $tmp/out || fail "$dtype, nothing: $(head -n 3 $tmp/out)"
+done
 tp=$(hash 2 --lora r=4 --mesh tp=2)
 [ -n "$tp" ] || fail "tensor parallelism"
 

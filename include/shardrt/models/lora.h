@@ -46,7 +46,7 @@ SRT_API double srt_lora_scaling(const srt_lora_t *lora);
 /**
  * Which modules of a decoder have adapters. Local.
  * @param[out] matches layers * SRT_DECODER_PARTS flags: of part k of block i at
- *        i * SRT_DECODER_PARTS + k; set on success only.
+ *        i * SRT_DECODER_PARTS + k; written on a failure too.
  * @return SRT_ERR_INVALID_ARGUMENT, with a sentence, for an r or alpha out of range, a target that
  *         matches no Linear layer of a block, or one that matches another module;
  *         SRT_ERR_UNSUPPORTED for an expression that is malformed, or in a library without PCRE2;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A frozen base whose Linear layers are in 8 bits: of a weight MODULE.weight (rows,n) the engine has
- * the bytes MODULE.int8.codes (rows,n) and MODULE.int8.scales, floats (rows,ceil(n/SRT_QUANT_BLOCK)),
- * in a unit of their own for each block. Both are cut over the ranks by rows, between the scales of a
- * row by columns.
+ * A frozen base whose Linear layers are in 8 bits. Instead of a weight MODULE.weight (rows,n) the
+ * engine has the bytes MODULE.int8.codes (rows,n) and MODULE.int8.scales, which are floats
+ * (rows,ceil(n/SRT_QUANT_BLOCK)), in a separate unit for each block. Both are cut over the ranks by
+ * rows, and between the scales of a row by columns.
  */
 #include "models/decoder_impl.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The values of a decoder: initial ones, and those of a file of its base. Weights in 8 bits are made
- * from floats on the host: each rank reads, or draws, its own rows in pieces.
+ * The values of a decoder: initial ones, and the values of a file of its base. Weights in 8 bits
+ * are made from floats on the host: each rank reads, or draws, its own rows in pieces.
  */
 #include "models/decoder_impl.h"
 
@@ -115,7 +115,7 @@ static srt_status_t read_columns(const source_t *s, int64_t row, int64_t nrows, 
 
 /* ---- initial floats --------------------------------------------------------------------- */
 
-/* Those that a weight of floats gets. */
+/* The values that a weight of floats gets. */
 static srt_status_t draw_rows(const source_t *s, int64_t row, int64_t nrows, float *x)
 {
 	srt_normal_t normal = SRT_NORMAL_INIT;

@@ -57,7 +57,7 @@ void srt_tape_unit_end(srt_tape_t *tape)
 
 srt_dtype_t srt_tape_compute_dtype(const srt_tape_t *tape)
 {
-	/* a unit of bytes has no compute of its own */
+	/* a unit of bytes computes nothing */
 	for (int u = tape->nopen - 1; u >= 0; u--)
 		if (srt_is_float(tape->open[u].types.compute))
 			return tape->open[u].types.compute;

@@ -709,8 +709,8 @@ SRT_API srt_status_t srt_unit_buffer_get(srt_unit_buffer_t *buffer, void *values
 
 /* ---- what was declared ----------------------------------------------------------------- */
 
-/** The ranks that share the parameters: srt_engine_options_t.comm, or those of the mesh; owned by the
- * caller of srt_engine_create(). NULL for NULL. Local. */
+/** The ranks that share the parameters: srt_engine_options_t.comm, or those of the mesh; owned by
+ * the caller of srt_engine_create(). NULL for NULL. Local. */
 SRT_API srt_comm_t *srt_engine_comm(const srt_engine_t *engine);
 /** Number of units; 0 for NULL. Local. */
 SRT_API size_t srt_engine_unit_count(const srt_engine_t *engine);

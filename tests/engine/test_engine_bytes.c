@@ -14,7 +14,7 @@ enum { ROWS = 7, COLUMNS = 13, NBYTES = ROWS * COLUMNS };
 static srt_context_t *context;
 static int rank, world;
 
-/* A trainable weight, and bytes in a unit of their own. */
+/* A trainable weight, and bytes in a separate unit. */
 typedef struct bytes_case {
 	srt_engine_t *engine;
 	srt_stream_t *stream;
@@ -136,8 +136,7 @@ static void check_saved(bytes_case_t *c, const srt_engine_options_t *options)
 		srt_file_close(file);
 	}
 	begin(&other, options, SRT_FLAT_VIEWS);
-	CHECK_OK_OR_DIE(
-		srt_engine_build(other.engine)); /* beside an engine that has staging memory */
+	CHECK_OK_OR_DIE(srt_engine_build(other.engine)); /* another engine has staging memory */
 	CHECK_OK(srt_engine_load(other.engine, path, other.stream));
 	check_bytes(&other);
 	if (srt_checkpoint_save(other.engine, folder, NULL, other.stream) == SRT_OK) {

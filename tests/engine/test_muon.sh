@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Matrices stepped by Muon in engines of all strategies, beside parameters of AdamW; the last form also on two nodes.
+# Matrices stepped by Muon in engines of all strategies, next to parameters of AdamW; the last form also on two nodes.
 . "$srcdir/tests/harness/run_ranks.sh"
 SHARDRT_THREADS=1
 export SHARDRT_THREADS

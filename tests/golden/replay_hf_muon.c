@@ -193,7 +193,7 @@ static srt_status_t get(const muon_t *m, const matrix_t *x, srt_view_t view, flo
 
 /* ---- comparing ---------------------------------------------------------------------------- */
 
-/* Within an absolute deviation of its own; 0: within the tolerances of the case. */
+/* Within this absolute deviation; 0: within the tolerances of the case. */
 static srt_status_t compare(muon_t *m, int step, const char *what, const matrix_t *x,
 			    srt_view_t view, double atol)
 {

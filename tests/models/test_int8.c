@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A base in 8 bits, of a Llama with grouped heads and of a decoder with a joint projection: codes and
- * scales are srt_quantize()'s of the floats that a file has, with matrices as they are, transposed
- * and in rows by head, at every world size and over tensor-parallel ranks; and a step of adapters has
- * the bits of one over the widened weights as floats, with zero3, ddp, flat units, offload and
- * recomputation. Run by test_int8.sh.
+ * A base in 8 bits, of a Llama with grouped heads and of a decoder with a joint projection: codes
+ * and scales are those of srt_quantize() of the floats that a file has, with matrices as they are,
+ * transposed and in rows by head, at every world size and over tensor-parallel ranks; and a step of
+ * adapters has the bits of one over the widened weights as floats, with zero3, ddp, flat units,
+ * offload and recomputation. Run by test_int8.sh.
  */
 #include <stdio.h>
 #include <stdlib.h>

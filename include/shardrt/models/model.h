@@ -30,7 +30,8 @@ typedef struct srt_model_options {
 	const struct srt_lora *lora;
 	/* With lora: in which the parameters of the blocks are stored, but for adapters. In layers
 	 * that compute in another dtype they are widened, or rounded, for each use. NONE: dtype.
-	 * SRT_U8: the weights of Linear layers in 8 bits (srt_quantize()), the others in `dtype`. */
+	 * SRT_U8: the weights of Linear layers in 8 bits (srt_quantize()), the others in
+	 * `dtype`. */
 	srt_dtype_t base_dtype;
 } srt_model_options_t;
 

@@ -82,8 +82,8 @@ SRT_API void srt_tape_set_values(srt_tape_t *tape, srt_find_value_t find, const 
 typedef srt_param_t *(*srt_find_scales_t)(const srt_param_t *codes, const void *arg);
 
 /**
- * Makes layers take weights in 8 bits: a frozen matrix of SRT_U8, srt_quantize()'s codes, is widened
- * to the dtype of the layer for each use (srt_op_dequantize()). Before the first layer.
+ * Makes layers take weights in 8 bits: a frozen matrix of SRT_U8, the codes of srt_quantize(), is
+ * widened to the dtype of the layer for each use (srt_op_dequantize()). Before the first layer.
  * @param arg passed on; must outlive the tape.
  */
 SRT_API void srt_tape_set_scales(srt_tape_t *tape, srt_find_scales_t find, const void *arg);

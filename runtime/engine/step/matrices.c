@@ -27,7 +27,7 @@ typedef struct messages {
 	size_t ngather, nscatter;
 } messages_t;
 
-/* Those of the shards that a rank has. offsets: where it has their updates. */
+/* The messages of the shards that a rank has. offsets: where it has their updates. */
 static void add_messages(const srt_engine_t *engine, int rank, const size_t *offsets, messages_t *m)
 {
 	for (size_t i = 0; i < engine->nparams; i++) {

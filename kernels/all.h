@@ -6,6 +6,7 @@
  * the two with the folder.
  */
 #include "kernels/activation.k"
+#include "kernels/adam8.k"
 #include "kernels/attention.k"
 #include "kernels/batchnorm.k"
 #include "kernels/bins.k"

@@ -10,6 +10,7 @@
 
 #if defined(__OPENCL_VERSION__) || defined(__OPENCL_C_VERSION__)
 #define SRT_K_OPENCL 1
+typedef uchar uint8_t;
 typedef ushort uint16_t;
 typedef int int32_t;
 typedef uint uint32_t;
@@ -29,6 +30,8 @@ typedef ulong uint64_t;
 #define SRT_K_EMBED_BUCKETS 1024    /* a group of it owns every 1024th row; a power of two */
 #define SRT_K_MAX_RANKS 8           /* inputs of reduce_ranks */
 #define SRT_K_QUANT_BLOCK 64        /* columns of 8-bit codes that share a scale */
+#define SRT_K_CODE_BLOCK 256        /* adam8: most elements of a block, which has one absmax */
+#define SRT_K_CODE_BLOCKS 8         /* blocks of one group of adam8 */
 #define SRT_K_COO_DIMS 4            /* most dimensions of the indices of coo_* */
 
 /* fill (value), scale (value), divide (value), axpy (value), cast_from_*, accumulate_*, add, relu*,
@@ -203,14 +206,15 @@ typedef struct srt_k_sgd {
 } srt_k_sgd_t;
 
 typedef struct srt_k_adam {
-	int64_t nelem, nsegments;
+	int64_t nelem; /* adam8: blocks */
+	int64_t nsegments;
 	float beta2;
 	float weight1, weight2; /* 1 - beta1, 1 - beta2, subtracted in double */
 	float eps;
 	int32_t decoupled;
 	int32_t maximize;
-	int32_t grad_is_f32; /* adam_master: as in srt_k_sgd_t */
-	int32_t reserved;
+	int32_t grad_is_f32;  /* adam_master, adam8: as in srt_k_sgd_t */
+	int32_t param_is_f32; /* adam8: so are the parameters */
 } srt_k_adam_t;
 
 /* muon_update, muon_step */
@@ -288,6 +292,17 @@ typedef struct srt_k_segment {
 	int32_t group; /* index into the group table */
 	int32_t param; /* index into the parameter states */
 } srt_k_segment_t;
+
+/* The same of adam8: whole rows, cut into blocks of up to SRT_K_CODE_BLOCK elements from where each
+ * row begins. */
+typedef struct srt_k_segment8 {
+	int64_t offset; /* elements from the start of the buffers of parameters, gradients, copies */
+	int64_t row;    /* elements of a row */
+	int64_t block;  /* number of its first block among those of the launch; they rise */
+	int64_t state;  /* bytes from the start of m and v to its codes, or floats */
+	int64_t absmax;       /* pairs (of m, of v) before its own; -1: m and v are floats */
+	int32_t group, param; /* as in srt_k_segment_t */
+} srt_k_segment8_t;
 
 /* Hyper-parameters of parameters that have them in common. */
 typedef struct srt_k_group {

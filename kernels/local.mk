@@ -5,6 +5,7 @@
 # The kernels, a family a file; kernels/all.h includes the same.
 KERNEL_FAMILIES = \
 	kernels/activation.k \
+	kernels/adam8.k \
 	kernels/attention.k \
 	kernels/batchnorm.k \
 	kernels/bins.k \
@@ -29,6 +30,8 @@ KERNEL_FAMILIES = \
 KERNEL_DIALECT = \
 	kernels/args.h \
 	kernels/dialect/activation.h \
+	kernels/dialect/adam.h \
+	kernels/dialect/codes.h \
 	kernels/dialect/columns.h \
 	kernels/dialect/cuda.h \
 	kernels/dialect/dialect.h \

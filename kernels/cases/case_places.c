@@ -128,6 +128,8 @@ size_t srt_kernel_place_width(const srt_kernel_place_t *place, srt_dtype_t dtype
 		return sizeof(srt_k_param_state_t);
 	case 'g':
 		return sizeof(srt_k_segment_t);
+	case 'q':
+		return sizeof(srt_k_segment8_t);
 	case 'h':
 		return sizeof(srt_k_group_t);
 	default:
@@ -239,6 +241,31 @@ static void fill_coo(const srt_kernel_place_t *place, unsigned char *bytes)
 	}
 }
 
+/* n elements: a row; one of a parameter that is not used; rows of 300; n / 16 with fp32 moments,
+ * which lie before the codes. */
+static void fill_segments8(int64_t n, unsigned char *bytes)
+{
+	const int64_t rows = n / 1200, floats = n / 16 + (n > 0);
+	const int64_t sizes[] = { n - n / 8 - 300 * rows - floats, n / 8, 300 * rows, floats };
+	const int32_t groups[] = { 0, 1, 1, 0 }, params[] = { 0, 1, 2, 2 };
+	int64_t offset = 0, block = 0;
+
+	for (int i = 0; i < 4; i++) {
+		const int64_t row = i == 2 ? 300 : sizes[i];
+		srt_k_segment8_t s = { .offset = offset,
+				       .row = row,
+				       .block = block,
+				       .state = i == 3 ? 0 : 4 * floats + offset,
+				       .absmax = i == 3 ? -1 : block,
+				       .group = groups[i],
+				       .param = params[i] };
+
+		memcpy(bytes + (size_t)i * sizeof(s), &s, sizeof(s));
+		offset += sizes[i];
+		block += i == 2 ? 2 * rows : (row + SRT_K_CODE_BLOCK - 1) / SRT_K_CODE_BLOCK;
+	}
+}
+
 static void fill_structs(const srt_kernel_place_t *place, srt_kernel_input_t input, bool found_inf,
 			 unsigned char *bytes)
 {
@@ -307,6 +334,9 @@ void srt_kernel_place_fill(const srt_kernel_case_t *c, int number, const srt_ker
 		fill_coo(place, bytes);
 		break;
 	case 'o':
+		break;
+	case 'q':
+		fill_segments8(place->below, bytes);
 		break;
 	case 'm':
 		fill_maximum(place + 1, dtype, next, bytes);

@@ -93,6 +93,7 @@ FAMILY(COO, 5, OF(0, 1 << 20), (OF(0, 131)),
 #define PARAMS PLACE(3, 0, 'B', 'p')
 #define SEGMENTS PLACE(2, N, 'B', 'g')
 #define GROUPS PLACE(2, 0, 'B', 'h')
+#define SEGMENTS8 PLACE(4, N, 'B', 'q')
 #define ABSENT PLACE(0, 0, 't', '-')
 #define OUT_KEYS(n) PLACE(n, 0, 'l', 'o')
 #define OUT_IDS(n) PLACE(n, 0, 'i', 'o')

@@ -35,7 +35,7 @@ typedef struct srt_kernel_place {
 			* i ids, e ids of which the first is not 0, t none below 0,
 			* u every third -1, d falling from below - 1 on, past 0,
 			* y any bytes, m maximum of the next place, n multiples of 0.75, 0 zeros;
-			* s, p, g, h: step state, parameters, segments, groups;
+			* s, p, g, h: step state, parameters, segments, groups; q: those of adam8;
 			* k, c, j, r, #: keys, their counts, order, starts, the number `below` */
 } srt_kernel_place_t;
 

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 #define GLOBAL
+#define TABLE(v, n) static const float v[n] __attribute__((unused))
 #define FN static inline __attribute__((always_inline, unused))
 #define LANES_AS_LOOP
 #define KERNEL(nplaces, name, args)                                                                \

@@ -6,6 +6,7 @@
 #define PREFETCH(p, i) ((void)0)
 #pragma nv_diag_suppress 177 /* a lane's number that its code does not need */
 #define GLOBAL
+#define TABLE(v, n) static __device__ const float v[n]
 #define FN static __device__ inline
 #define GROUP ((int64_t)blockIdx.x)
 #define LANE ((int)threadIdx.x)

@@ -18,6 +18,7 @@
  *   PRIVATE_N(type, v, n)        an array that each lane has: AT_N(v, k)
  *   SHARED(type, v, n)           memory of the group (only at the top of a kernel)
  *   SHARED_AT type *v            a function's argument that points into it
+ *   TABLE(v, n) = { ... };       constant floats, outside of functions
  *   FOR_LANES(l)                 { ... } code of all lanes, up to the next synchronisation
  *   FOR_FIRST(l, n)              { ... } code of the first n lanes
  *   FOR_SPAN(l, i, first, end)   the lanes with i = first + l < end

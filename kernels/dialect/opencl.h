@@ -12,6 +12,7 @@
 #pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
 #endif
 #define GLOBAL __global
+#define TABLE(v, n) __constant float v[n]
 #define FN static inline
 #define GROUP ((int64_t)get_group_id(0))
 #define LANE ((int)get_local_id(0))

@@ -3,6 +3,7 @@ DEVICE_PROGRAM_TESTS += \
 	tests/kernels/test_attention_documents \
 	tests/kernels/test_conformance \
 	tests/kernels/test_kernels_activation \
+	tests/kernels/test_kernels_adam8 \
 	tests/kernels/test_kernels_attention \
 	tests/kernels/test_kernels_bins \
 	tests/kernels/test_kernels_coo \

@@ -90,6 +90,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/engine/layout/shard.h \
 	runtime/engine/layout/slots.c \
 	runtime/engine/layout/staging.c \
+	runtime/engine/layout/state8.c \
 	runtime/engine/step/finish.c \
 	runtime/engine/step/grad_norm.c \
 	runtime/engine/step/matrices.c \
@@ -147,6 +148,7 @@ libshardrt_core_la_SOURCES += \
 	runtime/optimizer/optimizer.c \
 	runtime/optimizer/optimizer.h \
 	runtime/optimizer/options.c \
+	runtime/optimizer/coded.c \
 	runtime/optimizer/runs.c \
 	runtime/optimizer/state.c \
 	runtime/optimizer/step.c \

@@ -259,7 +259,7 @@ SRT_API srt_status_t srt_param_init_constant(srt_param_t *param, float value, sr
 typedef enum srt_param_what {
 	SRT_PARAM_VALUE,
 	SRT_PARAM_GRAD,   /* reduced; clipped by srt_engine_clip() only */
-	SRT_PARAM_STATE0, /* momentum_buffer or exp_avg */
+	SRT_PARAM_STATE0, /* momentum_buffer or exp_avg; values in fp32 also if it is in 8 bits */
 	SRT_PARAM_STATE1, /* exp_avg_sq */
 	SRT_PARAM_STATE2, /* max_exp_avg_sq */
 } srt_param_what_t;
@@ -547,7 +547,8 @@ SRT_API srt_status_t srt_unit_flat_sizes(const srt_unit_t *unit, int rank, srt_f
  * @param[out] view set on success only.
  * @return SRT_ERR_NOT_FOUND if the parameter does not have the tensor; SRT_ERR_STATE for gradients
  *         from the first backward pass of a step to srt_engine_finish_backward(), and before
- *         srt_engine_build().
+ *         srt_engine_build(); SRT_ERR_UNSUPPORTED for a state in 8 bits, which srt_param_get() and
+ *         srt_param_set() convert.
  */
 SRT_API srt_status_t srt_param_local(srt_param_t *param, srt_param_what_t what, srt_view_t *view);
 

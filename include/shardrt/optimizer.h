@@ -105,7 +105,21 @@ typedef struct srt_optim_options {
 	int ns_steps;             /* iterations, 0 to 99 */
 	float ns_coefficients[3]; /* of the iteration: a, b, c; finite */
 	srt_muon_adjust_t adjust;
+	/* Adam, AdamW; 8: exp_avg and exp_avg_sq in 8 bits, a quarter of their memory; 0: in the
+	 * dtype of the values. The same in all groups, and without amsgrad */
+	int state_bits;
 } srt_optim_options_t;
+
+/**
+ * With state_bits 8 the states are codes of one byte, as in bitsandbytes' AdamW8bit: each block of
+ * up to SRT_OPTIM_BLOCK elements has two fp32 absmax besides, one of each state. Blocks are cut
+ * from where each row (srt_optim_param_t.row_nelem) begins, so sharding by rows moves none. States
+ * stay fp32 in tensors of fewer than SRT_OPTIM_LEAST_NELEM elements, or with rows of fewer than
+ * SRT_OPTIM_LEAST_ROW. docs/numerics.md, "Moments in 8 bits", has the arithmetic.
+ */
+#define SRT_OPTIM_BLOCK 256
+#define SRT_OPTIM_LEAST_NELEM 4096
+#define SRT_OPTIM_LEAST_ROW 4
 
 /** The defaults of torch.optim.AdamW. */
 #define SRT_OPTIM_OPTIONS_INIT                                                                     \
@@ -149,7 +163,7 @@ typedef struct srt_optim_param {
 	srt_view_t copy;  /* (nelem), SRT_F16 or SRT_BF16; absent: none. Written by each step: the
 			   * values, which must be SRT_F32, rounded once */
 	/* (nelem) each, of the value's dtype, zero before the first step; absent: allocated by the
-	 * object. srt_optim_state_count() of them. */
+	 * object, as they must be with state_bits 8. srt_optim_state_count() of them. */
 	srt_view_t state[SRT_OPTIM_MAX_STATES];
 	size_t group;       /* index of its group */
 	float weight_decay; /* at least 0, or SRT_OPTIM_GROUP_WEIGHT_DECAY */
@@ -158,6 +172,9 @@ typedef struct srt_optim_param {
 	int64_t rows, cols; /* rows * cols = nelem */
 	srt_view_t update;  /* (rows,cols), SRT_BF16; absent: allocated by the object. A step
 			     * leaves the orthogonalised update there. */
+	/* For state_bits 8: elements of a row, of which nelem is a multiple, 0: nelem; elements of
+	 * the tensor that this is a shard of, 0: nelem. */
+	int64_t row_nelem, whole_nelem;
 } srt_optim_param_t;
 
 /** A parameter without views, of group 0. */
@@ -359,10 +376,32 @@ SRT_API const char *srt_optim_state_name(const srt_optim_t *optim, size_t k);
  *        sharded tensor (srt_sharded_optim_state()), and for a state that a matrix of Muon next to
  *        groups of AdamW has no use of and no memory for. Set on success only.
  * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list; SRT_ERR_NOT_FOUND for a state
- *         that the optimizer does not have.
+ *         that the optimizer does not have; SRT_ERR_UNSUPPORTED for a state in 8 bits, which
+ *         srt_optim_get_state() and srt_optim_set_state() convert.
  */
 SRT_API srt_status_t srt_optim_state(const srt_optim_t *optim, size_t i, size_t k,
 				     srt_view_t *view);
+
+/**
+ * Copies a state of a parameter in fp32 to host memory, also one in 8 bits. Waits for the stream.
+ * Local.
+ * @param i, k as srt_optim_state().
+ * @param[out] elements nelem of them; of a sharded tensor none.
+ * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list; SRT_ERR_NOT_FOUND for a state
+ *         that the optimizer does not have; SRT_ERR_UNSUPPORTED for a state in 16 bits;
+ *         SRT_ERR_STATE before srt_engine_build().
+ */
+SRT_API srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t i, size_t k,
+					 float *elements, srt_stream_t *stream);
+
+/**
+ * Sets a state of a parameter from fp32 values in host memory; in 8 bits each becomes the nearest
+ * code. Waits for the stream. Local.
+ * @param i, k, elements as srt_optim_get_state().
+ * @return as srt_optim_get_state().
+ */
+SRT_API srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t i, size_t k,
+					 const float *elements, srt_stream_t *stream);
 
 #ifdef __cplusplus
 }

@@ -8,10 +8,26 @@
 #include "runtime/checkpoint/entries.h"
 #include "runtime/checkpoint/formats/rank_file.h"
 #include "runtime/engine/declare/declare.h"
+#include "runtime/engine/layout/layout.h"
 #include "runtime/engine/layout/shard.h"
 
-srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes_t *shard)
+/* The kind is that of absmax, which has the blocks of states in 8 bits as rows. */
+static bool is_absmax(const srt_param_t *param, srt_manifest_kind_t kind)
 {
+	return kind == SRT_MANIFEST_STATE0 + 2 && srt_state8_is_coded(param);
+}
+
+static int64_t blocks_of_row(const srt_param_t *param)
+{
+	return srt_coded_blocks(srt_state8_row(param), srt_state8_row(param));
+}
+
+srt_status_t srt_shard_boxes(const srt_param_t *param, srt_manifest_kind_t kind, int rank,
+			     srt_shard_boxes_t *shard)
+{
+	const bool absmax = is_absmax(param, kind);
+	const int64_t rows = absmax ? blocks_of_row(param) : 1; /* for each row of the parameter */
+	const int ndim = absmax ? 2 : param->ndim;
 	const srt_engine_t *engine = param->unit->engine;
 	const int cell = srt_cell_index(engine, rank);
 	srt_box_cut_t cut = { .nblocks = 1 };
@@ -19,22 +35,48 @@ srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes
 	*shard = (srt_shard_boxes_t){ 0 };
 	srt_cell_shape(param, cell, shard->cell);
 	shard->nelem = srt_shard_range(param, rank, engine->world, &shard->first);
+	if (absmax) {
+		shard->cell[0] *= rows;
+		shard->cell[1] = 2;
+		shard->first = shard->first / srt_state8_row(param) * rows * 2;
+		shard->nelem = shard->nelem / srt_state8_row(param) * rows * 2;
+	}
 	cut.chunk = cut.extent = shard->cell[0];
 	if (param->is_cut)
 		cut = (srt_box_cut_t){
 			.dim = param->cut.dim,
 			.nblocks = param->cut.nblocks,
 			.chunk = shard->cell[param->cut.dim] / param->cut.nblocks,
-			.extent = param->cut.extent,
-			.offset = srt_cell_offset(param, cell),
+			.extent = param->cut.extent * rows,
+			.offset = srt_cell_offset(param, cell) * rows,
 		};
-	shard->nboxes =
-		srt_boxes_cut(param->ndim, shard->cell, &cut, shard->first, shard->nelem, NULL);
+	shard->nboxes = srt_boxes_cut(ndim, shard->cell, &cut, shard->first, shard->nelem, NULL);
 	shard->boxes = srt_calloc(shard->nboxes + 1, sizeof(*shard->boxes), param->name);
 	if (shard->boxes == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	srt_boxes_cut(param->ndim, shard->cell, &cut, shard->first, shard->nelem, shard->boxes);
+	srt_boxes_cut(ndim, shard->cell, &cut, shard->first, shard->nelem, shard->boxes);
 	return SRT_OK;
+}
+
+bool srt_saved_is_coded(const srt_saved_tensor_t *saved)
+{
+	return saved->kind >= SRT_MANIFEST_STATE0 && srt_state8_is_coded(saved->param);
+}
+
+srt_saved_form_t srt_saved_form(const srt_saved_tensor_t *saved)
+{
+	const srt_param_t *p = saved->param;
+	const srt_unit_buffer_t *b = saved->buffer;
+	srt_saved_form_t form = { .dtype = p != NULL ? p->dtype : b->dtype,
+				  .ndim = p != NULL ? p->ndim : b->ndim };
+
+	memcpy(form.shape, p != NULL ? p->shape : b->shape, sizeof(form.shape));
+	if (!srt_saved_is_coded(saved))
+		return form;
+	if (is_absmax(p, saved->kind))
+		return (srt_saved_form_t){ SRT_F32, 2, { p->shape[0] * blocks_of_row(p), 2 } };
+	form.dtype = SRT_U8;
+	return form;
 }
 
 /* The rank writes its shard of the parameter: no rank before it has the same one. */
@@ -50,7 +92,7 @@ srt_saved_tensor_t *srt_saved_tensors(srt_engine_t *engine, size_t *n)
 {
 	const size_t nstates = (size_t)engine->memory.nstates;
 	srt_saved_tensor_t *list =
-		srt_calloc(engine->nparams * (1 + nstates) + engine->unit_buffers.n + 1,
+		srt_calloc(engine->nparams * (2 + nstates) + engine->unit_buffers.n + 1,
 			   sizeof(*list), "the tensors of a checkpoint");
 
 	*n = 0;
@@ -60,7 +102,7 @@ srt_saved_tensor_t *srt_saved_tensors(srt_engine_t *engine, size_t *n)
 		srt_param_t *p = engine->params[i];
 
 		list[(*n)++] = (srt_saved_tensor_t){ .param = p };
-		for (size_t k = 0; k < nstates && !p->frozen; k++)
+		for (size_t k = 0; k < nstates + srt_state8_is_coded(p) && !p->frozen; k++)
 			list[(*n)++] = (srt_saved_tensor_t){
 				.param = p,
 				.kind = (srt_manifest_kind_t)(SRT_MANIFEST_STATE0 + k),
@@ -84,7 +126,7 @@ static srt_status_t count_parts(srt_engine_t *engine, int rank, size_t *nparts)
 
 		if (!is_saved(engine->params[i], rank))
 			continue;
-		SRT_TRY(srt_shard_boxes(engine->params[i], rank, &shard));
+		SRT_TRY(srt_shard_boxes(engine->params[i], SRT_MANIFEST_VALUE, rank, &shard));
 		if (shard.nboxes > *nparts)
 			*nparts = shard.nboxes;
 		free(shard.boxes);
@@ -125,7 +167,7 @@ static srt_status_t add_shards(const srt_param_t *p, const size_t *first, srt_ma
 
 		if (!is_saved(p, r))
 			continue;
-		status = srt_shard_boxes(p, r, &shard);
+		status = srt_shard_boxes(p, t->kind, r, &shard);
 		for (size_t i = 0; i < shard.nboxes && status == SRT_OK; i++)
 			status = srt_manifest_add_box(t, &shard.boxes[i].box, first[r] + i);
 		free(shard.boxes);
@@ -139,14 +181,15 @@ static srt_status_t add_tensor(const srt_saved_tensor_t *saved, const size_t *fi
 {
 	const srt_param_t *p = saved->param;
 	const srt_unit_buffer_t *b = saved->buffer;
+	const srt_saved_form_t form = srt_saved_form(saved);
 	srt_box_t whole = { 0 };
 
 	t->name = srt_strdup(p != NULL ? p->name : b->name);
 	t->kind = saved->kind;
-	t->dtype = p != NULL ? p->dtype : b->dtype;
-	t->ndim = p != NULL ? p->ndim : b->ndim;
+	t->dtype = form.dtype;
+	t->ndim = form.ndim;
 	t->steps = -1;
-	memcpy(t->shape, p != NULL ? p->shape : b->shape, sizeof(t->shape));
+	memcpy(t->shape, form.shape, sizeof(t->shape));
 	if (t->name == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
 	if (p != NULL)
@@ -172,15 +215,17 @@ srt_status_t srt_saved_manifest(srt_engine_t *engine, const srt_saved_tensor_t *
 	return status;
 }
 
-const char *srt_optimizer_name(srt_optim_kind_t optimizer)
+const char *srt_optimizer_name(const srt_optim_t *optim)
 {
-	switch (optimizer) {
+	const bool in_8_bits = srt_optim_in_8_bits(optim);
+
+	switch (srt_optim_kind(optim)) {
 	case SRT_OPTIM_SGD:
 		return "sgd";
 	case SRT_OPTIM_ADAM:
-		return "adam";
+		return in_8_bits ? "adam8bit" : "adam";
 	case SRT_OPTIM_ADAMW:
-		return "adamw";
+		return in_8_bits ? "adamw8bit" : "adamw";
 	case SRT_OPTIM_MUON:
 		return "muon";
 	case SRT_OPTIM_NONE:

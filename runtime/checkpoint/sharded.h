@@ -18,16 +18,28 @@
 #include "runtime/checkpoint/formats/manifest.h"
 #include "runtime/engine/engine.h"
 
-/* The boxes of a shard, which are to be freed. */
-srt_status_t srt_shard_boxes(const srt_param_t *param, int rank, srt_shard_boxes_t *shard);
+/* The boxes of a rank's shard of values, of a state, or of absmax; to be freed. */
+srt_status_t srt_shard_boxes(const srt_param_t *param, srt_manifest_kind_t kind, int rank,
+			     srt_shard_boxes_t *shard);
 
 /* Tensors of the engine in the order of a manifest that it writes: of each parameter the values and
- * the states, then the buffers. */
+ * the states, then the buffers. A parameter whose states are in 8 bits has codes of two states
+ * (SRT_U8), and as state 2 the absmax of their blocks, (blocks, 2). */
 typedef struct srt_saved_tensor {
 	srt_param_t *param; /* NULL: of the buffer */
 	srt_unit_buffer_t *buffer;
 	srt_manifest_kind_t kind;
 } srt_saved_tensor_t;
+
+/* What a tensor is in a checkpoint. */
+typedef struct srt_saved_form {
+	srt_dtype_t dtype;
+	int ndim;
+	int64_t shape[SRT_MAX_DIMS];
+} srt_saved_form_t;
+srt_saved_form_t srt_saved_form(const srt_saved_tensor_t *saved);
+/* A state of codes, or absmax. */
+bool srt_saved_is_coded(const srt_saved_tensor_t *saved);
 
 /* To be freed; NULL without memory. */
 srt_saved_tensor_t *srt_saved_tensors(srt_engine_t *engine, size_t *n);
@@ -43,7 +55,7 @@ typedef struct srt_saved_file {
 srt_status_t srt_saved_manifest(srt_engine_t *engine, const srt_saved_tensor_t *tensors, size_t n,
 				srt_manifest_t *manifest, srt_saved_file_t **files);
 
-const char *srt_optimizer_name(srt_optim_kind_t optimizer);
+const char *srt_optimizer_name(const srt_optim_t *optim);
 /* Arguments and state of a public call. *options: a copy of `given`, or the defaults for NULL.
  * Local. */
 srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,

@@ -19,6 +19,7 @@
 #include "runtime/checkpoint/sharded.h"
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/layout/layout.h"
+#include "runtime/engine/values/values.h"
 
 #define MAX_UNREAD 5 /* by name in the log */
 
@@ -63,9 +64,7 @@ static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *sa
 	const srt_manifest_tensor_t *t = find_source(l, saved);
 	const srt_param_t *p = saved->param;
 	const srt_unit_buffer_t *b = saved->buffer;
-	const srt_dtype_t dtype = p != NULL ? p->dtype : b->dtype;
-	const int ndim = p != NULL ? p->ndim : b->ndim;
-	const int64_t *shape = p != NULL ? p->shape : b->shape;
+	const srt_saved_form_t form = srt_saved_form(saved);
 	const srt_manifest_words_t words =
 		srt_manifest_describe(saved->kind, p != NULL ? p->name : b->name);
 	char have[128], need[128];
@@ -74,18 +73,19 @@ static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *sa
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the checkpoint has no %s, which the engine needs", words.text);
 	format_shape(t->shape, t->ndim, have);
-	format_shape(shape, ndim, need);
-	if (t->ndim != ndim || memcmp(t->shape, shape, (size_t)ndim * sizeof(*shape)) != 0)
+	format_shape(form.shape, form.ndim, need);
+	if (t->ndim != form.ndim ||
+	    memcmp(t->shape, form.shape, (size_t)form.ndim * sizeof(*form.shape)) != 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s is %s in the checkpoint, but %s in the engine", words.text,
 				have, need);
-	if (t->dtype == dtype)
+	if (t->dtype == form.dtype)
 		return SRT_OK;
-	if (!srt_dtype_is_float(t->dtype) || !srt_dtype_is_float(dtype) || p == NULL ||
+	if (!srt_dtype_is_float(t->dtype) || !srt_dtype_is_float(form.dtype) || p == NULL ||
 	    !l->options.cast)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s is %s in the checkpoint, but %s in the engine%s", words.text,
-				srt_dtype_name(t->dtype), srt_dtype_name(dtype),
+				srt_dtype_name(t->dtype), srt_dtype_name(form.dtype),
 				p != NULL ? ": set srt_checkpoint_options_t.cast to round it" : "");
 	return SRT_OK;
 }
@@ -98,7 +98,7 @@ static bool has_optimizer(const loader_t *l)
 
 static srt_status_t check_optimizer(const loader_t *l)
 {
-	const char *name = srt_optimizer_name(srt_optim_kind(l->engine->optim));
+	const char *name = srt_optimizer_name(l->engine->optim);
 
 	if (!has_optimizer(l))
 		return SRT_OK;
@@ -183,7 +183,7 @@ static srt_status_t read_tensor(loader_t *l, const srt_saved_tensor_t *saved, vo
 		memcpy(whole.box.size, t->shape, sizeof(t->shape));
 		return srt_box_reader_read(&l->reader, t, &part, elements);
 	}
-	status = srt_shard_boxes(saved->param, l->engine->rank, &part);
+	status = srt_shard_boxes(saved->param, saved->kind, l->engine->rank, &part);
 	if (status == SRT_OK)
 		status = srt_box_reader_read(&l->reader, t, &part, elements);
 	free(part.boxes);
@@ -199,6 +199,9 @@ static srt_status_t load_tensor(loader_t *l, const srt_saved_tensor_t *saved, vo
 	SRT_TRY(read_tensor(l, saved, shard));
 	if (p == NULL)
 		return srt_unit_buffer_set(saved->buffer, shard, stream);
+	if (srt_saved_is_coded(saved))
+		return srt_param_set_state8(p, (int)saved->kind - SRT_MANIFEST_STATE0, shard,
+					    stream);
 	if (t->dtype != p->dtype && p->shard.nelem > 0)
 		SRT_TRY(srt_cast_shard(l->engine, t->dtype, p->dtype, (size_t)p->shard.nelem, shard,
 				       stream));

@@ -35,7 +35,7 @@ static srt_status_t add_items(srt_checkpoint_write_t *s, size_t tensor, srt_stre
 	size_t mine = 0;
 
 	if (p != NULL)
-		SRT_TRY(srt_shard_boxes(p, s->engine->rank, &shard));
+		SRT_TRY(srt_shard_boxes(p, saved->kind, s->engine->rank, &shard));
 	for (size_t b = 0; b < t->nboxes; b++) {
 		const srt_box_t *box = &t->boxes[b].box;
 		srt_write_item_t *item = &s->items[s->nitems];
@@ -116,7 +116,7 @@ static srt_status_t describe(srt_checkpoint_write_t *s, const srt_checkpoint_opt
 	s->manifest.world = engine->world;
 	s->manifest.numerics_version = srt_numerics_version();
 	s->manifest.fast = srt_device_is_fast(engine->device);
-	s->manifest.optimizer = srt_strdup(srt_optimizer_name(srt_optim_kind(engine->optim)));
+	s->manifest.optimizer = srt_strdup(srt_optimizer_name(engine->optim));
 	s->writers = srt_calloc(s->manifest.nfiles + 1, sizeof(*s->writers), "files");
 	if (s->manifest.optimizer == NULL || s->writers == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;

@@ -123,11 +123,48 @@ srt_status_t srt_op_sgd(const srt_optim_args_t *args, const srt_sgd_t *sgd, srt_
 			     tensors, stream);
 }
 
+static srt_status_t adam8(const srt_optim_args_t *args, const srt_adam_t *adam,
+			  srt_stream_t *stream)
+{
+	const bool param_is_f32 = args->param.dtype == SRT_F32;
+	const bool grad_is_f32 = args->grad.dtype == SRT_F32;
+	const int64_t nelem = srt_op_size(args->nelem, 1), some = nelem > 0;
+	srt_k_adam_t kargs = {
+		.nelem = args->nblocks,
+		.nsegments = args->nsegments,
+		.eps = adam->eps,
+		.decoupled = adam->decoupled != 0,
+		.maximize = adam->maximize != 0,
+		.grad_is_f32 = grad_is_f32,
+		.param_is_f32 = param_is_f32,
+	};
+	const srt_op_tensor_t tensors[] = {
+		{ "param", args->param, nelem, param_is_f32 ? SRT_OP_DTYPE_F32 : 0 },
+		{ "grad", args->grad, nelem, grad_is_f32 ? SRT_OP_DTYPE_F32 : SRT_OP_DTYPE_SAME },
+		{ "m", args->m, some, SRT_OP_DTYPE_U8 },
+		{ "v", args->v, some, SRT_OP_DTYPE_U8 },
+		{ "absmax", args->vmax, some, SRT_OP_DTYPE_F32 },
+		{ "state", args->state, sizeof(srt_k_step_state_t), SRT_OP_DTYPE_BYTES },
+		{ "params", args->params, sizeof(srt_k_param_state_t), SRT_OP_DTYPE_BYTES },
+		{ "segments", args->segments,
+		  srt_op_size(args->nsegments, sizeof(srt_k_segment8_t)), SRT_OP_DTYPE_BYTES },
+		{ "groups", args->groups, sizeof(srt_k_group_t), SRT_OP_DTYPE_BYTES },
+		{ "copy", args->copy, nelem, 0 },
+	};
+
+	if (args->nsegments == 0)
+		return SRT_OK;
+	adam_weights(&kargs, adam);
+	return srt_op_launch("srt_op_adam", SRT_K_ADAM8, false, &kargs, tensors, stream);
+}
+
 srt_status_t srt_op_adam(const srt_optim_args_t *args, const srt_adam_t *adam, srt_stream_t *stream)
 {
 	SRT_NOT_NULL(stream);
 	SRT_NOT_NULL(args);
 	SRT_NOT_NULL(adam);
+	if (adam->in_8_bits)
+		return adam8(args, adam, stream);
 	const optim_types_t t = types_of(args);
 	srt_k_adam_t kargs = {
 		.nelem = args->nelem,

@@ -133,7 +133,8 @@ typedef struct srt_optim_args {
 			      * offset, disjoint; gaps between them are left alone */
 	srt_view_t groups;   /* srt_k_group_t [], device memory, SRT_U8 */
 	int64_t nsegments;
-	int64_t nelem; /* span of the flat buffers: where the last segment ends */
+	int64_t nblocks; /* states in 8 bits: of all segments */
+	int64_t nelem;   /* span of the flat buffers: where the last segment ends */
 	srt_view_t param, grad;
 	srt_view_t m;      /* momentum_buffer (SGD, absent without momentum) or exp_avg */
 	srt_view_t v;      /* exp_avg_sq; absent for SGD */
@@ -156,13 +157,16 @@ typedef struct srt_adam {
 	int decoupled; /* 0: Adam (decay added to the gradient), 1: AdamW */
 	int amsgrad;   /* 1: divides by the root of the largest exp_avg_sq so far */
 	int maximize;  /* 1: steps up the gradient */
+	int in_8_bits; /* 1: as srt_op_adam() says */
 } srt_adam_t;
 
 /* SGD on all segments: grad * clip_coef, decay, momentum (a parameter's first step: buffer =
  * gradient). Does nothing if state.found_inf, nor to parameters that are not used. */
 srt_status_t srt_op_sgd(const srt_optim_args_t *args, const srt_sgd_t *sgd, srt_stream_t *stream);
 
-/* Adam or AdamW on all segments, as srt_op_sgd(). Moments below 2^-120 are stored as 0. */
+/* Adam or AdamW on all segments, as srt_op_sgd(). Moments below 2^-120 are stored as 0. in_8_bits:
+ * `segments` has srt_k_segment8_t, m and v are codes (SRT_U8) of any length, and vmax is absmax
+ * (SRT_F32) or absent, by pairs; these three have no layout in common with the others. */
 srt_status_t srt_op_adam(const srt_optim_args_t *args, const srt_adam_t *adam,
 			 srt_stream_t *stream);
 

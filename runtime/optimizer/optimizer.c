@@ -16,13 +16,15 @@ static size_t reserve_bytes(size_t *at, size_t nbytes)
 	return offset;
 }
 
-void srt_optim_plan_tables(size_t nparams, size_t ngroups, srt_optim_layout_t *layout)
+void srt_optim_plan_tables(size_t nparams, size_t ngroups, bool in_8_bits,
+			   srt_optim_layout_t *layout)
 {
+	const size_t segment = in_8_bits ? sizeof(srt_k_segment8_t) : sizeof(srt_k_segment_t);
 	size_t at = 0;
 
 	layout->states = reserve_bytes(&at, ngroups * sizeof(srt_k_step_state_t));
 	layout->params = reserve_bytes(&at, nparams * sizeof(srt_k_param_state_t));
-	layout->segments = reserve_bytes(&at, nparams * sizeof(srt_k_segment_t));
+	layout->segments = reserve_bytes(&at, nparams * segment);
 	layout->groups = reserve_bytes(&at, nparams * sizeof(srt_k_group_t));
 	layout->total = at;
 }
@@ -104,6 +106,24 @@ static srt_status_t check_matrix(const srt_optim_param_t *p)
 	return SRT_OK;
 }
 
+/* With states in 8 bits. */
+static srt_status_t check_rows(const srt_optim_param_t *p)
+{
+	if (p->state[0].buffer != NULL)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"state 0 of parameter '%s' is given, but option state_bits is 8: "
+				"the optimizer allocates such states",
+				p->name);
+	if (p->row_nelem < 0 || p->whole_nelem < 0 ||
+	    (p->row_nelem > 0 && p->nelem % p->row_nelem != 0))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"parameter '%s' has %lld elements in rows of %lld, of a tensor of "
+				"%lld: must be whole rows",
+				p->name, (long long)p->nelem, (long long)p->row_nelem,
+				(long long)p->whole_nelem);
+	return SRT_OK;
+}
+
 static srt_status_t check_list(const srt_optim_options_t *groups, size_t ngroups,
 			       const srt_optim_param_t *params, size_t nparams)
 {
@@ -128,6 +148,8 @@ static srt_status_t check_list(const srt_optim_options_t *groups, size_t ngroups
 					"its group is %zu, must be less than %zu",
 					p->name, (long long)p->nelem, p->group, ngroups);
 		SRT_TRY(srt_optim_check_param(p->name, p->weight_decay, p->lr_scale));
+		if (groups[0].state_bits == 8)
+			SRT_TRY(check_rows(p));
 		is_muon = groups[p->group].kind == SRT_OPTIM_MUON;
 		SRT_TRY(check_views(p, is_muon ? 1 : nstates));
 		if (is_muon)
@@ -217,6 +239,8 @@ static srt_status_t copy_list(srt_optim_t *optim, const srt_optim_param_t *param
 		optim->nentries++;
 		p->name = entry->name;
 		p->weight_decay = srt_optim_weight_decay(p->weight_decay, &optim->groups[p->group]);
+		p->row_nelem = p->row_nelem > 0 ? p->row_nelem : p->nelem;
+		p->whole_nelem = p->whole_nelem > 0 ? p->whole_nelem : p->nelem;
 	}
 	return SRT_OK;
 }
@@ -243,7 +267,8 @@ static srt_status_t number_slots(srt_optim_t *optim)
 
 static srt_status_t place_tables(srt_optim_t *optim, srt_view_t tables)
 {
-	srt_optim_plan_tables(optim->nentries, optim->ngroups, &optim->layout);
+	srt_optim_plan_tables(optim->nentries, optim->ngroups, srt_optim_in_8_bits(optim),
+			      &optim->layout);
 	optim->tables = tables;
 	if (tables.buffer != NULL)
 		return SRT_OK;

@@ -5,6 +5,7 @@
  *     options.c     options checked by the rules of torch.optim, and completed
  *     optimizer.c   created over a list of parameters, destroyed
  *     runs.c        the list cut into launches, and their tables
+ *     coded.c       states in 8 bits
  *     step.c        a step: scalars advanced, launches
  *     muon.c        what Muon does to whole matrices; its steps
  *     state.c       what a step changes, read and set
@@ -31,7 +32,7 @@
 typedef struct srt_optim_layout {
 	size_t states;   /* srt_k_step_state_t [ngroups] */
 	size_t params;   /* srt_k_param_state_t [nparams] */
-	size_t segments; /* srt_k_segment_t [nparams] */
+	size_t segments; /* srt_k_segment_t, or with states in 8 bits srt_k_segment8_t [nparams] */
 	size_t groups;   /* srt_k_group_t [nparams]: pairs of decay and factor, at most */
 	size_t total;
 } srt_optim_layout_t;
@@ -118,9 +119,12 @@ srt_status_t srt_optim_check_kinds(const char *call, size_t group, srt_optim_kin
 int srt_optim_count_states(const srt_optim_options_t *group);
 /* States of a parameter: those of the group with most. */
 int srt_optim_count_states_of(const srt_optim_options_t *groups, size_t ngroups);
+/* Sets the error for groups with different state_bits. */
+srt_status_t srt_optim_fail_bits(const srt_optim_options_t *one, const srt_optim_options_t *first);
 
 /* ---- optimizer.c */
-void srt_optim_plan_tables(size_t nparams, size_t ngroups, srt_optim_layout_t *layout);
+void srt_optim_plan_tables(size_t nparams, size_t ngroups, bool in_8_bits,
+			   srt_optim_layout_t *layout);
 /* An optimizer without groups and parameters. */
 srt_status_t srt_optim_new(srt_device_t *device, srt_optim_t **optim);
 /* Adds a group, of options that were read. */
@@ -137,6 +141,26 @@ void srt_optim_free(srt_optim_t *optim);
 srt_status_t srt_optim_make_runs(srt_optim_t *optim);
 srt_status_t srt_optim_allocate_states(srt_optim_t *optim);
 srt_status_t srt_optim_upload_tables(srt_optim_t *optim, srt_stream_t *stream);
+
+/* ---- coded.c: states in 8 bits. state[0] and state[1] of a parameter are codes (SRT_U8), state[2]
+ * has pairs of absmax, of exp_avg and exp_avg_sq, by block; or the states are SRT_F32. In a run m
+ * and v are bytes and vmax is absmax, from the start of their buffers. */
+bool srt_optim_in_8_bits(const srt_optim_t *optim);
+/* Whether the states of a tensor with these elements, and rows, are codes. */
+bool srt_coded_fits(int64_t whole_nelem, int64_t row_nelem);
+/* Blocks of whole rows. */
+int64_t srt_coded_blocks(int64_t nelem, int64_t row_nelem);
+bool srt_optim_is_coded(const srt_optim_t *optim, const srt_optim_param_t *p);
+/* Sets the states of all parameters in state_buffer, unless the caller gave them, and the runs'. */
+srt_status_t srt_coded_place_states(srt_optim_t *optim);
+/* The segment of an entry; *nblocks: blocks of its run before it, then with it. */
+srt_k_segment8_t srt_coded_segment(const srt_optim_t *optim, const srt_optim_entry_t *entry,
+				   int64_t *nblocks);
+/* Values of state k (0 or 1) of whole rows; absmax is of both states. */
+srt_status_t srt_coded_read(srt_view_t codes, srt_view_t absmax, int k, int64_t nelem,
+			    int64_t row_nelem, float *elements, srt_stream_t *stream);
+srt_status_t srt_coded_write(srt_view_t codes, srt_view_t absmax, int k, int64_t nelem,
+			     int64_t row_nelem, const float *elements, srt_stream_t *stream);
 
 /* ---- state.c */
 /* The stream for the tables: the owner's. */

@@ -44,6 +44,7 @@ static srt_status_t check_unused(const srt_optim_options_t *o)
 		{ "beta2", o->beta2, ADAM },
 		{ "eps", (double)o->eps, ADAM | MUON },
 		{ "amsgrad", o->amsgrad, ADAM },
+		{ "state_bits", o->state_bits, ADAM },
 		{ "maximize", o->maximize, SGD | ADAM },
 		{ "ns_steps", o->ns_steps, MUON },
 		{ "ns_coefficients", (double)o->ns_coefficients[0], MUON },
@@ -76,6 +77,13 @@ static srt_status_t check_unused(const srt_optim_options_t *o)
 
 static srt_status_t check_adam(const srt_optim_options_t *o)
 {
+	if (o->state_bits != 0 && o->state_bits != 8)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "option state_bits is %d, must be 0 or 8",
+				o->state_bits);
+	if (o->state_bits == 8 && o->amsgrad)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"options amsgrad and state_bits 8 are both set: max_exp_avg_sq has "
+				"no form in 8 bits");
 	if (o->beta1 >= 0.0 && o->beta1 < 1.0 && o->beta2 >= 0.0 && o->beta2 < 1.0)
 		return srt_optim_check_amount("option eps", (double)o->eps);
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT, "options beta1 %g and beta2 %g must be in [0, 1)",
@@ -138,6 +146,14 @@ srt_status_t srt_optim_read_options(const srt_optim_options_t *given, srt_optim_
 	return o->kind == SRT_OPTIM_SGD ? check_sgd(o) : check_adam(o);
 }
 
+srt_status_t srt_optim_fail_bits(const srt_optim_options_t *one, const srt_optim_options_t *first)
+{
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"option state_bits of a group is %d, that of group 0 is %d: it must be the "
+			"same in all groups",
+			one->state_bits, first->state_bits);
+}
+
 srt_status_t srt_optim_read_groups(const srt_optim_options_t *given, size_t ngroups,
 				   srt_optim_options_t **out)
 {
@@ -160,6 +176,8 @@ srt_status_t srt_optim_read_groups(const srt_optim_options_t *given, size_t ngro
 		if (status == SRT_OK)
 			status = srt_optim_check_kinds("creating an optimizer", g, groups[0].kind,
 						       groups[g].kind);
+		if (status == SRT_OK && groups[g].state_bits != groups[0].state_bits)
+			status = srt_optim_fail_bits(&groups[g], &groups[0]);
 	}
 	if (status == SRT_OK)
 		*out = groups;

@@ -49,6 +49,8 @@ static int64_t fit(const srt_optim_t *optim, const srt_optim_run_t *run, const s
 	if (run->group != p->group || run->allocates != allocates || first < args->nelem ||
 	    distance(args->grad, p->grad) != first || !is_at(args->copy, p->copy, first))
 		return -1;
+	if (srt_optim_in_8_bits(optim))
+		return first;
 	if (allocates)
 		return first - args->nelem <= MOST_GAP ? first : -1;
 	return is_at(args->m, p->state[0], first) && is_at(args->v, p->state[1], first) &&
@@ -134,6 +136,8 @@ srt_status_t srt_optim_allocate_states(srt_optim_t *optim)
 {
 	size_t at = 0;
 
+	if (srt_optim_in_8_bits(optim))
+		return srt_coded_place_states(optim);
 	for (size_t r = 0; r < optim->nruns; r++) {
 		srt_optim_run_t *run = &optim->runs[r];
 
@@ -176,6 +180,7 @@ typedef struct tables {
 	srt_k_step_state_t *states;
 	srt_k_param_state_t *params;
 	srt_k_segment_t *segments;
+	srt_k_segment8_t *segments8; /* or these, in their place */
 	srt_k_group_t *factors;
 	int32_t nfactors;
 } tables_t;
@@ -202,6 +207,8 @@ static srt_view_t table_view(const srt_optim_t *optim, size_t offset)
 static void fill_segments(srt_optim_t *optim, tables_t *tables)
 {
 	const srt_optim_layout_t *layout = &optim->layout;
+	const bool in_8_bits = srt_optim_in_8_bits(optim);
+	const size_t size = in_8_bits ? sizeof(srt_k_segment8_t) : sizeof(srt_k_segment_t);
 	size_t n = 0;
 
 	for (size_t r = 0; r < optim->nruns; r++) {
@@ -209,8 +216,7 @@ static void fill_segments(srt_optim_t *optim, tables_t *tables)
 
 		run->args.state = srt_optim_state_view(optim, run->group);
 		run->args.params = table_view(optim, layout->params);
-		run->args.segments =
-			table_view(optim, layout->segments + n * sizeof(srt_k_segment_t));
+		run->args.segments = table_view(optim, layout->segments + n * size);
 		run->args.groups = table_view(optim, layout->groups);
 		n += (size_t)run->args.nsegments;
 		run->args.nsegments = 0; /* counted again */
@@ -223,9 +229,13 @@ static void fill_segments(srt_optim_t *optim, tables_t *tables)
 		if (entry->run < 0)
 			continue;
 		run = &optim->runs[entry->run];
-		at = (run->args.segments.offset - optim->tables.offset - layout->segments) /
-			     sizeof(srt_k_segment_t) +
+		at = (run->args.segments.offset - optim->tables.offset - layout->segments) / size +
 		     (size_t)run->args.nsegments++;
+		if (in_8_bits) {
+			tables->segments8[at] = srt_coded_segment(optim, entry, &run->args.nblocks);
+			tables->segments8[at].group = find_or_add_factors(&entry->param, tables);
+			continue;
+		}
 		tables->segments[at] = (srt_k_segment_t){
 			.offset = entry->first,
 			.nelem = entry->param.nelem,
@@ -270,6 +280,7 @@ srt_status_t srt_optim_upload_tables(srt_optim_t *optim, srt_stream_t *stream)
 		.states = (void *)(host + layout->states),
 		.params = (void *)(host + layout->params),
 		.segments = (void *)(host + layout->segments),
+		.segments8 = (void *)(host + layout->segments),
 		.factors = (void *)(host + layout->groups),
 	};
 	fill_states(optim, &tables);

@@ -327,6 +327,69 @@ srt_status_t srt_optim_state(const srt_optim_t *optim, size_t i, size_t k, srt_v
 				"%zu",
 				optim->nstates, k);
 	entry = &optim->entries[i];
+	if (srt_optim_is_coded(optim, &entry->param))
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"srt_optim_state: the states of parameter '%s' are in 8 bits: read "
+				"and set their values by srt_optim_get_state() and "
+				"srt_optim_set_state()",
+				entry->name);
 	*view = entry->param.nelem > 0 ? entry->param.state[k] : (srt_view_t){ 0 };
 	return SRT_OK;
+}
+
+/* The entry of a state of codes or floats. */
+static srt_status_t find_values(const srt_optim_t *optim, const char *call, size_t i, size_t k,
+				const srt_optim_param_t **p)
+{
+	SRT_TRY(check_param(optim, call, i));
+	*p = &optim->entries[i].param;
+	if (k >= srt_optim_state_count(optim))
+		return srt_fail(SRT_ERR_NOT_FOUND,
+				"%s: the optimizer has %d states, there is no state %zu", call,
+				optim->nstates, k);
+	if ((*p)->nelem > 0 && !srt_optim_is_coded(optim, *p) && (*p)->state[k].dtype != SRT_F32)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"%s: state %zu of parameter '%s' is %s: srt_optim_state() has it",
+				call, k, (*p)->name, srt_dtype_name((*p)->state[k].dtype));
+	return SRT_OK;
+}
+
+srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t i, size_t k, float *elements,
+				 srt_stream_t *stream)
+{
+	const srt_optim_param_t *p;
+	srt_stream_t *home;
+
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(elements);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_optim_enter(optim, "srt_optim_get_state", stream, &home));
+	SRT_TRY(find_values(optim, "srt_optim_get_state", i, k, &p));
+	if (srt_optim_is_coded(optim, p))
+		return srt_coded_read(p->state[k], p->state[2], (int)k, p->nelem, p->row_nelem,
+				      elements, home);
+	if (p->nelem == 0)
+		return SRT_OK;
+	return srt_buffer_copy_to_host(elements, p->state[k].buffer, p->state[k].offset,
+				       (size_t)p->nelem * sizeof(float), home);
+}
+
+srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t i, size_t k, const float *elements,
+				 srt_stream_t *stream)
+{
+	const srt_optim_param_t *p;
+	srt_stream_t *home;
+
+	SRT_NOT_NULL(optim);
+	SRT_NOT_NULL(elements);
+	SRT_NOT_NULL(stream);
+	SRT_TRY(srt_optim_enter(optim, "srt_optim_set_state", stream, &home));
+	SRT_TRY(find_values(optim, "srt_optim_set_state", i, k, &p));
+	if (srt_optim_is_coded(optim, p))
+		SRT_TRY(srt_coded_write(p->state[k], p->state[2], (int)k, p->nelem, p->row_nelem,
+					elements, home));
+	else if (p->nelem > 0)
+		SRT_TRY(srt_buffer_copy_from_host(p->state[k].buffer, p->state[k].offset, elements,
+						  (size_t)p->nelem * sizeof(float), home));
+	return srt_optim_leave(optim, home, stream);
 }

@@ -61,7 +61,8 @@ static srt_status_t step_run(const srt_optim_t *optim, const srt_optim_run_t *ru
 					  .eps = group->eps,
 					  .decoupled = group->kind == SRT_OPTIM_ADAMW,
 					  .amsgrad = group->amsgrad,
-					  .maximize = group->maximize },
+					  .maximize = group->maximize,
+					  .in_8_bits = group->state_bits == 8 },
 			   stream);
 }
 

@@ -337,6 +337,11 @@ static srt_status_t read_arguments(srt_sharded_optim_t *optim, const srt_optim_o
 				"an engine, or srt_optim_create() on whole matrices",
 				g);
 	}
+	if (in->groups[0].state_bits == 8)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"option state_bits is 8, but the states of sharded tensors are "
+				"sharded tensors of the values' dtype: set it to 0, or let an "
+				"engine have the parameters");
 	SRT_TRY(read_params(params, in));
 	SRT_TRY(check_list(optim->comm, in->params, in->nparams));
 	optim->nstates = srt_optim_count_states_of(in->groups, in->ngroups);

@@ -20,7 +20,8 @@ RANK_TESTS += \
 	tests/engine/test_muon \
 	tests/engine/test_offload \
 	tests/engine/test_reshard \
-	tests/engine/test_scaler
+	tests/engine/test_scaler \
+	tests/engine/test_state8
 THREAD_TESTS += $(engine_thread_tests:=.sh)
 ONE_DEVICE_TESTS += tests/engine/test_checkpoint_sharded.sh tests/engine/test_engine_errors.sh tests/engine/test_guide.sh
 # Run by the scripts of the RANK_TESTS.
@@ -51,7 +52,7 @@ PROGRAM_TESTS += \
 	tests/engine/test_safetensors_header \
 	tests/engine/test_shard \
 	tests/engine/test_struct_older
-DEVICE_PROGRAM_TESTS += tests/engine/test_optim tests/engine/test_thread_ranks
+DEVICE_PROGRAM_TESTS += tests/engine/test_optim tests/engine/test_optim8 tests/engine/test_thread_ranks
 SCRIPT_TESTS += tests/engine/test_checkpoint_dcp.sh tests/engine/test_checkpoint_python.sh tests/engine/test_failing_calls.sh \
 	tests/engine/test_missing_edges.sh tests/engine/test_orders.sh
 LONG_TESTS += tests/engine/test_orders_long.sh

@@ -41,19 +41,21 @@ static void test_values(void)
 	CHECK(k_signed_value(255) == 1.0f && k_unsigned_value(255) == 1.0f);
 }
 
-/* The nearest value, at the mean of two the lower one. */
+/* The nearest value, at the mean of two the smaller one. */
 static unsigned char encode(int is_signed, float x)
 {
+	const float y = fabsf(x);
+	const int last = !is_signed ? 255 : x < 0.0f ? 127 : 128;
 	int c = 0;
 
-	for (int i = 0; i < 255; i++) {
-		const float low = is_signed ? k_signed_value(i) : k_unsigned_value(i);
-		const float high = is_signed ? k_signed_value(i + 1) : k_unsigned_value(i + 1);
+	for (int i = 0; i < last; i++) {
+		const float low = is_signed ? k_signed_value(127 + i) : k_unsigned_value(i);
+		const float high = is_signed ? k_signed_value(128 + i) : k_unsigned_value(i + 1);
 
-		if (x > 0.5f * (low + high))
+		if (y > 0.5f * (low + high))
 			c = i + 1;
 	}
-	return (unsigned char)c;
+	return (unsigned char)(!is_signed ? c : x < 0.0f ? 127 - c : 127 + c);
 }
 
 /* ---- steps ------------------------------------------------------------------------------ */
@@ -212,6 +214,9 @@ static void step_block(flat_t *f, const srt_k_adam_t *a, const srt_k_segment8_t 
 			const float x = top[k] > 0.0f ? own[k][i - from] / top[k] : 0.0f;
 
 			f->want_codes[k][s->state + i] = encode(k == 0, x);
+			if (k == 1 && own[1][i - from] > 0.0f)
+				f->want_codes[1][s->state + i] +=
+					f->want_codes[1][s->state + i] == 0;
 		}
 	}
 }

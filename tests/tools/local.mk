@@ -7,6 +7,7 @@ RESULT_DEVICE_TESTS = \
 	tests/tools/test_lora.sh \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_muon.sh \
+	tests/tools/test_train_optim8.sh \
 	tests/tools/test_train_precision.sh \
 	tests/tools/test_world_sizes.sh
 RESULT_TESTS += \

@@ -57,6 +57,7 @@ static const char usage[] =
 	"      --pure           parameters, gradients and optimizer state have this dtype too\n"
 	"      --reduce-dtype R dtype in which gradients are summed over ranks: fp32 or compute;\n"
 	"                       without it fp32, compute if --pure\n"
+	"      --optimizer O    adamw, or adamw8bit: its states in 8 bits (default adamw)\n"
 	"      --recompute      blocks run forward again in the backward pass\n"
 	"      --accumulate M   micro-batches per step (default 1)\n"
 	"      --lora LIST      with LoRA adapters, as of shardrt-train: r=N,alpha=X,targets=A+B\n"
@@ -79,6 +80,7 @@ enum {
 	OPT_PURE,
 	OPT_RECOMPUTE,
 	OPT_REDUCE_DTYPE,
+	OPT_OPTIMIZER,
 	OPT_ACCUMULATE,
 	OPT_LORA,
 	OPT_BASE_DTYPE,
@@ -106,6 +108,7 @@ static const struct option long_options[] = {
 	{ "pure", no_argument, NULL, OPT_PURE },
 	{ "recompute", no_argument, NULL, OPT_RECOMPUTE },
 	{ "reduce-dtype", required_argument, NULL, OPT_REDUCE_DTYPE },
+	{ "optimizer", required_argument, NULL, OPT_OPTIMIZER },
 	{ "accumulate", required_argument, NULL, OPT_ACCUMULATE },
 	{ "lora", required_argument, NULL, OPT_LORA },
 	{ "base-dtype", required_argument, NULL, OPT_BASE_DTYPE },
@@ -338,6 +341,8 @@ static int parse_option(request_t *r, int opt)
 		return parse_offload(r);
 	case OPT_DTYPE:
 		return parse_word(r, "--dtype", TOOL_DTYPES, &r->what.dtype);
+	case OPT_OPTIMIZER:
+		return parse_word(r, "--optimizer", INFO_OPTIMIZERS, &r->what.optimizer);
 	case OPT_REDUCE_DTYPE:
 		return parse_word(r, "--reduce-dtype", TOOL_REDUCE_DTYPES, &r->what.reduce_dtype);
 	case OPT_PURE:

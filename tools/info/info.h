@@ -33,6 +33,9 @@ void info_topology(void);
  * waits for which. @return the exit status. */
 int info_flight(char *const *paths, int npaths);
 
+/** Optimizers to plan. */
+#define INFO_OPTIMIZERS "adamw|adamw8bit"
+
 /** The job to plan. */
 typedef struct info_plan {
 	const char *preset;                          /* of a GPT */
@@ -40,6 +43,7 @@ typedef struct info_plan {
 						      * config.json, instead; NULL: none */
 	int64_t context;                             /* tokens of a sequence; 0: of the model */
 	int64_t strategy, flat, dtype, reduce_dtype; /* indices of words of tools/precision.h */
+	int64_t optimizer;                           /* of INFO_OPTIMIZERS */
 	int reshard;                                 /* of srt_unit_options_t */
 	int pure, recompute, plan, tree;             /* plan, tree: what is printed */
 	srt_offload_t offload;

@@ -135,6 +135,7 @@ static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
 					 .max_norm = 1.0f,
 					 .microbatches = what->accumulate,
 					 .prefetch = 1 };
+	srt_optim_options_t optim = SRT_OPTIM_OPTIONS_INIT;
 	srt_mesh_t *mesh;
 	srt_model_options_t model = { .recompute = what->recompute,
 				      .matrix_decay = 0.1f,
@@ -150,6 +151,8 @@ static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
 
 	SRT_TRY(tool_mesh_create(&what->mesh, NULL, &mesh));
 	options.mesh = mesh;
+	options.optim = &optim;
+	optim.state_bits = what->optimizer == 1 ? 8 : 0;
 	model.mesh = mesh;
 	if (what->base_dtype >= 0)
 		model.base_dtype = base_dtypes[what->base_dtype];
@@ -161,12 +164,13 @@ static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
 	if (status == SRT_OK)
 		status = srt_engine_plan(engine, what->world_size - 1, what->world_size, &last);
 	if (status == SRT_OK && what->plan) {
-		printf("plan: %s, %lld parameters, %s%s, %s on %d rank%s, AdamW, clipping, %d "
+		printf("plan: %s, %lld parameters, %s%s, %s on %d rank%s, AdamW%s, clipping, %d "
 		       "micro-batch%s\n",
 		       get_name(what), (long long)srt_decoder_nparams(config, 0),
 		       what->pure ? "pure " : "", tool_word(TOOL_DTYPES, what->dtype, dtype),
 		       tool_word(TOOL_STRATEGIES, what->strategy, strategy), what->world_size,
-		       what->world_size == 1 ? "" : "s", what->accumulate,
+		       what->world_size == 1 ? "" : "s",
+		       what->optimizer == 1 ? " with states in 8 bits" : "", what->accumulate,
 		       what->accumulate == 1 ? "" : "es");
 		if (lora != NULL)
 			printf("    adapters with r %lld: %lld parameters, which are trained\n",

@@ -27,6 +27,7 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 	e->microbatches = (int)o->accumulate;
 	e->optim = optim;
 	*optim = optimizers[o->optimizer];
+	optim->state_bits = o->optimizer == 3 ? 8 : 0;
 	if (optim->kind == SRT_OPTIM_SGD) {
 		optim->momentum = o->momentum;
 	} else {

@@ -58,9 +58,11 @@ static const tool_option_t rows[] = {
 	INT("micro-batches", micro_batches, "-1", 1, 65536,
 	    "with tree, instead of --accumulate: micro-batches per step over\n"
 	    "all ranks, a power of two"),
-	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw|muon",
+	WORD("optimizer", optimizer, "adamw", "sgd|adam|adamw|muon|adamw8bit",
 	     "optimizer; muon: Muon for the matrices of the blocks, AdamW for\n"
-	     "embeddings, the head, biases and norms"),
+	     "embeddings, the head, biases and norms; adamw8bit: adamw with its\n"
+	     "two states in 8 bits, as bitsandbytes has them: a quarter of their\n"
+	     "memory"),
 	REAL("lr", lr, "1e-3", 0, 1e6, "learning rate after warm-up"),
 	WORD("schedule", schedule, "cosine", "cosine|linear|stable|constant",
 	     "learning rate after warm-up: cosine, linear: down to --min-lr at the\n"

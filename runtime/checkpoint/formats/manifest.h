@@ -89,7 +89,7 @@ typedef struct srt_manifest {
 	char id[SRT_CHECKPOINT_ID_LENGTH + 1]; /* different in each checkpoint */
 	int world, numerics_version;
 	int fast;        /* 1: saved in numerics mode fast, 0: in exact; -1: not known */
-	char *optimizer; /* "none", "sgd", "adam", "adamw" */
+	char *optimizer; /* srt_optimizer_name() */
 	uint64_t checksum;
 	size_t nfiles, ntensors, ngroups, nentries;
 	srt_manifest_file_t *files;

@@ -17,7 +17,8 @@
 static bool has_arena(const srt_engine_t *engine, int arena)
 {
 	if (arena >= SRT_ROLE_STATE)
-		return arena - SRT_ROLE_STATE < engine->memory.nstates;
+		return arena - SRT_ROLE_STATE < engine->memory.nstates ||
+		       engine->memory.layout.nbytes[arena] > 0;
 	if (arena > SRT_ROLE_COMPUTE && arena < SRT_ROLE_PARTIAL) /* in slots */
 		return false;
 	for (size_t u = 0; u < engine->nunits; u++) {
@@ -319,7 +320,8 @@ static void create_sums_views(srt_engine_t *engine)
 	}
 }
 
-static void create_param_views(srt_param_t *param, const size_t *offsets, const size_t *packed)
+static void create_param_views(srt_param_t *param, const size_t *offsets, const size_t *packed,
+			       const srt_state8_place_t *state8)
 {
 	const srt_unit_t *unit = param->unit;
 	const srt_engine_t *engine = unit->engine;
@@ -329,6 +331,8 @@ static void create_param_views(srt_param_t *param, const size_t *offsets, const 
 	param->shard.nbytes = (size_t)param->shard.nelem * srt_dtype_size(param->dtype);
 	param->shard.offset = offsets[param->index];
 	param->shard.upload_offset = packed[param->index];
+	param->shard.state8 = state8[param->index].state;
+	param->shard.absmax = state8[param->index].absmax;
 	param->views.local = srt_param_shard_view(param, SRT_ROLE_MASTER);
 	param->views.unsharded = param->views.local;
 	if (srt_role_gathered(unit) == SRT_ROLE_COMPUTE) {
@@ -345,18 +349,25 @@ static srt_status_t create_views(srt_engine_t *engine)
 {
 	const size_t n = engine->nparams;
 	size_t *offsets = srt_calloc(2 * n, sizeof(*offsets), "shard offsets");
+	srt_state8_place_t *state8 = srt_calloc(n, sizeof(*state8), "shard offsets");
+	size_t nbytes[3];
 	srt_layout_t layout;
 
-	if (offsets == NULL)
+	if (offsets == NULL || state8 == NULL) {
+		free(offsets);
+		free(state8);
 		return SRT_ERR_OUT_OF_MEMORY;
+	}
+	srt_state8_layout(engine, engine->rank, engine->world, state8, nbytes);
 	srt_shard_layout(engine, engine->rank, engine->world, offsets, &layout);
 	for (size_t u = 0; u < engine->nunits; u++)
 		srt_shard_layout_unit_all(engine->units[u], engine->rank, engine->world,
 					  offsets + n);
 	create_sums_views(engine);
 	for (size_t i = 0; i < n; i++)
-		create_param_views(engine->params[i], offsets, offsets + n);
+		create_param_views(engine->params[i], offsets, offsets + n, state8);
 	free(offsets);
+	free(state8);
 	return SRT_OK;
 }
 

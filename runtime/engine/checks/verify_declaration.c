@@ -118,15 +118,16 @@ static uint64_t hash_buffer(const srt_engine_t *engine, size_t i)
 /* All hyper-parameters of a group. */
 static void format_group(const srt_optim_options_t *o, char *text, size_t size)
 {
-	snprintf(text, size,
-		 "lr %.9g decay %.9g momentum %.17g %.9g %d betas %.17g %.17g eps %.9g %d %d, "
-		 "schedule %.9g %d %d %d %d, kind %d, iteration %d %d %.9g %.9g %.9g",
-		 (double)o->lr, (double)o->weight_decay, o->momentum, (double)o->dampening,
-		 o->nesterov, o->beta1, o->beta2, (double)o->eps, o->amsgrad, o->maximize,
-		 (double)o->min_lr, (int)o->warmup, (int)o->lr_steps, (int)o->schedule,
-		 (int)o->decay_steps, (int)o->kind, o->ns_steps, (int)o->adjust,
-		 (double)o->ns_coefficients[0], (double)o->ns_coefficients[1],
-		 (double)o->ns_coefficients[2]);
+	snprintf(
+		text, size,
+		"lr %.9g decay %.9g momentum %.17g %.9g %d betas %.17g %.17g eps %.9g %d %d bits %d, "
+		"schedule %.9g %d %d %d %d, kind %d, iteration %d %d %.9g %.9g %.9g",
+		(double)o->lr, (double)o->weight_decay, o->momentum, (double)o->dampening,
+		o->nesterov, o->beta1, o->beta2, (double)o->eps, o->amsgrad, o->maximize,
+		o->state_bits, (double)o->min_lr, (int)o->warmup, (int)o->lr_steps,
+		(int)o->schedule, (int)o->decay_steps, (int)o->kind, o->ns_steps, (int)o->adjust,
+		(double)o->ns_coefficients[0], (double)o->ns_coefficients[1],
+		(double)o->ns_coefficients[2]);
 }
 
 static uint64_t hash_group(const srt_engine_t *engine, size_t i)

@@ -39,6 +39,27 @@ srt_role_kind_t srt_role_gathered(const srt_unit_t *unit);
 /* Sets unit->flow. */
 srt_status_t srt_unit_flow_resolve(srt_unit_t *unit);
 
+/* ---- state8.c: optimizer states in 8 bits, whose arenas have no parts. SRT_ROLE_STATE and the
+ * next one have codes, or floats where the states stay fp32, the third one has absmax. */
+/* Where a rank's states of a parameter begin, in bytes of their arenas. */
+typedef struct srt_state8_place {
+	size_t state, absmax;
+} srt_state8_place_t;
+/* Sets places, unless that is NULL, by index of the parameter, and the bytes of the three arenas;
+ * nothing without such states. */
+void srt_state8_layout(const srt_engine_t *engine, int rank, int world, srt_state8_place_t *places,
+		       size_t nbytes[3]);
+/* Elements of a row of the parameter. */
+int64_t srt_state8_row(const srt_param_t *param);
+/* The states of the parameter are codes. */
+bool srt_state8_is_coded(const srt_param_t *param);
+/* State k of this rank's shard; 2: its absmax, absent without codes. */
+srt_view_t srt_state8_view(const srt_param_t *param, int k);
+/* Bytes of it. */
+size_t srt_state8_nbytes(const srt_param_t *param, int k);
+/* SRT_ERR_UNSUPPORTED, naming it, for a parameter whose states cannot be in 8 bits. */
+srt_status_t srt_state8_check(const srt_engine_t *engine, int world);
+
 /* ---- part.c */
 /* This rank's shard, packed from the whole tensor in host memory. */
 typedef struct srt_packed {

@@ -204,9 +204,10 @@ typedef struct srt_home {
 /* This rank's shard of a parameter: a range of the elements of its cell. */
 typedef struct srt_param_shard {
 	int64_t first, nelem;
-	size_t nbytes;        /* in the stored dtype */
-	size_t offset;        /* elements, of the shard in its part of an arena ... */
-	size_t upload_offset; /* ... and among those of its unit */
+	size_t nbytes;         /* in the stored dtype */
+	size_t offset;         /* elements, of the shard in its part of an arena ... */
+	size_t upload_offset;  /* ... and among those of its unit */
+	size_t state8, absmax; /* srt_state8_place_t */
 } srt_param_shard_t;
 
 /* A matrix of Muon. Offsets in elements. */

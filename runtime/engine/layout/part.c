@@ -121,6 +121,8 @@ srt_view_t srt_param_shard_view(const srt_param_t *param, int arena)
 	const srt_dtype_t dtype = srt_role(param->unit, (srt_role_kind_t)arena, 1).dtype;
 	const size_t part = layout->offset[arena][srt_shard_part(param->unit)];
 
+	if (arena >= SRT_ROLE_STATE && srt_optim_in_8_bits(engine->optim))
+		return srt_state8_view(param, arena - SRT_ROLE_STATE);
 	return srt_view(engine->storage.arena[arena],
 			part + param->shard.offset * srt_dtype_size(dtype), dtype);
 }

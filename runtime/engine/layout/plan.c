@@ -258,6 +258,7 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	srt_coll_memory_t colls;
 
 	SRT_TRY(check_groups(engine, world));
+	SRT_TRY(srt_state8_check(engine, world));
 	SRT_TRY(srt_matrices_plan(engine, rank, world, &matrices));
 	*memory =
 		(srt_memory_t){ .nstates = srt_engine_count_states(engine), .matrices = matrices };
@@ -324,7 +325,7 @@ static void place_owned(const srt_engine_t *engine, const srt_memory_t *memory, 
 	const size_t *arenas = memory->layout.nbytes;
 	size_t state = 0;
 
-	for (int k = 0; k < memory->nstates; k++)
+	for (int k = 0; k < SRT_OPTIM_MAX_STATES; k++)
 		state += arenas[SRT_ROLE_STATE + k];
 	if (!srt_roles_offload(engine)) {
 		plan->param_shards = arenas[SRT_ROLE_MASTER] + arenas[SRT_ROLE_COMPUTE];

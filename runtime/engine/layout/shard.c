@@ -272,7 +272,8 @@ static void layout_part(const srt_engine_t *engine, int part, srt_layout_t *layo
 		layout_arena(layout, SRT_ROLE_GRAD, part, stored, layout->trainable[part]);
 	if (srt_roles_offload(engine))
 		layout_arena(layout, SRT_ROLE_DOWNLOADED, part, stored, layout->trainable[part]);
-	for (int k = 0; k < srt_engine_count_states(engine); k++)
+	for (int k = 0; k < srt_engine_count_states(engine) && !srt_optim_in_8_bits(engine->optim);
+	     k++)
 		layout_arena(layout, SRT_ROLE_STATE + k, part, stored, layout->trainable[part]);
 }
 
@@ -321,6 +322,7 @@ void srt_shard_layout(const srt_engine_t *engine, int rank, int world, size_t *o
 	}
 	for (int part = 0; part < SRT_NPARTS; part++)
 		layout_part(engine, part, layout);
+	srt_state8_layout(engine, rank, world, NULL, &layout->nbytes[SRT_ROLE_STATE]);
 }
 
 static srt_status_t alloc_owners(const srt_unit_t *unit, int nranks, srt_owners_t *owners)

@@ -29,7 +29,8 @@ void srt_staging_plan(const srt_engine_t *engine, int world, srt_staging_t *stag
 	srt_optim_layout_t optim;
 	size_t at = 0;
 
-	srt_optim_plan_tables(n, engine->optim->ngroups, &optim);
+	srt_optim_plan_tables(n, engine->optim->ngroups, srt_optim_in_8_bits(engine->optim),
+			      &optim);
 	staging->optim = reserve_bytes(&at, optim.total);
 	staging->state = staging->optim + optim.states;
 	staging->params = staging->optim + optim.params;

@@ -28,6 +28,8 @@ static srt_optim_param_t list_param(const srt_param_t *param)
 		.group = param->group,
 		.weight_decay = param->weight_decay,
 		.lr_scale = param->lr_scale,
+		.whole_nelem = srt_state8_is_coded(param) ? param->whole_nelem : 1,
+		.row_nelem = srt_state8_row(param),
 	};
 
 	if (writes_copy(param->unit))
@@ -39,6 +41,8 @@ static srt_optim_param_t list_param(const srt_param_t *param)
 	}
 	for (int k = 0; k < param->unit->engine->memory.nstates; k++)
 		listed.state[k] = srt_param_shard_view(param, SRT_ROLE_STATE + k);
+	if (srt_state8_is_coded(param))
+		listed.state[2] = srt_param_shard_view(param, SRT_ROLE_STATE + 2);
 	return listed;
 }
 

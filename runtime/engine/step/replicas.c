@@ -3,7 +3,8 @@
  * Comparing replicas: with ddp every rank has all values and optimizer states and steps them alike,
  * with replicas of shards every rank of the same shard. Ranks that begin with different ones would
  * train different models, silently. A tensor is compared by its largest element and its
- * reproducible sum (reproducible_sum.c), one of bytes by a hash that the host computes.
+ * reproducible sum (reproducible_sum.c), one of bytes, and states in 8 bits, by a hash that the host
+ * computes.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static srt_status_t digest_terms(srt_engine_t *engine, const srt_terms_t *terms,
 	return SRT_OK;
 }
 
-/* Tensors of SRT_U8. */
+/* Tensors of SRT_U8, and states in 8 bits. */
 static srt_status_t digest_bytes(srt_view_t view, size_t nbytes, srt_stream_t *stream,
 				 digest_t *digest)
 {
@@ -90,6 +91,11 @@ static srt_status_t digest_bytes(srt_view_t view, size_t nbytes, srt_stream_t *s
 	return status;
 }
 
+static bool is_in_8_bits(const srt_engine_t *engine, int arena)
+{
+	return arena >= SRT_ROLE_STATE && srt_optim_in_8_bits(engine->optim);
+}
+
 static srt_status_t digest_arena(srt_engine_t *engine, int arena, srt_stream_t *stream,
 				 digest_t *digest)
 {
@@ -97,6 +103,9 @@ static srt_status_t digest_arena(srt_engine_t *engine, int arena, srt_stream_t *
 	srt_terms_t terms[SRT_NPARTS];
 	int n = 0;
 
+	if (is_in_8_bits(engine, arena))
+		return digest_bytes(srt_view(engine->storage.arena[arena], 0, SRT_U8),
+				    layout->nbytes[arena], stream, digest);
 	for (int part = 0; part < SRT_NPARTS; part++) {
 		const srt_view_t view =
 			srt_view(engine->storage.arena[arena], layout->offset[arena][part],
@@ -120,6 +129,9 @@ static srt_status_t digest_param(srt_engine_t *engine, const srt_param_t *param,
 		return SRT_OK;
 	if (param->dtype == SRT_U8)
 		return digest_bytes(term.x, param->shard.nbytes, stream, digest);
+	if (is_in_8_bits(engine, arena))
+		return digest_bytes(term.x, srt_state8_nbytes(param, arena - SRT_ROLE_STATE),
+				    stream, digest);
 	return digest_terms(engine, &term, 1, stream, digest);
 }
 
@@ -198,7 +210,7 @@ static srt_status_t compare(srt_engine_t *engine, srt_stream_t *stream)
 	SRT_TRY(srt_stream_wait_event(stream, engine->order.stepped));
 	SRT_TRY(srt_home_enter(engine, stream, &home));
 	SRT_TRY(compare_arena(engine, SRT_ROLE_MASTER, home));
-	for (int k = 0; k < engine->memory.nstates; k++)
+	for (int k = 0; k < engine->memory.nstates + srt_optim_in_8_bits(engine->optim); k++)
 		SRT_TRY(compare_arena(engine, SRT_ROLE_STATE + k, home));
 	return srt_home_leave(engine, stream);
 }

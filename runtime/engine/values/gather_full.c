@@ -200,10 +200,35 @@ static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 	return SRT_OK;
 }
 
+/* State k in 8 bits: its fp32 values in a buffer of the device. */
+static srt_status_t decode_state(srt_param_t *param, int k, srt_buffer_t **values,
+				 srt_stream_t *stream)
+{
+	srt_engine_t *engine = param->unit->engine;
+	const size_t nbytes = param->shard.nbytes;
+	float *host = srt_calloc(nbytes + 1, 1, param->name);
+	srt_status_t status = host != NULL ? SRT_OK : SRT_ERR_OUT_OF_MEMORY;
+
+	if (status == SRT_OK)
+		status = srt_coded_read(srt_param_device_view(param, SRT_ROLE_STATE + k),
+					srt_param_device_view(param, SRT_ROLE_STATE + 2), k,
+					param->shard.nelem, srt_state8_row(param), host, stream);
+	if (status == SRT_OK)
+		status = srt_buffer_create(engine->device, SRT_MEM_DEVICE, nbytes, param->name,
+					   values);
+	if (status == SRT_OK && nbytes > 0)
+		status = srt_buffer_copy_from_host(*values, 0, host, nbytes, stream);
+	free(host);
+	return status;
+}
+
 static srt_status_t gather(srt_param_t *param, srt_param_what_t what, const srt_gather_sink_t *sink,
 			   srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
+	const int k = (int)what - (int)SRT_PARAM_STATE0;
+	srt_buffer_t *decoded = NULL;
+	srt_status_t status;
 	srt_view_t local;
 
 	if (engine->checks.on && srt_unit_in_use(engine->units[0]))
@@ -222,13 +247,19 @@ static srt_status_t gather(srt_param_t *param, srt_param_what_t what, const srt_
 		SRT_TRY(srt_finish_check_grad(param));
 		SRT_TRY(check_used(param, stream));
 		local = srt_param_device_view(param, (int)srt_role_stepped(engine));
+	} else if (srt_state8_is_coded(param) && k >= 0 && k < engine->memory.nstates) {
+		SRT_TRY(decode_state(param, k, &decoded, stream));
+		local = srt_view(decoded, 0, SRT_F32);
 	} else {
 		SRT_TRY(srt_param_local(param, what, &local));
-		local = srt_param_device_view(param, SRT_ROLE_STATE + what - SRT_PARAM_STATE0);
+		local = srt_param_device_view(param, SRT_ROLE_STATE + k);
 	}
 	if (!srt_roles_sharded(engine, engine->world))
-		return take_cell(param, local, sink, stream);
-	return gather_parts(param, LEVEL_SHARDS, local, sink, stream);
+		status = take_cell(param, local, sink, stream);
+	else
+		status = gather_parts(param, LEVEL_SHARDS, local, sink, stream);
+	srt_buffer_destroy(decoded); /* waits for its streams */
+	return status;
 }
 
 srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,

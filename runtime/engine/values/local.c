@@ -35,6 +35,11 @@ srt_status_t srt_param_local(srt_param_t *param, srt_param_what_t what, srt_view
 	if (param->frozen || k < 0 || k >= engine->memory.nstates)
 		return srt_fail(SRT_ERR_NOT_FOUND, "parameter '%s' has no optimizer state %d",
 				param->name, k);
+	if (srt_state8_is_coded(param))
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"srt_param_local: the optimizer states of parameter '%s' are in 8 "
+				"bits: srt_param_get() and srt_param_set() convert them",
+				param->name);
 	*view = srt_param_shard_view(param, SRT_ROLE_STATE + k);
 	return SRT_OK;
 }

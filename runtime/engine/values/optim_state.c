@@ -88,6 +88,8 @@ srt_status_t srt_engine_group_create(srt_engine_t *engine, const srt_optim_optio
 				"declare all groups first");
 	SRT_TRY(srt_optim_check_kinds("srt_engine_group_create", engine->optim->ngroups,
 				      engine->optim->groups[0].kind, read.kind));
+	if (read.state_bits != engine->optim->groups[0].state_bits)
+		return srt_optim_fail_bits(&read, &engine->optim->groups[0]);
 	SRT_TRY(srt_optim_add_group(engine->optim, &read));
 	*group = engine->optim->ngroups - 1;
 	return SRT_OK;
@@ -111,11 +113,30 @@ static srt_status_t set_shard(srt_param_t *param, const char *call, srt_param_wh
 				"%s: the gradient of parameter '%s' is not set: work on a stream "
 				"writes it (srt_param_local())",
 				call, param->name);
+	if (srt_state8_is_coded(param) && what >= SRT_PARAM_STATE0 &&
+	    (int)what - (int)SRT_PARAM_STATE0 < engine->memory.nstates)
+		return srt_optim_set_state(engine->optim, param->listed,
+					   (size_t)(what - SRT_PARAM_STATE0), elements, stream);
 	SRT_TRY(srt_param_local(param, what, &local));
 	SRT_TRY(begin_access(engine, call, stream, &home));
 	if (nbytes > 0)
 		SRT_TRY(srt_buffer_copy_from_host(local.buffer, local.offset, elements, nbytes,
 						  home));
+	return end_change(engine, home, stream);
+}
+
+srt_status_t srt_param_set_state8(srt_param_t *param, int k, const void *bytes,
+				  srt_stream_t *stream)
+{
+	static const char call[] = "srt_checkpoint_load";
+	srt_engine_t *engine = param->unit->engine;
+	const srt_view_t local = srt_state8_view(param, k);
+	const size_t nbytes = srt_state8_nbytes(param, k);
+	srt_stream_t *home;
+
+	SRT_TRY(begin_access(engine, call, stream, &home));
+	if (nbytes > 0)
+		SRT_TRY(srt_buffer_copy_from_host(local.buffer, local.offset, bytes, nbytes, home));
 	return end_change(engine, home, stream);
 }
 

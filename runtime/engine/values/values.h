@@ -17,6 +17,9 @@ srt_status_t srt_param_set_full(srt_param_t *param, srt_param_what_t what, srt_v
 /* ---- optim_state.c */
 /* Creates the engine's optimizer with group 0. */
 srt_status_t srt_engine_optim_new(srt_engine_t *engine, const srt_optim_options_t *options);
+/* Sets this rank's codes of state k in 8 bits, or its absmax (2), as they are. */
+srt_status_t srt_param_set_state8(srt_param_t *param, int k, const void *bytes,
+				  srt_stream_t *stream);
 
 /* ---- full_params.c */
 /* Frees the memory of all that are summoned. */

@@ -293,13 +293,13 @@ typedef struct srt_k_segment {
 	int32_t param; /* index into the parameter states */
 } srt_k_segment_t;
 
-/* The same of adam8: whole rows, cut into blocks of up to SRT_K_CODE_BLOCK elements from where each
- * row begins. */
+/* A segment of adam8: whole rows, cut into blocks of up to SRT_K_CODE_BLOCK elements from where
+ * each row begins. */
 typedef struct srt_k_segment8 {
-	int64_t offset; /* elements from the start of the buffers of parameters, gradients, copies */
-	int64_t row;    /* elements of a row */
-	int64_t block;  /* number of its first block among those of the launch; they rise */
-	int64_t state;  /* bytes from the start of m and v to its codes, or floats */
+	int64_t offset;       /* elements from the start of the values, gradients and copies */
+	int64_t row;          /* elements of a row */
+	int64_t block;        /* number of its first block among those of the launch; they rise */
+	int64_t state;        /* bytes from the start of m and v to its codes, or floats */
 	int64_t absmax;       /* pairs (of m, of v) before its own; -1: m and v are floats */
 	int32_t group, param; /* as in srt_k_segment_t */
 } srt_k_segment8_t;

@@ -46,9 +46,9 @@ FN k_element_t k_element(float w, float g, float m, float v)
 }
 
 /*
- * v rounded to T if `rounds`, a constant: K_ROUNDS for tensors of T, 0 with masters. Besides what is
- * stored, torch rounds the factors of its additions (decay, learning rate of SGD ...), but neither
- * those of its products nor those of Adam's last line.
+ * v rounded to T if `rounds`, a constant: K_ROUNDS for tensors of T, 0 with masters. Besides what
+ * is stored, torch rounds the factors of its additions (decay, learning rate of SGD ...), but
+ * neither those of its products nor those of Adam's last line.
  */
 #define K_ROUNDS (!T_IS_F32)
 #define K_STORED(v) k_stored(v, rounds)

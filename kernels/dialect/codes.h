@@ -10,7 +10,7 @@
 
 #include "kernels/dialect/dialect.h"
 
-/* Those of signed codes from 128 on; code 127 is 0, code 127 - n is minus that of 127 + n. */
+/* Values of signed codes from 128 on; code 127 is 0, code 127 - n is minus that of 127 + n. */
 #define K_CODES_SIGNED                                                                             \
 	0x1.27476ep-21f, 0x1.b43528p-19f, 0x1.040bfep-17f, 0x1.64840cp-16f, 0x1.6f0068p-15f,       \
 		0x1.15df66p-14f, 0x1.743e96p-14f, 0x1.47ae16p-13f, 0x1.19ce0ap-12f,                \
@@ -39,7 +39,7 @@
 		0x1.cap-1f, 0x1.d13334p-1f, 0x1.d86666p-1f, 0x1.df999ap-1f, 0x1.e6ccccp-1f,        \
 		0x1.eep-1f, 0x1.f53334p-1f, 0x1.fc6666p-1f, 0x1p0f
 
-/* Those of unsigned codes from 1 on; code 0 is 0. */
+/* Values of unsigned codes from 1 on; code 0 is 0. */
 #define K_CODES_UNSIGNED                                                                           \
 	0x1.5cf754p-22f, 0x1.a0133p-21f, 0x1.1d367p-19f, 0x1.2599ecp-18f, 0x1.bc98a2p-18f,         \
 		0x1.29cbaap-17f, 0x1.0624dcp-16f, 0x1.c2e34p-16f, 0x1.3fd0dp-15f, 0x1.9e3p-15f,    \

@@ -13,7 +13,7 @@
 
 _Static_assert(SRT_OPTIM_BLOCK == SRT_K_CODE_BLOCK, "blocks");
 
-/* Of a pair of absmax. */
+/* Bytes of a pair of absmax. */
 #define PAIR_NBYTES (2 * sizeof(float))
 
 bool srt_optim_in_8_bits(const srt_optim_t *optim)
@@ -177,7 +177,7 @@ static bool encode_by(int k, const float *elements, int64_t n, float absmax, uns
 }
 
 /*
- * The same by the largest magnitude, as a step has it; returns that. Values of codes become these
+ * Encodes a block by its largest magnitude, as a step does; returns that. Values of codes become these
  * codes again: where the largest is negative, it was read as value 0 times the absmax before it.
  */
 static float encode_block(int k, const float *elements, int64_t n, unsigned char *codes)

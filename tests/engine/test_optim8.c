@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The optimizer over a list of views with states in 8 bits, against the rule of bitsandbytes written
- * plainly in C: values and states of several steps, bit for bit; states read and set; lists that
+ * The optimizer over a list of views with states in 8 bits, against the rule of bitsandbytes in
+ * plain C: values and states of several steps, bit for bit; states read and set; lists that
  * are refused. Runs on every backend.
  */
 #include <math.h>

@@ -201,7 +201,7 @@ static void test_resume(const result_t *want, srt_strategy_t from, srt_strategy_
 	drop(&got);
 }
 
-/* The same by a checkpoint, in which codes are saved as they are. */
+/* The two halves joined by a checkpoint, in which codes are saved as they are. */
 static void test_checkpoint(const result_t *want, const char *folder)
 {
 	engine_case_t a, b;

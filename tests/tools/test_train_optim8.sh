@@ -47,16 +47,16 @@ same 2 --strategy zero3 --offload all
 run 2 ./shardrt-train $model --batch 4 --steps 4 --accumulate-mode tree --micro-batches 4 --optimizer adamw
 [ "$(hash_in)" != "$want" ] || fail "adamw has the bits of adamw8bit"
 
-# refused WORDS OPTIONS...
+# refused WORDS RANKS OPTIONS...
 refused()
 {
-	words=$1
-	shift
-	! ./shardrun -n 2 $train "$@" > "$tmp/out" 2> "$tmp/err" || fail "$*: not refused"
+	words=$1 n=$2
+	shift 2
+	! ./shardrun -n "$n" $train "$@" > "$tmp/out" 2> "$tmp/err" || fail "$*: not refused"
 	grep -q "$words" "$tmp/err" || fail "$*: no word of '$words'"
 }
-refused "cuts a row of parameter" --strategy zero3 --flat views
-refused "is stored in bf16" --dtype bf16 --pure
+refused "cuts a row of parameter" 4 --strategy zero3 --flat views
+refused "is stored in bf16" 2 --dtype bf16 --pure
 
 case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND} in
 cpu) ;;

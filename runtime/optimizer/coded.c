@@ -177,8 +177,8 @@ static bool encode_by(int k, const float *elements, int64_t n, float absmax, uns
 }
 
 /*
- * Encodes a block by its largest magnitude, as a step does; returns that. Values of codes become these
- * codes again: where the largest is negative, it was read as value 0 times the absmax before it.
+ * Encodes a block by its largest magnitude, as a step does; returns that. Values of codes become
+ * these codes again: where the largest is negative, it was read as value 0 times the absmax before.
  */
 static float encode_block(int k, const float *elements, int64_t n, unsigned char *codes)
 {

@@ -47,6 +47,11 @@ same 2 --strategy zero3 --offload all
 run 2 ./shardrt-train $model --batch 4 --steps 4 --accumulate-mode tree --micro-batches 4 --optimizer adamw
 [ "$(hash_in)" != "$want" ] || fail "adamw has the bits of adamw8bit"
 
+# MiB of optimizer state in a plan: 2 N + 8 N / 256 bytes in place of 8 N.
+plan() { ./shardrt-info --plan --preset char -n 2 --optimizer "$1" | awk '/^    optimizer state/ { print $3 }'; }
+awk -v a="$(plan adamw)" -v b="$(plan adamw8bit)" 'BEGIN { exit !(a > 0 && b > 0.25 * a && b < 0.27 * a) }' ||
+	fail "the plan has $(plan adamw8bit) MiB of state in 8 bits, $(plan adamw) in fp32"
+
 # refused WORDS RANKS OPTIONS...
 refused()
 {

@@ -3,8 +3,8 @@
  * Comparing replicas: with ddp every rank has all values and optimizer states and steps them alike,
  * with replicas of shards every rank of the same shard. Ranks that begin with different ones would
  * train different models, silently. A tensor is compared by its largest element and its
- * reproducible sum (reproducible_sum.c), one of bytes, and states in 8 bits, by a hash that the host
- * computes.
+ * reproducible sum (reproducible_sum.c), one of bytes, and states in 8 bits, by a hash that the
+ * host computes.
  */
 #include <math.h>
 #include <stdlib.h>

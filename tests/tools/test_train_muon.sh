@@ -77,6 +77,7 @@ refused()
 	failures=$((failures + 1))
 }
 refused "muon needs parameters in fp32" --pure --dtype bf16 --reduce-dtype fp32
+refused "which --lora and --adapter freeze" --lora r=4
 refused "muon is not for tensor parallelism" --mesh dp=1,tp=2
 refused "muon-adjust is for --optimizer muon" --optimizer adamw --muon-adjust spectral
 other=$(run 1 --muon-adjust match-rms-adamw)

@@ -15,9 +15,13 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 			  srt_optim_options_t *optim, srt_engine_options_t *e)
 {
 	static const int norms[] = { 1, 2, 3, SRT_NORM_INF };
-	static const srt_optim_options_t optimizers[] = { SRT_OPTIM_SGD_INIT, SRT_OPTIM_ADAM_INIT,
-							  SRT_OPTIM_OPTIONS_INIT,
-							  SRT_OPTIM_OPTIONS_INIT };
+	static const srt_optim_options_t optimizers[] = {
+		[TRAIN_SGD] = SRT_OPTIM_SGD_INIT,
+		[TRAIN_ADAM] = SRT_OPTIM_ADAM_INIT,
+		[TRAIN_ADAMW] = SRT_OPTIM_OPTIONS_INIT,
+		[TRAIN_MUON] = SRT_OPTIM_OPTIONS_INIT, /* of group 0: train_options_muon() */
+		[TRAIN_ADAMW8BIT] = SRT_OPTIM_OPTIONS_INIT,
+	};
 
 	*e = (srt_engine_options_t)SRT_ENGINE_OPTIONS_INIT;
 	e->strategy = (srt_strategy_t)o->strategy;
@@ -27,7 +31,7 @@ void train_options_engine(const train_options_t *o, const srt_precision_t *preci
 	e->microbatches = (int)o->accumulate;
 	e->optim = optim;
 	*optim = optimizers[o->optimizer];
-	optim->state_bits = o->optimizer == 3 ? 8 : 0;
+	optim->state_bits = o->optimizer == TRAIN_ADAMW8BIT ? 8 : 0;
 	if (optim->kind == SRT_OPTIM_SGD) {
 		optim->momentum = o->momentum;
 	} else {

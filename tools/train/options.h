@@ -19,7 +19,13 @@ typedef enum train_scaler {
 } train_scaler_t;
 
 /** Values of the option optimizer. */
-typedef enum train_optimizer { TRAIN_SGD, TRAIN_ADAM, TRAIN_ADAMW, TRAIN_MUON } train_optimizer_t;
+typedef enum train_optimizer {
+	TRAIN_SGD,
+	TRAIN_ADAM,
+	TRAIN_ADAMW,
+	TRAIN_MUON,
+	TRAIN_ADAMW8BIT
+} train_optimizer_t;
 
 /** Values of the option decay. */
 typedef enum train_decay { TRAIN_DECAY_MATRICES, TRAIN_DECAY_ALL } train_decay_t;

@@ -90,6 +90,13 @@ static int check_muon(const train_options_t *o, char *why, size_t nwhy)
 			 "bf16 alone computes with copies in bf16");
 		return -1;
 	}
+	if (o->lora != NULL || o->adapter != NULL) {
+		snprintf(
+			why, nwhy,
+			"--optimizer muon steps the matrices of blocks, which --lora and --adapter "
+			"freeze: choose adamw");
+		return -1;
+	}
 	if (tool_mesh_parse(o->mesh, &mesh, why, nwhy) != 0)
 		return -1;
 	if (tool_mesh_tensor_ranks(&mesh) > 1) {

@@ -196,6 +196,7 @@ expect 2 'safetensors file .*refused/model.safetensors: ' gguf $tmp/refused $tmp
 cp $tmp/llama/model.safetensors $tmp/refused/weights
 expect 2 'needs a folder of Hugging Face' gguf $tmp/refused/weights $tmp/none
 expect 2 '--dtype must be f32, f16, bf16 or q8_0' gguf --dtype q4_0 $tmp/llama $tmp/none
+expect 2 'must be f32' gguf --dtype 'f16 bf16' $tmp/llama $tmp/none
 expect 2 'are for convert --to gguf' ./shardrt-ckpt convert --to hf --dtype f16 $tmp/llama $tmp/none
 expect 2 'is no folder that has a tokenizer.json' gguf --tokenizer $tmp/llama $tmp/llama $tmp/none
 : > $tmp/llama/tokenizer.model

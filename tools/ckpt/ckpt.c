@@ -265,7 +265,7 @@ static int is_one_of(const char *word, const char *list)
 	const size_t n = strlen(word);
 	const char *at = strstr(list, word);
 
-	return at != NULL && n > 0 && at > list && at[-1] == ' ' && at[n] == ' ';
+	return at != NULL && n > 0 && strchr(word, ' ') == NULL && at[-1] == ' ' && at[n] == ' ';
 }
 
 /* Sets what the option gives, and its bit. @return 0 or CKPT_TROUBLE. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Writing of files and folders without an engine (<shardrt/file.h>): the writers of safetensors.h
- * and model_write.h in the form of the public interface; copies of other files. */
+ * and model_write.h in the form of the public interface; other files, written and copied. */
 #include <shardrt/file.h>
 
 #include <errno.h>

@@ -170,9 +170,9 @@ srt_status_t srt_optim_read_groups(const srt_optim_options_t *given, size_t ngro
 		status = srt_optim_read_options(srt_struct_at(given, g), &groups[g]);
 		if (status == SRT_OK && groups[g].kind == SRT_OPTIM_NONE)
 			status = srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					  "option kind of group %zu is SRT_OPTIM_NONE: only an "
-					  "engine has it",
-					  g);
+					  "option kind of group %zu is %d, SRT_OPTIM_NONE, which "
+					  "only an engine has",
+					  g, (int)groups[g].kind);
 		if (status == SRT_OK)
 			status = srt_optim_check_kinds("creating an optimizer", g, groups[0].kind,
 						       groups[g].kind);

@@ -344,7 +344,7 @@ static void test_errors(void)
 	groups[0].kind = SRT_OPTIM_NONE;
 	CHECK_STATUS(srt_optim_create(device, groups, 1, list.param, 1, &optim, stream),
 		     SRT_ERR_INVALID_ARGUMENT);
-	CHECK_ERROR_HAS("kind of group 0 is SRT_OPTIM_NONE");
+	CHECK_ERROR_HAS("kind of group 0 is 3");
 	groups[0].kind = SRT_OPTIM_ADAM;
 	CHECK_STATUS(srt_optim_create(device, groups, 2, list.param, 1, &optim, stream),
 		     SRT_ERR_INVALID_ARGUMENT);

@@ -18,12 +18,9 @@ static const struct {
 	srt_status_t (*run)(golden_t *g, srt_context_t *context, const hf_options_t *options,
 			    verdict_t *v);
 } kinds[] = {
-	{ "hf", replay_hf_model },
-	{ "pack", replay_hf_pack },
-	{ "decode", replay_hf_decode },
-	{ "lora", replay_hf_lora },
-	{ "sft", replay_hf_sft },
-	{ "tokenizer", replay_hf_tokenizer },
+	{ "hf", replay_hf_model },      { "pack", replay_hf_pack },
+	{ "decode", replay_hf_decode }, { "lora", replay_hf_lora },
+	{ "sft", replay_hf_sft },       { "tokenizer", replay_hf_tokenizer },
 	{ "muon", replay_hf_muon },
 };
 

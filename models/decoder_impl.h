@@ -86,6 +86,11 @@ int srt_decoder_is_linear(int part);
 /** The initial values of the weight of a part. */
 srt_init_t srt_decoder_init_of(const srt_decoder_t *d, int part);
 
+/* ---- decoder_load.c */
+
+/** The first failure of a rank, each of which has read its own part of a file. Collective. */
+srt_status_t srt_decoder_share_status(const srt_decoder_t *d, srt_status_t status);
+
 /* ---- decoder_int8.c */
 
 /** Whether a parameter or module is of weights in 8 bits. */

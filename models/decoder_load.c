@@ -260,8 +260,7 @@ typedef struct outcome {
 	char sentence[252];
 } outcome_t;
 
-/* The first failure of a rank, each of which has read its own part. Collective. */
-static srt_status_t share_status(const srt_decoder_t *d, srt_status_t status)
+srt_status_t srt_decoder_share_status(const srt_decoder_t *d, srt_status_t status)
 {
 	srt_comm_t *comm = srt_engine_comm(d->engine);
 	const int nranks = srt_comm_size(comm);
@@ -355,7 +354,7 @@ srt_status_t srt_decoder_load_base(srt_decoder_t *d, const char *path,
 		status = set_weights(d, &common, names, path);
 		srt_file_close(file);
 	}
-	return share_status(d, status);
+	return srt_decoder_share_status(d, status);
 }
 
 typedef struct init_args {
@@ -382,7 +381,8 @@ srt_status_t srt_decoder_init(srt_decoder_t *d, uint64_t seed, srt_stream_t *str
 	const source_t common = { .seed = seed, .stream = stream };
 
 	SRT_TRY(srt_module_apply(d->module, init_module, &args));
-	return d->is_int8 ? share_status(d, set_weights(d, &common, NULL, NULL)) : SRT_OK;
+	return d->is_int8 ? srt_decoder_share_status(d, set_weights(d, &common, NULL, NULL)) :
+			    SRT_OK;
 }
 
 srt_status_t srt_decoder_init_lora(srt_decoder_t *d, uint64_t seed, srt_stream_t *stream)

@@ -90,6 +90,29 @@ static srt_status_t check_tensors(const srt_decoder_t *d, const char *path)
 	return status;
 }
 
+/* Ranks that read other folders would train other models. Collective. */
+static srt_status_t compare_scaling(const srt_decoder_t *d, const char *folder)
+{
+	srt_comm_t *comm = srt_engine_comm(d->engine);
+	const int nranks = srt_comm_size(comm);
+	const double mine = srt_lora_scaling(&d->lora);
+	double *all = calloc((size_t)nranks, sizeof(*all));
+	srt_status_t status;
+
+	if (all == NULL)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for %d ranks", nranks);
+	status = srt_comm_oob_allgather(comm, &mine, sizeof(mine), all);
+	for (int r = 1; r < nranks && status == SRT_OK; r++)
+		if (all[r] != all[0])
+			status = srt_model_fail(
+				SRT_ERR_MISMATCH,
+				"adapters are multiplied by %g on rank 0 and by %g on "
+				"rank %d: the ranks have other adapter_config.json in %s",
+				all[0], all[r], r, folder);
+	free(all);
+	return status;
+}
+
 srt_status_t srt_decoder_load_lora(srt_decoder_t *d, const srt_family_t *family, const char *folder,
 				   srt_stream_t *stream)
 {
@@ -102,7 +125,8 @@ srt_status_t srt_decoder_load_lora(srt_decoder_t *d, const srt_family_t *family,
 	if (d->adapted == NULL)
 		return srt_model_fail(SRT_ERR_STATE, "the decoder was declared without adapters");
 	snprintf(path, sizeof(path), "%s/adapter_model.safetensors", folder);
-	SRT_TRY(check_tensors(d, path));
+	SRT_TRY(srt_decoder_share_status(d, check_tensors(d, path)));
+	SRT_TRY(compare_scaling(d, folder));
 	return srt_engine_load_named(d->engine, path, &names, stream);
 }
 

@@ -118,7 +118,7 @@ int tool_lora_open(tool_lora_t *l, const char *spec, const char *folder, tool_wh
 	return 0;
 }
 
-int tool_lora_check(const tool_lora_t *l, const srt_decoder_config_t *config, tool_why_t *why)
+int tool_lora_check(tool_lora_t *l, const srt_decoder_config_t *config, tool_why_t *why)
 {
 	unsigned char *matches;
 	srt_status_t status;
@@ -129,6 +129,8 @@ int tool_lora_check(const tool_lora_t *l, const srt_decoder_config_t *config, to
 	if (matches == NULL)
 		return tool_why_failure(why, "no memory for adapters");
 	status = srt_lora_match(l->lora, config, matches);
+	for (int64_t i = 0; status == SRT_OK && i < config->layers * SRT_DECODER_PARTS; i++)
+		l->nmodules += matches[i];
 	free(matches);
 	return status == SRT_OK ? 0 : tool_why_usage(why, "%s", srt_error_last());
 }
@@ -152,10 +154,11 @@ void tool_lora_close(tool_lora_t *l)
 	*l = (tool_lora_t){ 0 };
 }
 
-void tool_lora_print(const srt_lora_t *lora, char text[TOOL_LORA_NBYTES])
+void tool_lora_print(const tool_lora_t *l, char text[TOOL_LORA_NBYTES])
 {
 	text[0] = '\0';
-	if (lora != NULL)
-		snprintf(text, TOOL_LORA_NBYTES, "lora r=%lld alpha=%.9g%s", (long long)lora->r,
-			 lora->alpha, lora->rslora ? " rslora" : "");
+	if (l->lora != NULL)
+		snprintf(text, TOOL_LORA_NBYTES, "lora r=%lld alpha=%.9g%s modules=%lld",
+			 (long long)l->lora->r, l->lora->alpha, l->lora->rslora ? " rslora" : "",
+			 (long long)l->nmodules);
 }

@@ -16,6 +16,7 @@ typedef struct tool_lora {
 	char *text;             /* of its targets */
 	const char **targets;
 	srt_lora_t *read; /* of a folder */
+	int64_t nmodules; /* of the model that have adapters */
 } tool_lora_t;
 
 /** Room for the text of tool_lora_print(). */
@@ -29,8 +30,8 @@ typedef struct tool_lora {
  */
 int tool_lora_open(tool_lora_t *lora, const char *spec, const char *folder, tool_why_t *why);
 
-/** Compares the targets with a model. Local. @return 0, or -1 with *why. */
-int tool_lora_check(const tool_lora_t *lora, const srt_decoder_config_t *config, tool_why_t *why);
+/** Compares the targets with a model, and sets nmodules. Local. @return 0, or -1 with *why. */
+int tool_lora_check(tool_lora_t *lora, const srt_decoder_config_t *config, tool_why_t *why);
 
 /** Sets the adapters of a decoder from the folder. Collective. @param why set for files that do not
  * fit. */
@@ -40,7 +41,7 @@ srt_status_t tool_lora_load(const char *folder, const srt_family_t *family, srt_
 /** Frees what it has. */
 void tool_lora_close(tool_lora_t *lora);
 
-/** "lora r=16 alpha=32", "" without adapters. */
-void tool_lora_print(const srt_lora_t *lora, char text[TOOL_LORA_NBYTES]);
+/** "lora r=16 alpha=32 modules=7", "" without adapters. After tool_lora_check(). */
+void tool_lora_print(const tool_lora_t *lora, char text[TOOL_LORA_NBYTES]);
 
 #endif

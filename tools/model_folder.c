@@ -77,6 +77,7 @@ srt_status_t tool_copy_model_files(const char *from, const char *to)
 		"vocab.json",
 		"merges.txt",
 		"tokenizer.model",
+		"chat_template.jinja",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

@@ -106,7 +106,7 @@ typedef struct srt_optim_options {
 	float ns_coefficients[3]; /* of the iteration: a, b, c; finite */
 	srt_muon_adjust_t adjust;
 	/* Adam, AdamW; 8: exp_avg and exp_avg_sq in 8 bits, a quarter of their memory; 0: in the
-	 * dtype of the values. The same in all groups, and without amsgrad */
+	 * dtype of the values. The same in all groups, without amsgrad and groups of Muon */
 	int state_bits;
 } srt_optim_options_t;
 

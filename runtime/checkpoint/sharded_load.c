@@ -86,7 +86,10 @@ static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *sa
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"%s is %s in the checkpoint, but %s in the engine%s", words.text,
 				srt_dtype_name(t->dtype), srt_dtype_name(form.dtype),
-				p != NULL ? ": set srt_checkpoint_options_t.cast to round it" : "");
+				p != NULL && srt_dtype_is_float(t->dtype) &&
+						srt_dtype_is_float(form.dtype) ?
+					": set srt_checkpoint_options_t.cast to round it" :
+					"");
 	return SRT_OK;
 }
 

@@ -138,8 +138,10 @@ srt_status_t srt_optim_read_options(const srt_optim_options_t *given, srt_optim_
 	SRT_TRY(srt_optim_check_amount("option weight_decay", (double)o->weight_decay));
 	SRT_TRY(srt_optim_check_schedule(o->min_lr, o->warmup, o->lr_steps, o->schedule,
 					 o->decay_steps));
-	if (o->kind == SRT_OPTIM_NONE)
+	if (o->kind == SRT_OPTIM_NONE) {
+		o->state_bits = 0;
 		return SRT_OK;
+	}
 	SRT_TRY(check_unused(o));
 	if (o->kind == SRT_OPTIM_MUON)
 		return check_muon(o);
@@ -148,6 +150,10 @@ srt_status_t srt_optim_read_options(const srt_optim_options_t *given, srt_optim_
 
 srt_status_t srt_optim_fail_bits(const srt_optim_options_t *one, const srt_optim_options_t *first)
 {
+	if (one->kind == SRT_OPTIM_MUON || first->kind == SRT_OPTIM_MUON)
+		return srt_fail(SRT_ERR_UNSUPPORTED,
+				"Muon has no states in 8 bits: option state_bits of the groups of "
+				"AdamW next to it must be 0");
 	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 			"option state_bits of a group is %d, that of group 0 is %d: it must be the "
 			"same in all groups",

@@ -347,6 +347,10 @@ static srt_status_t find_values(const srt_optim_t *optim, const char *call, size
 		return srt_fail(SRT_ERR_NOT_FOUND,
 				"%s: the optimizer has %d states, there is no state %zu", call,
 				optim->nstates, k);
+	if ((*p)->nelem > 0 && !srt_optim_is_coded(optim, *p) && (*p)->state[k].buffer == NULL)
+		return srt_fail(SRT_ERR_NOT_FOUND,
+				"%s: parameter '%s' is a matrix of Muon, which has no state %zu",
+				call, (*p)->name, k);
 	if ((*p)->nelem > 0 && !srt_optim_is_coded(optim, *p) && (*p)->state[k].dtype != SRT_F32)
 		return srt_fail(SRT_ERR_UNSUPPORTED,
 				"%s: state %zu of parameter '%s' is %s: srt_optim_state() has it",
@@ -361,15 +365,15 @@ srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t i, size_t k, f
 	srt_stream_t *home;
 
 	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(elements);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_optim_enter(optim, "srt_optim_get_state", stream, &home));
 	SRT_TRY(find_values(optim, "srt_optim_get_state", i, k, &p));
+	if (p->nelem == 0)
+		return SRT_OK;
+	SRT_NOT_NULL(elements);
 	if (srt_optim_is_coded(optim, p))
 		return srt_coded_read(p->state[k], p->state[2], (int)k, p->nelem, p->row_nelem,
 				      elements, home);
-	if (p->nelem == 0)
-		return SRT_OK;
 	return srt_buffer_copy_to_host(elements, p->state[k].buffer, p->state[k].offset,
 				       (size_t)p->nelem * sizeof(float), home);
 }
@@ -381,14 +385,16 @@ srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t i, size_t k, const f
 	srt_stream_t *home;
 
 	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(elements);
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_optim_enter(optim, "srt_optim_set_state", stream, &home));
 	SRT_TRY(find_values(optim, "srt_optim_set_state", i, k, &p));
+	if (p->nelem == 0)
+		return srt_optim_leave(optim, home, stream);
+	SRT_NOT_NULL(elements);
 	if (srt_optim_is_coded(optim, p))
 		SRT_TRY(srt_coded_write(p->state[k], p->state[2], (int)k, p->nelem, p->row_nelem,
 					elements, home));
-	else if (p->nelem > 0)
+	else
 		SRT_TRY(srt_buffer_copy_from_host(p->state[k].buffer, p->state[k].offset, elements,
 						  (size_t)p->nelem * sizeof(float), home));
 	return srt_optim_leave(optim, home, stream);

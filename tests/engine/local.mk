@@ -69,6 +69,8 @@ tests_engine_test_cells_SOURCES = tests/engine/test_cells.c tests/harness/nodes.
 tests_engine_test_cells_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_comm_create_world
 tests_engine_test_hybrid_SOURCES = tests/engine/test_hybrid.c tests/harness/nodes.c
 tests_engine_test_hybrid_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_comm_create_world
+tests_engine_test_muon_SOURCES = tests/engine/test_muon.c tests/harness/nodes.c
+tests_engine_test_muon_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_comm_create_world
 tests_engine_test_reshard_SOURCES = tests/engine/test_reshard.c tests/harness/nodes.c
 tests_engine_test_reshard_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_comm_create_world
 check_PROGRAMS += tests/engine/test_audit_values

@@ -169,7 +169,8 @@ refused "--base-dtype needs --lora" $start --base-dtype bf16
 refused "merge-lora writes the model" $start --lora r=4 --save $tmp/x --save-dtype bf16
 refused "it exists and is no folder; adapters are saved to a folder" $start --lora r=4 --save $tmp/text
 refused "is a checkpoint of a run that trains adapters" $start --init $tmp/run
-refused "lora r=4 alpha=8, but the options give" ./shardrt-train $train $lora --lora r=4,alpha=16 --checkpoint $tmp/run --resume
+refused "lora r=4 alpha=8 modules=28, but the options give" ./shardrt-train $train $lora --lora r=4,alpha=16 --checkpoint $tmp/run --resume
+refused "alpha=8 modules=4" ./shardrt-train $train $lora --lora r=4,alpha=8,targets=q_proj --checkpoint $tmp/run --resume
 refused "No such file" $start --adapter $tmp/text.none
 refused "merge-lora needs three folders" ./shardrt-ckpt merge-lora $tmp/base $tmp/adapter
 refused "are one folder" ./shardrt-ckpt merge-lora $tmp/base $tmp/adapter $tmp/base

@@ -62,6 +62,14 @@ for form in $forms; do
 			cat "$tmp/out"
 			failures=$((failures + 1))
 		}
+		# A longer run has the learning rates that its options give, also that of the matrices.
+		rm -rf "$tmp/other" && cp -r "$tmp/dir" "$tmp/other"
+		longer=$(run 1 --checkpoint "$tmp/dir" --resume --steps 6)
+		other=$(run 1 --checkpoint "$tmp/other" --resume --steps 6 --muon-lr 0.5)
+		[ -n "$longer" ] && [ -n "$other" ] && [ "$longer" != "$other" ] || {
+			echo "FAIL: a longer run with another --muon-lr: '$longer' and '$other'"
+			failures=$((failures + 1))
+		}
 	done
 done
 

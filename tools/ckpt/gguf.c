@@ -132,6 +132,22 @@ static srt_status_t find_type(exporter_t *e)
 	return SRT_OK;
 }
 
+/* A base without its adapters is another model. */
+static srt_status_t check_adapters(const exporter_t *e)
+{
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
+
+	for (size_t i = 0; srt_file_at(e->file, i, &t) == SRT_OK; i++)
+		if (strstr(t.name, ".lora_A.weight") != NULL)
+			return srt_model_fail(
+				SRT_ERR_UNSUPPORTED,
+				"%s is of a run with LoRA adapters, such as '%s': add "
+				"those that --save has written to the model by "
+				"shardrt-ckpt merge-lora, and convert its folder",
+				e->request->path[0], t.name);
+	return SRT_OK;
+}
+
 /* The tensors that the file must have, with their sizes. */
 static srt_status_t list_tensors(exporter_t *e)
 {
@@ -143,6 +159,7 @@ static srt_status_t list_tensors(exporter_t *e)
 				      "%s has %zu tensors, but a model of %" PRId64
 				      " layers has %" PRId64,
 				      e->request->path[0], count, e->config.layers, needed);
+	SRT_TRY(check_adapters(e));
 	SRT_TRY(find_type(e));
 	SRT_TRY(srt_gguf_list_tensors(e->row, &e->config, e->type, has_parameter, e, &e->tensors));
 	for (size_t i = 0; i < e->tensors.n; i++) {

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "tools/common.h"
@@ -60,6 +61,17 @@ static void list_kinds(const srt_file_t *file, char *kinds)
 			kinds[i] = letters[saved.kind];
 }
 
+/* Whether a tensor is of bytes, which no reader takes for a parameter by itself. */
+static bool has_bytes(const srt_file_t *file)
+{
+	srt_file_tensor_t t = SRT_FILE_TENSOR_INIT;
+	bool found = false;
+
+	for (size_t i = 0; srt_file_at(file, i, &t) == SRT_OK; i++)
+		found = found || t.dtype == SRT_U8;
+	return found;
+}
+
 /* Metadata of the new file; `kinds` has an empty text with memory for a letter for each tensor.
  * @return the number of entries, of which there may be 3. */
 static size_t list_metadata(const srt_file_t *file, char *kinds, srt_file_metadata_t *metadata)
@@ -72,7 +84,7 @@ static size_t list_metadata(const srt_file_t *file, char *kinds, srt_file_metada
 	if (srt_file_find_metadata(file, TOOL_SIZES_KEY, &value) == SRT_OK)
 		metadata[n++] = (srt_file_metadata_t){ TOOL_SIZES_KEY, value };
 	list_kinds(file, kinds);
-	if (strspn(kinds, "p") < strlen(kinds))
+	if (strspn(kinds, "p") < strlen(kinds) || (*kinds && has_bytes(file)))
 		metadata[n++] = (srt_file_metadata_t){ SRT_FILE_KINDS_KEY, kinds };
 	else if (!*kinds && srt_file_find_metadata(file, SRT_FILE_KINDS_KEY, &value) == SRT_OK)
 		metadata[n++] = (srt_file_metadata_t){ SRT_FILE_KINDS_KEY, value };

@@ -75,7 +75,7 @@ static void print_start(const srt_decoder_config_t *config, srt_dtype_t stored)
 }
 
 /* The memory that shardrt-train needs in addition, for micro-batches of some sizes, on this device
- * and in its numerics mode; exact. */
+ * and in its numerics mode; exact for rows of one document, as --text and --tokens have them. */
 static srt_status_t print_compute(srt_context_t *context, srt_decoder_t *decoder,
 				  int64_t context_length, const srt_plan_t *first,
 				  const srt_plan_t *last)

@@ -20,8 +20,14 @@
 static int64_t estimate_nbytes(const trainer_t *t)
 {
 	const int64_t item = train_options_precision(&t->opt).stored == SRT_F32 ? 4 : 2;
+	const int64_t nadapters =
+		t->lora.lora != NULL ? t->lora.lora->r * t->lora.nmodules * 8 * t->config.width : 0;
 	const int64_t values = t->opt.optimizer != TRAIN_SGD ? 3 : t->opt.momentum > 0 ? 2 : 1;
 
+	if (nadapters > 0) /* the base is saved without states, in at most these bytes */
+		return srt_decoder_nparams(&t->config, 0) *
+			       (t->opt.base_dtype >= 0 ? 4 >> t->opt.base_dtype : item) +
+		       values * nadapters * item + 1024 * srt_decoder_ntensors(&t->config);
 	return values *
 	       (srt_decoder_nparams(&t->config, 0) * item + 512 * srt_decoder_ntensors(&t->config));
 }

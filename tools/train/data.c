@@ -18,7 +18,9 @@ int trainer_open_tokenizer(trainer_t *t, const char *option, srt_tokenizer_t **t
 {
 	char path[TOOL_CONFIG_NBYTES];
 
-	if (t->model.family == NULL)
+	/* a model of this library has no tokenizer: texts are its bytes, as --text has them */
+	if (t->model.family == NULL && t->model.hf_prefix == NULL &&
+	    (t->opt.sft == NULL || t->config.vocab <= 256))
 		return 0;
 	if (tool_model_find_file(&t->model, "tokenizer.json", path))
 		return srt_tokenizer_open(path, tokenizer) == SRT_OK ?

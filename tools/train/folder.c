@@ -30,7 +30,7 @@ void train_get_position(const trainer_t *t, int64_t step, train_position_t *p)
 				 .run = t->run };
 	config.context = t->length;
 	tool_print_sizes(&config, p->sizes, sizeof(p->sizes));
-	tool_lora_print(t->lora.lora, lora);
+	tool_lora_print(&t->lora, lora);
 	if (lora[0])
 		snprintf(p->sizes + strlen(p->sizes), sizeof(p->sizes) - strlen(p->sizes), " %s",
 			 lora);

@@ -53,6 +53,12 @@ int trainer_find_sizes(trainer_t *t)
 					.vocab = o->vocab } };
 	if (tool_model_open(m, t->rank, &t->why) != 0)
 		return -1;
+	if (t->lora.lora != NULL && m->hf_prefix != NULL)
+		return tool_why_usage(
+			&t->why,
+			"--init %s is a file of Hugging Face: name its folder, so that "
+			"adapters get the names that PEFT knows",
+			o->init);
 	t->opt.init = m->path;
 	if (tool_model_resize(m, t->tensor_ranks, &t->why) != 0 ||
 	    tool_lora_check(&t->lora, &m->config, &t->why) != 0)

@@ -35,6 +35,7 @@ void train_options_help(FILE *out)
 	fprintf(out,
 		"usage: shardrt-train --text FILE [options]\n"
 		"       shardrt-train --tokens FILE [options]\n"
+		"       shardrt-train --init FOLDER --sft FILE.jsonl [options]\n"
 		"       shardrt-train --init FILE --text FILE --eval [options]\n"
 		"       shardrt-train --init FILE --generate N [options]\n"
 		"       shardrun -n RANKS shardrt-train ...\n"

@@ -147,20 +147,27 @@ static int check_position(trainer_t *t, const char *path, const train_position_t
 	return 0;
 }
 
-/* The schedule of this run's options, which may have more steps, with the progress of the state. */
-static srt_status_t restore_schedule(trainer_t *t, const srt_step_info_t *fresh)
+/* The schedules of this run's options, which may have more steps, with the states' progress. */
+static srt_status_t restore_schedules(trainer_t *t)
 {
-	srt_step_info_t state = SRT_STEP_INFO_INIT;
+	srt_optim_t *optim = srt_engine_optim(t->engine);
 
-	SRT_TRY(srt_engine_get_step_info(t->engine, &state, t->stream));
-	t->skipped = state.skipped;
-	state.base_lr = fresh->base_lr;
-	state.min_lr = fresh->min_lr;
-	state.warmup = fresh->warmup;
-	state.lr_steps = fresh->lr_steps;
-	state.schedule = fresh->schedule;
-	state.decay_steps = fresh->decay_steps;
-	return srt_optim_set_step_info(srt_engine_optim(t->engine), 0, &state, t->stream);
+	for (size_t g = 0; g < srt_optim_group_count(optim); g++) {
+		srt_optim_options_t options = SRT_OPTIM_OPTIONS_INIT;
+		srt_step_info_t state = SRT_STEP_INFO_INIT;
+
+		SRT_TRY(srt_optim_group_options(optim, g, &options));
+		SRT_TRY(srt_optim_get_step_info(optim, g, &state, t->stream));
+		t->skipped = g == 0 ? state.skipped : t->skipped;
+		state.base_lr = options.lr;
+		state.min_lr = options.min_lr;
+		state.warmup = options.warmup;
+		state.lr_steps = options.lr_steps;
+		state.schedule = options.schedule;
+		state.decay_steps = options.decay_steps;
+		SRT_TRY(srt_optim_set_step_info(optim, g, &state, t->stream));
+	}
+	return SRT_OK;
 }
 
 /* On rank 0, if another checkpoint than the latest one was loaded. */
@@ -240,12 +247,10 @@ static srt_status_t load(trainer_t *t, search_t *s)
 						   .scaler = t->scaler,
 						   .entries = entries,
 						   .nentries = TRAIN_NLOADED };
-	srt_step_info_t fresh = SRT_STEP_INFO_INIT;
 	srt_status_t status;
 	found_t found;
 
 	train_list_entries(&position, entries);
-	SRT_TRY(srt_engine_get_step_info(t->engine, &fresh, t->stream));
 	do {
 		SRT_TRY(share_next(t, s, &found));
 		if (found.status != SRT_OK)
@@ -268,7 +273,7 @@ static srt_status_t load(trainer_t *t, search_t *s)
 		report_loss(s, found.path, position.step);
 		printf("resumed from %s\n", found.path);
 	}
-	return restore_schedule(t, &fresh);
+	return restore_schedules(t);
 }
 
 srt_status_t trainer_resume(trainer_t *t)

@@ -52,7 +52,7 @@ static srt_status_t find_kinds(hashing_t *h)
 	for (size_t i = 0; i < n; i++) {
 		SRT_TRY(srt_file_at(h->file, i, &t));
 		if (is_param(h, i, &t) && !srt_dtype_is_float(t.dtype) &&
-		    (t.dtype != SRT_U8 || h->kinds == NULL))
+		    (t.dtype != SRT_U8 || (h->kinds == NULL && h->file->sharded == NULL)))
 			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 					"it is not known which tensors are parameters: '%s' has "
 					"dtype %s, which no parameter has, and the metadata entry "

@@ -118,16 +118,16 @@ static uint64_t hash_buffer(const srt_engine_t *engine, size_t i)
 /* All hyper-parameters of a group. */
 static void format_group(const srt_optim_options_t *o, char *text, size_t size)
 {
-	snprintf(
-		text, size,
-		"lr %.9g decay %.9g momentum %.17g %.9g %d betas %.17g %.17g eps %.9g %d %d bits %d, "
-		"schedule %.9g %d %d %d %d, kind %d, iteration %d %d %.9g %.9g %.9g",
-		(double)o->lr, (double)o->weight_decay, o->momentum, (double)o->dampening,
-		o->nesterov, o->beta1, o->beta2, (double)o->eps, o->amsgrad, o->maximize,
-		o->state_bits, (double)o->min_lr, (int)o->warmup, (int)o->lr_steps,
-		(int)o->schedule, (int)o->decay_steps, (int)o->kind, o->ns_steps, (int)o->adjust,
-		(double)o->ns_coefficients[0], (double)o->ns_coefficients[1],
-		(double)o->ns_coefficients[2]);
+	snprintf(text, size,
+		 "kind %d, bits %d, iteration %d %d %.9g %.9g %.9g, lr %.9g decay %.9g "
+		 "momentum %.17g %.9g %d betas %.17g %.17g eps %.9g %d %d, "
+		 "schedule %.9g %d %d %d %d",
+		 (int)o->kind, o->state_bits, o->ns_steps, (int)o->adjust,
+		 (double)o->ns_coefficients[0], (double)o->ns_coefficients[1],
+		 (double)o->ns_coefficients[2], (double)o->lr, (double)o->weight_decay, o->momentum,
+		 (double)o->dampening, o->nesterov, o->beta1, o->beta2, (double)o->eps, o->amsgrad,
+		 o->maximize, (double)o->min_lr, (int)o->warmup, (int)o->lr_steps, (int)o->schedule,
+		 (int)o->decay_steps);
 }
 
 static uint64_t hash_group(const srt_engine_t *engine, size_t i)
@@ -285,8 +285,8 @@ static void make_fingerprint(const srt_engine_t *engine, fingerprint_t *print)
 			 (double)optim->eps, (double)optim->ns_coefficients[0],
 			 (double)optim->ns_coefficients[1], (double)optim->ns_coefficients[2]);
 	else
-		set_text(print, KEY_VARIANT, "amsgrad %d maximize %d", optim->amsgrad != 0,
-			 optim->maximize != 0);
+		set_text(print, KEY_VARIANT, "amsgrad %d maximize %d state_bits %d",
+			 optim->amsgrad != 0, optim->maximize != 0, optim->state_bits);
 	set_text(print, KEY_SCHEDULE, "%.9g to %.9g, warm-up %d of %d steps, kind %d, decay %d",
 		 (double)optim->lr, (double)optim->min_lr, (int)optim->warmup, (int)optim->lr_steps,
 		 (int)optim->schedule, (int)optim->decay_steps);

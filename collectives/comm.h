@@ -129,15 +129,17 @@ srt_status_t srt_coll_create_gather(srt_comm_t *comm, srt_view_t local, srt_view
 
 /* Memory that collectives need in addition to their buffers, in bytes. */
 typedef struct srt_coll_memory {
-	size_t scratch;    /* that a rank allocates */
-	size_t mapped;     /* bounce buffers of the other ranks, that it maps */
-	bool maps_sources; /* it also maps the other ranks' source buffers */
-	bool maps_full;    /* and what they gather: srt_comm_gathered_kind() */
+	size_t scratch;     /* that a rank allocates */
+	size_t mapped;      /* bounce buffers of the other ranks, that it maps */
+	bool maps_sources;  /* it also maps the other ranks' source buffers */
+	bool maps_full;     /* and what they gather: srt_comm_gathered_kind() */
+	bool maps_messages; /* and what messages are sent from */
 } srt_coll_memory_t;
 
 /* The collectives of a communicator, as far as their memory depends on them. */
 typedef struct srt_coll_uses {
-	bool copies;      /* some copy: gathers, broadcasts, messages */
+	bool copies;      /* some copy: gathers, broadcasts */
+	bool messages;    /* some sends and receives, which have no stages */
 	bool sums;        /* some sum, on whichever rank */
 	size_t nsums;     /* that sum bytes which this rank owns */
 	bool all_reduces; /* sums are all-reduces */

@@ -13,13 +13,15 @@ static srt_status_t plan_transports(const srt_comm_t *comm, const srt_coll_uses_
 	const srt_hierarchy_t *hierarchy = comm->hierarchy;
 	srt_coll_uses_t flat = *uses; /* not of stages */
 
+	flat.copies |= uses->messages;
 	if (hierarchy != NULL) {
-		flat.copies = false;
+		flat.copies = uses->messages;
 		flat.sums = uses->sums && !hierarchy->sums;
 		flat.nsums = flat.sums ? uses->nsums : 0;
 	}
 	memory->scratch = flat.nsums * srt_step_reduce_scratch(comm->size);
 	memory->maps_sources = comm->transport->maps_sources;
+	memory->maps_messages = comm->transport->maps_sources;
 	if (comm->size > 1 && comm->transport->plan != NULL)
 		SRT_TRY(comm->transport->plan(comm, &flat, memory));
 	return hierarchy != NULL ? hierarchy->transport->plan(comm, uses, memory) : SRT_OK;

@@ -26,8 +26,8 @@ extern "C" {
 typedef struct srt_file_checkpoint {
 	size_t size;           /* set by SRT_FILE_CHECKPOINT_INIT */
 	const char *id;        /* 16 hexadecimal digits, different in each checkpoint */
-	const char *optimizer; /* "none", "sgd", "adam", "adamw", "adam8bit",
-				* "adamw8bit" */
+	const char *optimizer; /* "none", "sgd", "adam", "adamw", "muon", also with groups of AdamW,
+				* "adam8bit", "adamw8bit" */
 	int world;             /* ranks that it was saved by */
 	int numerics_version;  /* srt_numerics_version() of the library that saved it */
 	int fast;              /* 1: saved in numerics mode fast, 0: exact, -1: unknown */

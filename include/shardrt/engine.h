@@ -192,8 +192,9 @@ SRT_API srt_status_t srt_param_tie(srt_unit_t *unit, srt_param_t *param, const c
  * @param options of the kind of the engine's optimizer, or one of Muon and the other of AdamW;
  *        copied. Parameters of Muon are matrices stored in SRT_F32.
  * @param[out] group its index: 1 for the first.
- * @return SRT_ERR_INVALID_ARGUMENT as srt_engine_create(), and for another kind; SRT_ERR_STATE
- *         after srt_engine_build().
+ * @return SRT_ERR_INVALID_ARGUMENT as srt_engine_create(), and for another kind or state_bits;
+ *         SRT_ERR_UNSUPPORTED for state_bits 8 next to Muon; SRT_ERR_STATE after
+ *         srt_engine_build().
  */
 SRT_API srt_status_t srt_engine_group_create(srt_engine_t *engine,
 					     const srt_optim_options_t *options, size_t *group);

@@ -372,9 +372,10 @@ SRT_API const char *srt_optim_state_name(const srt_optim_t *optim, size_t k);
  * rank's shard, srt_param_local().
  * @param i index of a parameter.
  * @param k 0: momentum_buffer or exp_avg; 1: exp_avg_sq; 2: max_exp_avg_sq.
- * @param[out] view (nelem) of the value's dtype; absent if the parameter has no elements, for a
- *        sharded tensor (srt_sharded_optim_state()), and for a state that a matrix of Muon next to
- *        groups of AdamW has no use of and no memory for. Set on success only.
+ * @param[out] view (nelem) of the value's dtype, with state_bits 8 SRT_F32; absent if the parameter
+ *        has no elements, for a sharded tensor (srt_sharded_optim_state()), and for a state that a
+ *        matrix of Muon next to groups of AdamW has no use of and no memory for. Set on success
+ *        only.
  * @return SRT_ERR_INVALID_ARGUMENT for an index outside the list; SRT_ERR_NOT_FOUND for a state
  *         that the optimizer does not have; SRT_ERR_UNSUPPORTED for a state in 8 bits, which
  *         srt_optim_get_state() and srt_optim_set_state() convert.

@@ -65,7 +65,7 @@ typedef struct srt_sharded_optim_param {
  * @return on all ranks: SRT_ERR_INVALID_ARGUMENT as srt_optim_create(), and for a parameter that is
  *         both sharded and plain, whose value and gradient differ in shape, dtype or sharding, or
  *         that is on another communicator; SRT_ERR_MISMATCH for different lists or options;
- *         SRT_ERR_UNSUPPORTED for Muon; SRT_ERR_OUT_OF_MEMORY.
+ *         SRT_ERR_UNSUPPORTED for Muon and state_bits 8; SRT_ERR_OUT_OF_MEMORY.
  */
 SRT_API srt_status_t srt_sharded_optim_create(srt_context_t *context, srt_comm_t *comm,
 					      const srt_optim_options_t *groups, size_t ngroups,

@@ -358,6 +358,12 @@ static srt_status_t find_values(const srt_optim_t *optim, const char *call, size
 	return SRT_OK;
 }
 
+/* Whether a parameter has no elements here. */
+static bool is_empty(const srt_optim_t *optim, size_t i)
+{
+	return i < optim->nentries && optim->entries[i].param.nelem == 0;
+}
+
 srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t i, size_t k, float *elements,
 				 srt_stream_t *stream)
 {
@@ -366,11 +372,12 @@ srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t i, size_t k, f
 
 	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(stream);
+	if (!is_empty(optim, i))
+		SRT_NOT_NULL(elements);
 	SRT_TRY(srt_optim_enter(optim, "srt_optim_get_state", stream, &home));
 	SRT_TRY(find_values(optim, "srt_optim_get_state", i, k, &p));
 	if (p->nelem == 0)
 		return SRT_OK;
-	SRT_NOT_NULL(elements);
 	if (srt_optim_is_coded(optim, p))
 		return srt_coded_read(p->state[k], p->state[2], (int)k, p->nelem, p->row_nelem,
 				      elements, home);
@@ -386,11 +393,12 @@ srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t i, size_t k, const f
 
 	SRT_NOT_NULL(optim);
 	SRT_NOT_NULL(stream);
+	if (!is_empty(optim, i))
+		SRT_NOT_NULL(elements);
 	SRT_TRY(srt_optim_enter(optim, "srt_optim_set_state", stream, &home));
 	SRT_TRY(find_values(optim, "srt_optim_set_state", i, k, &p));
 	if (p->nelem == 0)
 		return srt_optim_leave(optim, home, stream);
-	SRT_NOT_NULL(elements);
 	if (srt_optim_is_coded(optim, p))
 		SRT_TRY(srt_coded_write(p->state[k], p->state[2], (int)k, p->nelem, p->row_nelem,
 					elements, home));

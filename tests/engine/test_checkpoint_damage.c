@@ -75,7 +75,7 @@ static void test_misfits(void)
 					     .nentries = 1 };
 	srt_engine_options_t sgd = { ENGINE_BASE, .strategy = SRT_STRATEGY_DDP,
 				     .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f,
-						    .momentum = 0.5f) };
+						    .momentum = 0.5) };
 	srt_engine_options_t none = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
 				      .optim = OPTIM(.kind = SRT_OPTIM_NONE) };
 	const case_types_t groups = { .ngroups = 3 };

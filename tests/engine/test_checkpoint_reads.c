@@ -35,7 +35,7 @@ static void declare(const char *form)
 	srt_engine_options_t options = {
 		ENGINE_BASE,
 		.strategy = strcmp(form, "ddp") == 0 ? SRT_STRATEGY_DDP : SRT_STRATEGY_ZERO3,
-		.optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9f)
+		.optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9)
 	};
 	const srt_unit_options_t unit = { .size = sizeof(unit),
 					  .flat = strcmp(form, "flat") == 0 ? SRT_FLAT_VIEWS :

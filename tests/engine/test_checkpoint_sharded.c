@@ -416,7 +416,7 @@ static void test_resumes(const char *folder)
 		  { .ngroups = 3 } },
 		{ "stored f16",
 		  { ENGINE_BASE,
-		    .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9f) },
+		    .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9) },
 		  { .stored = SRT_F16, .ngroups = 2 } },
 		{ "offload, accumulation",
 		  { .size = sizeof(srt_engine_options_t),

@@ -29,7 +29,7 @@ static srt_engine_t *make_engine(srt_optim_kind_t optimizer, int nparams, srt_dt
 				 bool has_buffers)
 {
 	static const srt_optim_options_t kinds[] = {
-		[SRT_OPTIM_SGD] = { .size = sizeof(kinds[0]), .lr = 0.1f, .momentum = 0.9f },
+		[SRT_OPTIM_SGD] = { .size = sizeof(kinds[0]), .lr = 0.1f, .momentum = 0.9 },
 		[SRT_OPTIM_ADAM] = SRT_OPTIM_ADAM_INIT,
 		[SRT_OPTIM_ADAMW] = SRT_OPTIM_OPTIONS_INIT,
 		[SRT_OPTIM_NONE] = { .size = sizeof(kinds[0]), .kind = SRT_OPTIM_NONE },

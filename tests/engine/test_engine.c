@@ -114,10 +114,10 @@ static void test_strategies(void)
 	o.average = SRT_AVERAGE_SUM;
 	o.norm_p = SRT_NORM_INF;
 	o.optim = &optim;
-	optim.momentum = 0.9f;
+	optim.momentum = 0.9;
 	optim.nesterov = 1;
 	compare_strategies("sgd, sum, last", o, 6, 0, 2);
-	optim.momentum = 0.0f;
+	optim.momentum = 0.0;
 	optim.nesterov = 0;
 	o.norm_p = 0;
 	o.max_norm = 0.0f;

@@ -50,15 +50,15 @@ static void test_options(void)
 		{ { .min_lr = INFINITY }, "option min_lr" },
 		{ { .warmup = 11, .lr_steps = 10 }, "warmup 11" },
 		{ { .decay_steps = 11, .lr_steps = 10 }, "decay_steps 11" },
-		{ { .momentum = -0.5f }, "option momentum" },
+		{ { .momentum = -0.5 }, "option momentum" },
 		{ { .dampening = NAN }, "option dampening" },
 		{ { .nesterov = 1 }, "option nesterov" },
-		{ { .nesterov = 1, .momentum = 0.9f, .dampening = 0.1f }, "option nesterov" },
+		{ { .nesterov = 1, .momentum = 0.9, .dampening = 0.1f }, "option nesterov" },
 		{ { .kind = SRT_OPTIM_ADAM, .beta1 = 1.0 }, "beta1 1" },
 		{ { .kind = SRT_OPTIM_ADAM, .beta2 = -0.1 }, "beta2 -0.1" },
 		{ { .kind = SRT_OPTIM_ADAMW, .beta2 = (double)NAN }, "beta2 nan" },
 		{ { .kind = SRT_OPTIM_ADAMW, .eps = -2.0f }, "option eps is -2" },
-		{ { .kind = SRT_OPTIM_ADAM, .momentum = 0.9f }, "is Adam: only SGD" },
+		{ { .kind = SRT_OPTIM_ADAM, .momentum = 0.9 }, "is Adam: only SGD" },
 		{ { .kind = SRT_OPTIM_ADAMW, .dampening = 0.1f }, "option dampening" },
 		{ { .kind = SRT_OPTIM_ADAMW, .nesterov = 1 }, "option nesterov" },
 		{ { .beta1 = 0.9 }, "is SGD: only Adam and AdamW" },
@@ -171,7 +171,8 @@ static void test_many_names(void)
 	enum { N = 1000 };
 	const int64_t shape[] = { 1 };
 	srt_engine_t *engine;
-	srt_param_t *params[N], *again = NULL;
+	static srt_param_t *params[N];
+	srt_param_t *again = NULL;
 	srt_unit_t *root, *unit;
 	char name[32];
 

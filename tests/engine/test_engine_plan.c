@@ -373,9 +373,9 @@ int main(int argc, char **argv)
 		o.prefetch = INT_MAX;
 		test_exact(&o, 1, SRT_FLAT_NO);
 		o.prefetch = 1;
-		sgd.momentum = 0.5f;
+		sgd.momentum = 0.5;
 		test_exact(&o, 1, SRT_FLAT_NO);
-		sgd.momentum = 0.0f;
+		sgd.momentum = 0.0;
 		o.optim = &adamw;
 	}
 	test_scaling();

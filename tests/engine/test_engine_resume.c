@@ -175,11 +175,11 @@ static void test_resumes(void)
 		  SRT_F32,
 		  3 },
 		{ { ENGINE_BASE,
-		    .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9f) },
+		    .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9) },
 		  SRT_F32,
 		  1 },
 		{ { ENGINE_BASE,
-		    .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9f) },
+		    .optim = OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9) },
 		  SRT_F16,
 		  2 },
 	};
@@ -203,7 +203,7 @@ static void test_groups(srt_optim_kind_t kind, srt_strategy_t strategy)
 	float *all, *one;
 
 	if (kind == SRT_OPTIM_SGD)
-		optim.momentum = 0.9f;
+		optim.momentum = 0.9;
 	else
 		optim = group;
 	optim.kind = kind;

@@ -43,7 +43,7 @@ static srt_engine_options_t make_options(const variant_t *v, srt_strategy_t stra
 					 srt_mesh_t *mesh)
 {
 	static const srt_optim_options_t sgd = {
-		.size = sizeof(sgd), .kind = SRT_OPTIM_SGD, .lr = 0.05f, .momentum = 0.5f
+		.size = sizeof(sgd), .kind = SRT_OPTIM_SGD, .lr = 0.05f, .momentum = 0.5
 	};
 	srt_engine_options_t o = case_adamw(strategy);
 

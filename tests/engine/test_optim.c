@@ -147,7 +147,7 @@ static void test_places(srt_optim_kind_t kind, bool has_copy, bool gives_state)
 	uint16_t copies[2][NPARAMS][MOST_NELEM] = { 0 };
 
 	if (kind == SRT_OPTIM_SGD)
-		group = *OPTIM(.momentum = 0.9f, .weight_decay = 0.01f);
+		group = *OPTIM(.momentum = 0.9, .weight_decay = 0.01f);
 	group.kind = kind;
 	group.lr = 0.1f;
 	for (int apart = 0; apart < 2; apart++) {

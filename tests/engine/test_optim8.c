@@ -123,7 +123,9 @@ static void create(list_t *list)
 	uint32_t seed = 5;
 	size_t at = 0;
 
-	*list = (list_t){ .plain = { { .nelem = NELEM }, { .nelem = SMALL } } };
+	memset(list, 0, sizeof(*list));
+	list->plain[0].nelem = NELEM;
+	list->plain[1].nelem = SMALL;
 	list->values = test_buffer(device, (NELEM + SMALL) * sizeof(float), "values");
 	list->grads = test_buffer(device, (NELEM + SMALL) * sizeof(float), "gradients");
 	for (int i = 0; i < 2; i++) {

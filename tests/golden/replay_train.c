@@ -55,7 +55,7 @@ static srt_status_t create_engine(replay_t *r)
 	const srt_optim_options_t optim = {
 		.size = sizeof(optim),
 		.kind = optimizer_of(opt),
-		.momentum = (float)golden_number(opt, "momentum", 0),
+		.momentum = golden_number(opt, "momentum", 0),
 		.dampening = (float)golden_number(opt, "dampening", 0),
 		.nesterov = golden_is_set(opt, "nesterov"),
 		.beta1 = is_sgd ? 0 : json_number_value(json_array_get(betas, 0)),

@@ -55,7 +55,7 @@ static void create_optimizer(void)
 	srt_optim_options_t sgd = SRT_OPTIM_SGD_INIT;
 
 	sgd.lr = 0.01f;
-	sgd.momentum = 0.9f;
+	sgd.momentum = 0.9;
 	param.name = "linear.weight";
 	param.value = w;
 	param.grad = dw;

@@ -318,7 +318,7 @@ static void test_errors(void)
 	parts_t p;
 
 	bad[1].lr = -1.0f;
-	momentum[0].momentum = 0.9f;
+	momentum[0].momentum = 0.9;
 	no_lr[0].lr = no_lr[1].lr = 0;
 	random_state = 99;
 	parts_create(&p, sgd, SRT_F32, NULL);
@@ -378,7 +378,7 @@ int main(void)
 {
 	tensor_case_open(&c);
 	test_kind(*OPTIM_SGD(0.1f), SRT_F32);
-	test_kind(*OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9f, .nesterov = 1),
+	test_kind(*OPTIM(.kind = SRT_OPTIM_SGD, .lr = 0.1f, .momentum = 0.9, .nesterov = 1),
 		  SRT_F32);
 	test_kind(*OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.1f, .weight_decay = 0.01f, ADAM_BASE),
 		  SRT_F32);

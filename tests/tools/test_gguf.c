@@ -297,7 +297,7 @@ static void check_scores(const srt_tokenizer_t *t, const gguf_file_t *g)
 	start[n] = strlen(spaced);
 	for (;;) {
 		size_t best = n;
-		double most = -INFINITY;
+		double most = -HUGE_VAL;
 
 		for (size_t i = 0; i + 1 < n; i++) {
 			const int id =

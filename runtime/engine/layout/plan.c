@@ -63,7 +63,10 @@ static void count_collectives(const srt_engine_t *engine, int rank, int world,
 	const bool hybrid = srt_roles_hybrid(engine, world);
 	const bool sums = engine->declared.ntrainable > 0;
 
-	uses[ALL_RANKS] = (srt_coll_uses_t){ .copies = true, .sums = sums, .nsums = sums };
+	uses[ALL_RANKS] = (srt_coll_uses_t){ .copies = true,
+					     .messages = srt_optim_has_muon(engine->optim),
+					     .sums = sums,
+					     .nsums = sums };
 	for (int c = SHARDS; c < NCOMMS; c++)
 		uses[c] = (srt_coll_uses_t){ .copies = c != REPLICAS || gradients == REPLICAS,
 					     .is_split = true };
@@ -159,6 +162,7 @@ static srt_status_t plan_collectives(const srt_engine_t *engine, int rank, int w
 		memory->mapped += one.mapped;
 		memory->maps_sources |= one.maps_sources;
 		memory->maps_full |= one.maps_full && gathers_units[c];
+		memory->maps_messages |= one.maps_messages && uses[c].messages;
 	}
 	free(members);
 	return status;
@@ -278,8 +282,9 @@ srt_status_t srt_memory_plan(const srt_engine_t *engine, int rank, int world, sr
 	memory->peer_mapped = colls.mapped;
 	if (colls.maps_sources)
 		memory->peer_mapped +=
-			plan_peer_mapped(engine, rank, world, memory, colls.maps_full) +
-			matrices.peers;
+			plan_peer_mapped(engine, rank, world, memory, colls.maps_full);
+	if (colls.maps_messages)
+		memory->peer_mapped += matrices.peers;
 	return SRT_OK;
 }
 

@@ -358,10 +358,18 @@ static srt_status_t find_values(const srt_optim_t *optim, const char *call, size
 	return SRT_OK;
 }
 
-/* Whether a parameter has no elements here. */
-static bool is_empty(const srt_optim_t *optim, size_t i)
+/* Checks the arguments of an access to a state; a parameter without elements needs no memory.
+ * *home: as srt_optim_enter() has it. */
+static srt_status_t begin_access(const srt_optim_t *optim, const char *call, size_t i, size_t k,
+				 const float *elements, srt_stream_t *stream,
+				 const srt_optim_param_t **p, srt_stream_t **home)
 {
-	return i < optim->nentries && optim->entries[i].param.nelem == 0;
+	SRT_TRY(srt_check_not_null(optim, call, "optim"));
+	SRT_TRY(srt_check_not_null(stream, call, "stream"));
+	if (i >= optim->nentries || optim->entries[i].param.nelem > 0)
+		SRT_TRY(srt_check_not_null(elements, call, "elements"));
+	SRT_TRY(srt_optim_enter(optim, call, stream, home));
+	return find_values(optim, call, i, k, p);
 }
 
 srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t i, size_t k, float *elements,
@@ -370,12 +378,7 @@ srt_status_t srt_optim_get_state(const srt_optim_t *optim, size_t i, size_t k, f
 	const srt_optim_param_t *p;
 	srt_stream_t *home;
 
-	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(stream);
-	if (!is_empty(optim, i))
-		SRT_NOT_NULL(elements);
-	SRT_TRY(srt_optim_enter(optim, "srt_optim_get_state", stream, &home));
-	SRT_TRY(find_values(optim, "srt_optim_get_state", i, k, &p));
+	SRT_TRY(begin_access(optim, __func__, i, k, elements, stream, &p, &home));
 	if (p->nelem == 0)
 		return SRT_OK;
 	if (srt_optim_is_coded(optim, p))
@@ -391,12 +394,7 @@ srt_status_t srt_optim_set_state(srt_optim_t *optim, size_t i, size_t k, const f
 	const srt_optim_param_t *p;
 	srt_stream_t *home;
 
-	SRT_NOT_NULL(optim);
-	SRT_NOT_NULL(stream);
-	if (!is_empty(optim, i))
-		SRT_NOT_NULL(elements);
-	SRT_TRY(srt_optim_enter(optim, "srt_optim_set_state", stream, &home));
-	SRT_TRY(find_values(optim, "srt_optim_set_state", i, k, &p));
+	SRT_TRY(begin_access(optim, __func__, i, k, elements, stream, &p, &home));
 	if (p->nelem == 0)
 		return srt_optim_leave(optim, home, stream);
 	if (srt_optim_is_coded(optim, p))

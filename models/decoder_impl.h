@@ -93,6 +93,11 @@ srt_status_t srt_decoder_share_status(const srt_decoder_t *d, srt_status_t statu
 
 /* ---- decoder_int8.c */
 
+/** Scales of a row of n columns. */
+static inline int64_t srt_decoder_count_scales(int64_t n)
+{
+	return (n + SRT_QUANT_BLOCK - 1) / SRT_QUANT_BLOCK;
+}
 /** Whether a parameter or module is of weights in 8 bits. */
 int srt_decoder_is_int8_name(const char *name);
 /** Adds codes and scales to a module of the block, instead of its weight, which `base` is. */

@@ -22,11 +22,6 @@ int srt_decoder_is_int8_name(const char *name)
 	return at != NULL && (at[sizeof(MODULE)] == '\0' || at[sizeof(MODULE)] == '.');
 }
 
-static int64_t count_scales(int64_t n)
-{
-	return (n + SRT_QUANT_BLOCK - 1) / SRT_QUANT_BLOCK;
-}
-
 /* Whether a rank's columns are whole blocks, and its rows one range. */
 static srt_status_t check_cut(const srt_decoder_t *d, const char *name,
 			      const srt_model_param_spec_t *base)
@@ -62,7 +57,7 @@ srt_status_t srt_decoder_add_int8(const srt_decoder_t *d, srt_module_t *block, c
 	snprintf(text, sizeof(text), "%s." MODULE ".codes", name);
 	SRT_TRY(srt_model_add_param(block, &spec, &bytes));
 	snprintf(text, sizeof(text), "%s." MODULE ".scales", name);
-	spec.n = count_scales(base->n) * (int64_t)sizeof(float);
+	spec.n = srt_decoder_count_scales(base->n) * (int64_t)sizeof(float);
 	return srt_model_add_param(block, &spec, &bytes);
 }
 

@@ -17,7 +17,6 @@
 
 /* What a rank rounds to 8 bits: rows and columns of a weight, and where the floats come from. */
 typedef struct source {
-	const srt_param_t *codes;
 	char name[192]; /* of the weight */
 	int64_t out, in;
 	int64_t row, nrows, column, ncolumns; /* this rank's */
@@ -140,7 +139,7 @@ static srt_status_t draw_rows(const source_t *s, int64_t row, int64_t nrows, flo
 static srt_status_t round_rows(const source_t *s, int64_t most, float *x, int8_t *codes,
 			       float *scales)
 {
-	const int64_t nscales = (s->ncolumns + SRT_QUANT_BLOCK - 1) / SRT_QUANT_BLOCK;
+	const int64_t nscales = srt_decoder_count_scales(s->ncolumns);
 
 	for (int64_t i = 0, n; i < s->nrows; i += n) {
 		n = s->nrows - i < most ? s->nrows - i : most;
@@ -170,7 +169,7 @@ static int64_t count_piece(const source_t *s)
 /* Makes this rank's codes and scales of a weight. Local. */
 static srt_status_t set_weight(source_t *s, srt_param_t *codes_param, srt_param_t *scales_param)
 {
-	const int64_t nscales = (s->ncolumns + SRT_QUANT_BLOCK - 1) / SRT_QUANT_BLOCK;
+	const int64_t nscales = srt_decoder_count_scales(s->ncolumns);
 	const int64_t most = count_piece(s);
 	const size_t npiece = (size_t)(most * s->ncolumns) * sizeof(float);
 	const size_t nrow = (size_t)s->in * sizeof(float);
@@ -217,7 +216,6 @@ static srt_status_t find_part(const srt_decoder_t *d, const srt_param_t *codes, 
 
 	SRT_TRY(srt_param_part(codes, srt_comm_rank(srt_engine_comm(d->engine)), &part));
 	srt_param_shape(codes, shape);
-	s->codes = codes;
 	s->out = shape[0];
 	s->in = shape[1];
 	s->row = part.offset[0];

@@ -29,6 +29,7 @@ typedef ulong uint64_t;
 #define SRT_K_EMBED_COLUMNS 512     /* columns of one group of embedding_backward */
 #define SRT_K_EMBED_BUCKETS 1024    /* a group of it owns every 1024th row; a power of two */
 #define SRT_K_MAX_RANKS 8           /* inputs of reduce_ranks */
+#define SRT_K_MAX_PARTS 8           /* inputs of sum_parts */
 #define SRT_K_QUANT_BLOCK 64        /* columns of 8-bit codes that share a scale */
 #define SRT_K_CODE_BLOCK 256        /* adam8: most elements of a block, which has one absmax */
 #define SRT_K_CODE_BLOCKS 8         /* blocks of one group of adam8 */
@@ -53,6 +54,13 @@ typedef struct srt_k_reduce_ranks {
 	int32_t is_f32;     /* reduce_finish: the destination is floats, whatever T is */
 	int32_t reserved;
 } srt_k_reduce_ranks_t;
+
+typedef struct srt_k_sum_parts {
+	int64_t rows, n;
+	int64_t stride;     /* from a part after the first one to the next */
+	int32_t nparts;     /* 1..SRT_K_MAX_PARTS */
+	int32_t accumulate; /* 1: added onto the destination */
+} srt_k_sum_parts_t;
 
 /* bias_backward, layernorm*, rmsnorm*, batchnorm, batchnorm_backward*, softmax*, log_softmax*,
  * cross_entropy, mse, sum_loss */

@@ -56,6 +56,36 @@ SRT_API srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul
 /* ---- attention ------------------------------------------------------------------------ */
 
 /**
+/* ---- sums in parts ---------------------------------------------------------------------- */
+
+/** Most parts of srt_sum_parts_t. */
+#define SRT_SUM_PARTS_MAX 8
+
+/** The parts of a sum, e.g. of products over parts of their k, and what follows their sum. */
+typedef struct srt_sum_parts {
+	size_t size; /* set by SRT_SUM_PARTS_INIT */
+	int64_t rows, n;
+	int nparts;       /* 1 to SRT_SUM_PARTS_MAX */
+	int64_t stride;   /* elements from a part to the next, at least rows * n; 0: rows * n */
+	srt_view_t parts; /* (nparts,rows,n), SRT_F32 */
+	srt_view_t bias;  /* (n), or absent; dtype of out */
+	srt_view_t out;   /* (rows,n); where it is SRT_F32 it may be the first part */
+	int accumulate;   /* added onto out */
+} srt_sum_parts_t;
+
+/** One part; the other defaults are zero. */
+#define SRT_SUM_PARTS_INIT                                                                         \
+	{                                                                                          \
+		.size = sizeof(srt_sum_parts_t), .nparts = 1                                       \
+	}
+
+/**
+ * out = sum of the parts, then + bias, then added onto out if `accumulate`; all in fp32, rounded
+ * once to out's dtype. The parts are added by the pairwise tree: neighbours, then neighbours of
+ * the sums, and so on; an odd last one passes up. Bits: docs/numerics.md, "Matrix product".
+ */
+SRT_API srt_status_t srt_op_sum_parts(const srt_sum_parts_t *args, srt_stream_t *stream);
+
  * Shape of multi-head attention: in each batch item and head, query i takes the softmax of
  * scale * (q[i] . k[j]) over the keys j that it attends to, and with these weights the sum of v[j].
  *

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Launcher of the matrix product of <shardrt/ops.h>: the backend takes its tuned version if it has
- * one for these shapes, else kernels/matmul.k. In exact mode both have the same bits.
+ * Launchers of the matrix product of <shardrt/ops.h>, and of the sum of its parts. For the product
+ * the backend takes its tuned version if it has one for these shapes, else kernels/matmul.k. In
+ * exact mode both have the same bits.
  */
 #include "runtime/ops/ops.h"
 
@@ -136,4 +137,51 @@ srt_status_t srt_op_matmul(const srt_matmul_t *shape, srt_stream_t *stream)
 	if (mm.m == 0 || mm.n == 0 || mm.batch == 0)
 		return SRT_OK;
 	return srt_op_put(&call, SRT_COMMAND_MATMUL, tensors, 4, dtype);
+}
+
+/* The parts from the second one to the end of the last. */
+static srt_op_tensor_t list_other_parts(const srt_sum_parts_t *a, int64_t nelem)
+{
+	const int64_t all = srt_op_pitched_size(a->nparts, nelem, a->stride);
+	srt_op_tensor_t t = { "parts", a->parts, -1, SRT_OP_DTYPE_F32 };
+
+	if (a->nparts == 1 || nelem == 0)
+		return (srt_op_tensor_t){ .name = "parts", .dtype = SRT_OP_DTYPE_F32 };
+	if (all < 0 || all > INT64_MAX / (int64_t)sizeof(float))
+		return t; /* the sum of offsets might overflow */
+	t.nelem = all - a->stride;
+	t.view.offset += (size_t)a->stride * sizeof(float);
+	return t;
+}
+
+srt_status_t srt_op_sum_parts(const srt_sum_parts_t *args, srt_stream_t *stream)
+{
+	srt_sum_parts_t a = SRT_SUM_PARTS_INIT;
+	int64_t nelem;
+
+	SRT_OP_READ(srt_sum_parts_t, a, args, stream);
+	nelem = srt_op_size(a.rows, a.n);
+	if (a.nparts < 1 || a.nparts > SRT_SUM_PARTS_MAX)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT, "%s: nparts is %d, must be 1 to %d",
+				__func__, a.nparts, SRT_SUM_PARTS_MAX);
+	if (a.stride != 0 && a.stride < nelem)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"%s: stride is %lld, less than the %lld elements of a part",
+				__func__, (long long)a.stride, (long long)nelem);
+	a.stride = a.stride ? a.stride : nelem;
+	const bool one_row = a.bias.buffer == NULL; /* fills the groups of the grid */
+	const srt_k_sum_parts_t kernel = { .rows = one_row ? 1 : a.rows,
+					   .n = one_row ? nelem : a.n,
+					   .stride = a.stride,
+					   .nparts = a.nparts,
+					   .accumulate = a.accumulate != 0 };
+	const srt_op_tensor_t tensors[] = {
+		{ "out", a.out, nelem, 0 },
+		{ "parts", a.parts, nelem, SRT_OP_DTYPE_F32 },
+		list_other_parts(&a, nelem),
+		{ "bias", a.bias, a.n, 0 },
+	};
+
+	return srt_op_launch(__func__, SRT_K_SUM_PARTS, a.out.dtype == SRT_F32, &kernel, tensors,
+			     stream);
 }

@@ -19,10 +19,12 @@ DEVICE_PROGRAM_TESTS += \
 	tests/kernels/test_kernels_rotary \
 	tests/kernels/test_kernels_rows \
 	tests/kernels/test_kernels_scaler \
+	tests/kernels/test_kernels_sum_parts \
 	tests/kernels/test_ops \
 	tests/kernels/test_ops_args \
 	tests/kernels/test_ops_index_copy \
 	tests/kernels/test_ops_products \
+	tests/kernels/test_ops_sum_parts \
 	tests/kernels/test_ops_vocab \
 	tests/kernels/test_scratch \
 	tests/kernels/test_strided \

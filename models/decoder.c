@@ -164,6 +164,7 @@ static srt_model_param_spec_t describe_weight(const srt_decoder_config_t *c,
 		.is_cut = part->cut != WHOLE,
 		.tensor_dim = part->cut == COLUMNS,
 		.nblocks = part->cut == HEADS ? 3 : 1,
+		.nparts = c->tensor_parts,
 		.group = options != NULL && part->n != NONE ? options->linear_group : 0,
 	};
 }
@@ -235,6 +236,7 @@ static srt_status_t add_matrix(const srt_decoder_t *d, srt_module_t *root, const
 					      .n = d->config.width,
 					      .is_cut = is_cut,
 					      .nblocks = 1,
+					      .nparts = d->config.tensor_parts,
 					      .init = &normal };
 
 	snprintf(text, sizeof(text), "%s.weight", name);

@@ -11,6 +11,7 @@ srt_decoder_config_t srt_decoder_complete(const srt_decoder_config_t *config)
 	c.kv_heads = c.kv_heads ? c.kv_heads : c.heads;
 	c.head_dim = c.head_dim || c.heads < 1 ? c.head_dim : c.width / c.heads;
 	c.ffn_width = c.ffn_width ? c.ffn_width : 4 * c.width;
+	c.tensor_parts = c.tensor_parts ? c.tensor_parts : 1;
 	return c;
 }
 
@@ -48,27 +49,41 @@ static srt_status_t check_range(const srt_decoder_config_t *c)
 	return SRT_OK;
 }
 
-/* How the tensor-parallel ranks share heads, columns and vocabulary. */
-static srt_status_t check_tensor_ranks(const srt_decoder_config_t *c, int tensor_ranks)
+/* How `n` tensor-parallel ranks, or parts, share heads, columns and vocabulary. */
+static srt_status_t check_shares(const srt_decoder_config_t *c, int n, const char *what)
 {
-	if (c->heads % tensor_ranks != 0 || c->kv_heads % tensor_ranks != 0)
-		return srt_model_fail(
-			SRT_ERR_INVALID_ARGUMENT,
-			"decoder: %lld heads of %s cannot be divided among %d tensor-parallel "
-			"ranks",
-			(long long)(c->heads % tensor_ranks ? c->heads : c->kv_heads),
-			c->heads % tensor_ranks ? "queries" : "keys and values", tensor_ranks);
-	if (c->ffn_width % tensor_ranks != 0)
+	if (c->heads % n != 0 || c->kv_heads % n != 0)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: %lld heads of %s cannot be divided among %d %s",
+				      (long long)(c->heads % n ? c->heads : c->kv_heads),
+				      c->heads % n ? "queries" : "keys and values", n, what);
+	if (c->ffn_width % n != 0)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
 				      "decoder: a feed-forward width of %lld cannot be divided "
-				      "among %d tensor-parallel ranks",
-				      (long long)c->ffn_width, tensor_ranks);
-	/* in chunks of ceil(vocab / ranks) */
-	if ((c->vocab + tensor_ranks - 1) / tensor_ranks * (tensor_ranks - 1) >= c->vocab)
+				      "among %d %s",
+				      (long long)c->ffn_width, n, what);
+	/* in chunks of ceil(vocab / n) */
+	if ((c->vocab + n - 1) / n * (n - 1) >= c->vocab)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
 				      "decoder: a vocabulary of %lld gives nothing to the last of "
-				      "%d tensor-parallel ranks",
-				      (long long)c->vocab, tensor_ranks);
+				      "%d %s",
+				      (long long)c->vocab, n, what);
+	return SRT_OK;
+}
+
+static srt_status_t check_tensor_ranks(const srt_decoder_config_t *c, int tensor_ranks)
+{
+	const int parts = c->tensor_parts;
+
+	if (parts < 1 || parts > SRT_TAPE_MOST_PARTS || (parts & (parts - 1)) != 0 ||
+	    (parts > 1 && parts % tensor_ranks != 0))
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: %d tensor parts for %d tensor-parallel ranks: must "
+				      "be 1 (none), or a power of two up to %d that the ranks share "
+				      "equally",
+				      parts, tensor_ranks, SRT_TAPE_MOST_PARTS);
+	SRT_TRY(check_shares(c, parts, "tensor parts"));
+	SRT_TRY(check_shares(c, tensor_ranks, "tensor-parallel ranks"));
 	if (c->qk_norm == SRT_DECODER_QK_WIDTH && tensor_ranks > 1)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
 				      "decoder: the norms of queries and keys are over all heads "

@@ -50,6 +50,7 @@ srt_status_t srt_decoder_add_int8(const srt_decoder_t *d, srt_module_t *block, c
 	srt_model_param_spec_t spec = *base;
 	char text[128];
 
+	spec.nparts = 0; /* scales would be cut inside of one */
 	SRT_TRY(check_cut(d, name, base));
 	bytes.dtype = SRT_U8;
 	spec.name = text;

@@ -61,13 +61,16 @@ static srt_tensor_t *record_colwise(const recorder_t *r, const srt_decoder_block
 {
 	const srt_decoder_pair_t *p = &block->part[part];
 	const srt_decoder_adapter_t *adapter = &block->adapter[part];
+	const int nblocks = part == SRT_DECODER_QKV ? 3 : 1;
 	srt_tensor_t *y, *z;
 
 	if (adapter->a == NULL)
-		return srt_layer_linear_colwise(r->tape, x, p->weight, p->bias);
+		return srt_layer_linear_colwise_blocks(r->tape, x, p->weight, p->bias, nblocks);
 	z = record_scaling(r, srt_layer_linear(r->tape, x, adapter->a, NULL));
-	y = srt_layer_linear_colwise(r->tape, x, p->weight, p->bias);
-	return srt_layer_add(r->tape, y, srt_layer_linear_colwise(r->tape, z, adapter->b, NULL));
+	y = srt_layer_linear_colwise_blocks(r->tape, x, p->weight, p->bias, nblocks);
+	return srt_layer_add(
+		r->tape, y,
+		srt_layer_linear_colwise_blocks(r->tape, z, adapter->b, NULL, nblocks));
 }
 
 /* Each rank has columns of A, B is whole. */
@@ -352,6 +355,7 @@ srt_status_t srt_decoder_record(srt_decoder_t *d, srt_tape_t *tape, const srt_de
 								      pass->context,
 						&r.tables));
 	srt_tape_set_mesh(tape, d->mesh, SRT_MODEL_TENSOR_DIM);
+	srt_tape_set_tensor_parts(tape, d->config.tensor_parts);
 	if (pass->weights != NULL)
 		srt_tape_set_values(tape, srt_decoder_weights_find, pass->weights);
 	if (d->is_int8)

@@ -39,13 +39,15 @@ struct srt_generator {
 	srt_generator_options_t options;
 	srt_device_t *device;
 	int64_t vocab;
+	int tensor_parts; /* at least 1 */
 	srt_decoder_cache_t *cache;
 	ladder_t chunks, steps;
 	int64_t row; /* of a chunk, whose logits are made */
 	size_t arena_nbytes, scratch_nbytes;
 
-	srt_buffer_t *buffer; /* probabilities (vocab), losses and targets (sequences) */
-	srt_view_t probabilities, losses, targets;
+	/* probabilities (vocab), losses and targets (sequences), statistics (parts, 3*sequences) */
+	srt_buffer_t *buffer;
+	srt_view_t probabilities, losses, targets, stats;
 	srt_sampler_t *sampler;
 	growing_t *growing; /* (sequences) */
 	int64_t ngrowing;
@@ -111,12 +113,14 @@ static srt_status_t allocate(srt_generator_t *g)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
 				      "no host memory for a generator of %zu sequences", n);
 	SRT_TRY(srt_sampler_create(g->vocab, &g->sampler));
-	SRT_TRY(srt_buffer_create(g->device, SRT_MEM_DEVICE,
-				  (vocab + n) * sizeof(float) + n * sizeof(int32_t), "sampling",
-				  &g->buffer));
+	SRT_TRY(srt_buffer_create(
+		g->device, SRT_MEM_DEVICE,
+		(vocab + n + 3 * n * (size_t)g->tensor_parts) * sizeof(float) + n * sizeof(int32_t),
+		"sampling", &g->buffer));
 	g->probabilities = srt_view(g->buffer, 0, SRT_F32);
 	g->losses = srt_view(g->buffer, vocab * sizeof(float), SRT_F32);
 	g->targets = srt_view(g->buffer, (vocab + n) * sizeof(float), SRT_I32);
+	g->stats = srt_view(g->buffer, (vocab + 2 * n) * sizeof(float), SRT_F32);
 	return SRT_OK;
 }
 
@@ -164,6 +168,7 @@ srt_status_t srt_generator_create(srt_decoder_t *decoder, srt_device_t *device,
 	g->options = *options;
 	g->device = device;
 	g->vocab = srt_decoder_config(decoder)->vocab;
+	g->tensor_parts = srt_decoder_config(decoder)->tensor_parts;
 	status = make(g, decoder);
 	if (status != SRT_OK) {
 		srt_generator_destroy(g);
@@ -246,6 +251,31 @@ static srt_status_t choose(srt_generator_t *g, const srt_sampling_t *sampling, s
 	return SRT_OK;
 }
 
+/* The losses as training with tensor parts makes them, from statistics of each part. */
+static srt_status_t compute_losses_by_part(srt_generator_t *g, srt_loss_t *args,
+					   srt_stream_t *stream)
+{
+	const int64_t chunk = (g->vocab + g->tensor_parts - 1) / g->tensor_parts;
+	const srt_vocab_part_t all = { .vocab = g->vocab, .n = g->vocab };
+	srt_vocab_part_t part = { .vocab = g->vocab, .ld = g->vocab };
+
+	args->part = &all;
+	args->nparts = g->tensor_parts;
+	args->stride = 3 * args->rows;
+	args->stats = g->stats;
+	for (int p = 0; p < g->tensor_parts; p++) {
+		srt_view_t x = args->x, stats = g->stats;
+
+		part.first = p * chunk;
+		part.n = chunk < g->vocab - part.first ? chunk : g->vocab - part.first;
+		x.offset += (size_t)part.first * sizeof(float);
+		stats.offset += (size_t)(p * args->stride) * sizeof(float);
+		SRT_TRY(srt_op_cross_entropy_part(stats, x, args->target, args->rows, &part,
+						  stream));
+	}
+	return srt_op_cross_entropy_merge(args, stream);
+}
+
 /* Minus the losses of the tokens g->ids, (n), as g->values. */
 static srt_status_t compute_logprobs(srt_generator_t *g, srt_view_t logits, int64_t n,
 				     srt_stream_t *stream)
@@ -259,7 +289,8 @@ static srt_status_t compute_logprobs(srt_generator_t *g, srt_view_t logits, int6
 	args.x = logits;
 	args.target = g->targets;
 	args.loss = g->losses;
-	SRT_TRY(srt_op_cross_entropy(&args, stream));
+	SRT_TRY(g->tensor_parts > 1 ? compute_losses_by_part(g, &args, stream) :
+				      srt_op_cross_entropy(&args, stream));
 	SRT_TRY(srt_buffer_copy_to_host(g->values, g->losses.buffer, g->losses.offset,
 					(size_t)n * sizeof(*g->values), stream));
 	for (int64_t i = 0; i < n; i++)

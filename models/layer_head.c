@@ -5,7 +5,8 @@
  * losses in layer_loss.c. Rows of logits are a multiple of LOGITS_ALIGN elements apart: tensor
  * cores need rows that begin at multiples of 16 bytes, and GPT-2's vocabulary is odd.
  * Colwise: each tensor-parallel rank has the columns of its rows of the weight. For each chunk the
- * ranks gather the statistics of its rows (srt_op_cross_entropy_part()), never the logits.
+ * ranks gather the statistics of its rows (srt_op_cross_entropy_part()), never the logits. With
+ * tensor parts each of them has statistics, and dx is made in parts (layer_parts.c).
  */
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
@@ -82,26 +83,24 @@ static srt_status_t run_chunk_loss(const srt_run_t *run, const srt_node_t *node,
 	SRT_TRY(srt_op_matmul(&mm, run->stream));
 	if (!node->layer->gathers)
 		return srt_op_cross_entropy(&loss, run->stream);
-	SRT_TRY(srt_op_cross_entropy_part(srt_run_stats(run, node), loss.x, loss.target, c->rows,
-					  &node->args.part, run->stream));
-	SRT_TRY(srt_run_gather_stats(run, node));
-	loss.part = &node->args.part;
-	loss.nparts = run->tape->nranks;
-	loss.stride = 3 * node->args.stats_rows;
-	loss.stats = srt_run_all_stats(run, node);
+	SRT_TRY(srt_run_vocab_stats(run, node, loss.x, loss.target, c->rows));
+	srt_run_set_stats(run, node, &loss);
 	return srt_op_cross_entropy_merge(&loss, run->stream);
 }
 
 /* dx = dlogits weight, row by row. */
-static srt_status_t run_chunk_x_gradient(const srt_run_t *run, const chunk_t *c, srt_view_t dx,
-					 int add)
+static srt_status_t run_chunk_x_gradient(const srt_run_t *run, const srt_node_t *node,
+					 const chunk_t *c, srt_view_t dx, int add)
 {
+	const srt_tensor_t *x = node->in[0];
 	srt_matmul_t mm = make_x_product(c);
 
 	mm.accumulate = add;
 	mm.a = c->logits;
 	mm.b = c->weight;
 	mm.c = shift_view(dx, c->first * c->n);
+	if (x->grad_parts)
+		return srt_run_part_products(run, &mm, &node->args.parts, x->rows * x->n);
 	return srt_op_matmul(&mm, run->stream);
 }
 
@@ -156,7 +155,7 @@ static srt_status_t run_chunks(const srt_run_t *run, const srt_node_t *node, int
 		c.x = shift_view(srt_run_value(run, x), c.first * x->n);
 		SRT_TRY(run_chunk_loss(run, node, &c));
 		if (dx.buffer != NULL)
-			SRT_TRY(run_chunk_x_gradient(run, &c, dx, add_x));
+			SRT_TRY(run_chunk_x_gradient(run, node, &c, dx, add_x));
 		if (dweight.buffer != NULL)
 			SRT_TRY(run_chunk_weight_gradient(run, &c, dweight,
 							  add_weight || c.first > 0));
@@ -184,16 +183,19 @@ static srt_status_t measure_both(srt_tape_t *tape, srt_matmul_t mm, srt_dtype_t 
 	return SRT_OK;
 }
 
-static srt_status_t measure_chunk(srt_tape_t *tape, const chunk_t *c, int gradients)
+static srt_status_t measure_chunk(srt_tape_t *tape, const srt_node_t *node, const chunk_t *c)
 {
 	const srt_matmul_t logits = make_logits_product(c);
+	const srt_matmul_t dx = make_x_product(c);
 	const srt_dtype_t dtype = c->x.dtype;
 	int64_t left;
 
 	SRT_TRY(srt_op_matmul_memory(tape->device, &logits, dtype, &tape->scratch_nbytes));
-	if (!gradients)
+	if (!node->has_backward)
 		return SRT_OK;
-	SRT_TRY(measure_both(tape, make_x_product(c), dtype));
+	SRT_TRY(node->in[0]->grad_parts ?
+			srt_tape_measure_parts(tape, &dx, &node->args.parts, dtype) :
+			measure_both(tape, dx, dtype));
 	if (c->rows >= c->sum_rows)
 		SRT_TRY(measure_both(tape, make_weight_product(c, c->sum_rows), dtype));
 	left = c->rows % c->sum_rows;
@@ -208,9 +210,9 @@ static srt_status_t measure_head(srt_tape_t *tape, const srt_node_t *node)
 	chunk_t c = { .rows = x->rows < most ? x->rows : most, .x = srt_view(NULL, 0, x->dtype) };
 
 	describe_head(node, &c);
-	SRT_TRY(measure_chunk(tape, &c, node->has_backward));
+	SRT_TRY(measure_chunk(tape, node, &c));
 	c.rows = last;
-	return last > 0 ? measure_chunk(tape, &c, node->has_backward) : SRT_OK;
+	return last > 0 ? measure_chunk(tape, node, &c) : SRT_OK;
 }
 
 static const srt_layer_t head_layer = {
@@ -231,6 +233,19 @@ static const srt_layer_t colwise_layer = {
 	.keeps_out = 1,
 	.is_loss = 1,
 	.sums = SRT_SUM_GRADIENT,
+	.gathers = 1,
+	.forward = forward_head,
+	.backward = backward_head,
+	.measure = measure_head,
+};
+
+/* Its input has a gradient in parts. */
+static const srt_layer_t parts_layer = {
+	.name = "head_loss_colwise",
+	.keeps_in = 1u << 0 | 1u << 1,
+	.keeps_out = 1,
+	.is_loss = 1,
+	.adds = 1,
 	.gathers = 1,
 	.forward = forward_head,
 	.backward = backward_head,
@@ -265,6 +280,13 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 	    (layer->gathers &&
 	     !srt_tape_param_part(tape, layer->name, weight, x->n, &desc.args.part)))
 		return NULL;
+	if (layer == &parts_layer) {
+		if (!srt_tape_parts_of(tape, layer->name, weight, 0, 1, &desc.args.parts))
+			return NULL;
+		desc.in[0] = x = srt_tape_to_parts(tape, x);
+		if (x == NULL)
+			return NULL;
+	}
 	srt_param_partition(weight, shape);
 	ld = pitch_of(shape[0]);
 	row_nbytes = (size_t)ld * (srt_dtype_bits(x->dtype) / 8);
@@ -310,6 +332,9 @@ srt_tensor_t *srt_layer_head_loss(srt_tape_t *tape, srt_tensor_t *x, srt_param_t
 srt_tensor_t *srt_layer_head_loss_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 					  srt_tensor_t *targets, int64_t chunk_rows)
 {
-	return record_head(tape, tape->nranks > 1 ? &colwise_layer : &head_layer, x, weight,
-			   targets, chunk_rows);
+	const srt_layer_t *layer = tape->nparts > 1 ? &parts_layer :
+				   tape->nranks > 1 ? &colwise_layer :
+						      &head_layer;
+
+	return record_head(tape, layer, x, weight, targets, chunk_rows);
 }

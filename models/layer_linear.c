@@ -4,6 +4,7 @@
  * Backward: dx = dy W;  dW = dy^T x;  db = sum of the rows of dy.
  * W and b may be a range of rows of larger parameters. Then the first gradient that the backward
  * pass stores zeroes the other rows, and those of other ranges are added.
+ * With tensor parts y of a rowwise layer and dx of a colwise one are made in parts (layer_parts.c).
  */
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
@@ -36,11 +37,15 @@ static srt_status_t measure_linear(srt_tape_t *tape, const srt_node_t *node)
 	const srt_dtype_t dtype = node->out->dtype;
 	srt_matmul_t dx = make_dx_product(node), dw = make_dw_product(node);
 
-	SRT_TRY(srt_op_matmul_memory(tape->device, &y, dtype, &tape->scratch_nbytes));
+	SRT_TRY(node->layer->sums == SRT_SUM_OUTPUT_PARTS ?
+			srt_tape_measure_parts(tape, &y, &node->args.parts, dtype) :
+			srt_op_matmul_memory(tape->device, &y, dtype, &tape->scratch_nbytes));
 	if (!node->has_backward)
 		return SRT_OK;
 	dx.accumulate = node->to[0].how == SRT_TO_ADD;
-	if (node->to[0].how != SRT_TO_NONE)
+	if (node->in[0]->grad_parts)
+		SRT_TRY(srt_tape_measure_parts(tape, &dx, &node->args.parts, dtype));
+	else if (node->to[0].how != SRT_TO_NONE)
 		SRT_TRY(srt_op_matmul_memory(tape->device, &dx, dtype, &tape->scratch_nbytes));
 	if (!srt_param_requires_grad(node->param[0]))
 		return SRT_OK;
@@ -102,6 +107,24 @@ static srt_status_t forward_linear(const srt_run_t *run, const srt_node_t *node)
 	return srt_op_matmul(&mm, run->stream);
 }
 
+/* The parts of y, added over all ranks; then the bias. */
+static srt_status_t forward_in_parts(const srt_run_t *run, const srt_node_t *node)
+{
+	srt_matmul_t mm = make_y_product(node);
+	srt_sum_parts_t sum = SRT_SUM_PARTS_INIT;
+
+	mm.a = srt_run_value(run, node->in[0]);
+	mm.c = srt_run_scratch(run, node, SRT_F32);
+	SRT_TRY(srt_run_param(run, node, 0, &mm.b));
+	SRT_TRY(srt_run_part_products(run, &mm, &node->args.parts, mm.m * mm.n));
+	sum.rows = mm.m;
+	sum.n = mm.n;
+	sum.parts = mm.c;
+	SRT_TRY(srt_run_param(run, node, 1, &sum.bias));
+	sum.out = srt_run_value(run, node->out);
+	return srt_run_add_parts(run, node, &sum);
+}
+
 static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
@@ -113,7 +136,9 @@ static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node
 		dx.a = dy;
 		SRT_TRY(srt_run_param(run, node, 0, &dx.b));
 		dx.b = get_rows(node, dx.b, x->n);
-		SRT_TRY(srt_op_matmul(&dx, run->stream));
+		SRT_TRY(x->grad_parts ? srt_run_part_products(run, &dx, &node->args.parts,
+							      x->rows * x->n) :
+					srt_op_matmul(&dx, run->stream));
 	}
 	SRT_TRY(get_grad_rows(run, node, 0, x->n, &dw.c, &dw.accumulate));
 	if (dw.c.buffer != NULL) {
@@ -161,9 +186,31 @@ static const srt_layer_t rowwise_layer = {
 	.measure = measure_linear,
 };
 
+/* Its input has a gradient in parts. */
+static const srt_layer_t colwise_parts_layer = {
+	.name = "linear_colwise",
+	.keeps_in = 1u << 0,
+	.in_for_param = 1,
+	.adds = 1,
+	.forward = forward_linear,
+	.backward = backward_linear,
+	.measure = measure_linear,
+};
+
+static const srt_layer_t rowwise_parts_layer = {
+	.name = "linear_rowwise",
+	.keeps_in = 1u << 0,
+	.in_for_param = 1,
+	.adds = 1,
+	.sums = SRT_SUM_OUTPUT_PARTS,
+	.forward = forward_in_parts,
+	.backward = backward_linear,
+	.measure = measure_linear,
+};
+
 static srt_tensor_t *record_rows(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
 				 srt_param_t *weight, srt_param_t *bias, int64_t first,
-				 int64_t nrows)
+				 int64_t nrows, int nblocks)
 {
 	srt_node_desc_t desc = { .layer = layer,
 				 .param = { weight, bias },
@@ -184,6 +231,18 @@ static srt_tensor_t *record_rows(srt_tape_t *tape, const srt_layer_t *layer, srt
 			      (long long)shape[0]);
 		return NULL;
 	}
+	if (layer == &colwise_parts_layer) {
+		if (!srt_tape_parts_of(tape, layer->name, weight, 0, nblocks, &desc.args.parts))
+			return NULL;
+		desc.in[0] = x = srt_tape_to_parts(tape, x);
+		if (x == NULL)
+			return NULL;
+	}
+	if (layer == &rowwise_parts_layer) {
+		if (!srt_tape_parts_of(tape, layer->name, weight, 1, nblocks, &desc.args.parts))
+			return NULL;
+		desc.forward_scratch = srt_tape_parts_nbytes(tape, x->rows, nrows);
+	}
 	desc.dtype = x->dtype;
 	desc.rows = x->rows;
 	desc.n = nrows;
@@ -193,11 +252,11 @@ static srt_tensor_t *record_rows(srt_tape_t *tape, const srt_layer_t *layer, srt
 srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				    srt_param_t *bias, int64_t first, int64_t nrows)
 {
-	return record_rows(tape, &linear_layer, x, weight, bias, first, nrows);
+	return record_rows(tape, &linear_layer, x, weight, bias, first, nrows, 1);
 }
 
 static srt_tensor_t *record_linear(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
-				   srt_param_t *weight, srt_param_t *bias)
+				   srt_param_t *weight, srt_param_t *bias, int nblocks)
 {
 	int64_t shape[SRT_MAX_DIMS];
 
@@ -210,20 +269,29 @@ static srt_tensor_t *record_linear(srt_tape_t *tape, const srt_layer_t *layer, s
 			      layer->name, srt_param_name(weight), tape->rank, tape->nranks);
 		return NULL;
 	}
-	return record_rows(tape, layer, x, weight, bias, 0, shape[0]);
+	return record_rows(tape, layer, x, weight, bias, 0, shape[0], nblocks);
 }
 
 srt_tensor_t *srt_layer_linear(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 			       srt_param_t *bias)
 {
-	return record_linear(tape, &linear_layer, x, weight, bias);
+	return record_linear(tape, &linear_layer, x, weight, bias, 1);
+}
+
+srt_tensor_t *srt_layer_linear_colwise_blocks(srt_tape_t *tape, srt_tensor_t *x,
+					      srt_param_t *weight, srt_param_t *bias, int nblocks)
+{
+	const srt_layer_t *layer = tape->nparts > 1 ? &colwise_parts_layer :
+				   tape->nranks > 1 ? &colwise_layer :
+						      &linear_layer;
+
+	return record_linear(tape, layer, x, weight, bias, nblocks);
 }
 
 srt_tensor_t *srt_layer_linear_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				       srt_param_t *bias)
 {
-	return record_linear(tape, tape->nranks > 1 ? &colwise_layer : &linear_layer, x, weight,
-			     bias);
+	return srt_layer_linear_colwise_blocks(tape, x, weight, bias, 1);
 }
 
 srt_tensor_t *srt_layer_linear_rowwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
@@ -231,8 +299,10 @@ srt_tensor_t *srt_layer_linear_rowwise(srt_tape_t *tape, srt_tensor_t *x, srt_pa
 {
 	srt_tensor_t *y;
 
+	if (tape->nparts > 1)
+		return record_linear(tape, &rowwise_parts_layer, x, weight, bias, 1);
 	if (tape->nranks == 1)
-		return record_linear(tape, &linear_layer, x, weight, bias);
-	y = record_linear(tape, &rowwise_layer, x, weight, NULL);
+		return record_linear(tape, &linear_layer, x, weight, bias, 1);
+	y = record_linear(tape, &rowwise_layer, x, weight, NULL, 1);
 	return bias != NULL ? srt_layer_add_param(tape, y, bias) : y;
 }

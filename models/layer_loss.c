@@ -189,15 +189,43 @@ srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_ten
 
 /* ---- cross-entropy over columns of the ranks ---------------------------------------------- */
 
+srt_status_t srt_run_vocab_stats(const srt_run_t *run, const srt_node_t *node, srt_view_t x,
+				 srt_view_t targets, int64_t rows)
+{
+	const srt_vocab_part_t *all = &node->args.part;
+	const int nparts = srt_tape_own_parts(run->tape);
+	const int64_t chunk = nparts > 1 ? node->args.parts.chunk : all->n;
+
+	for (int p = 0; p < nparts; p++) {
+		const int64_t first = p * chunk < all->n ? p * chunk : all->n;
+		const int64_t left = all->n - first;
+		const srt_vocab_part_t part = { .vocab = all->vocab,
+						.first = all->first + first,
+						.n = chunk < left ? chunk : left,
+						.ld = all->ld ? all->ld : all->n };
+		srt_view_t columns = x;
+
+		columns.offset += (size_t)first * (srt_dtype_bits(x.dtype) / 8);
+		SRT_TRY(srt_op_cross_entropy_part(srt_run_stats(run, node, p), columns, targets,
+						  rows, &part, run->stream));
+	}
+	return srt_run_gather_stats(run, node);
+}
+
+void srt_run_set_stats(const srt_run_t *run, const srt_node_t *node, srt_loss_t *loss)
+{
+	loss->part = &node->args.part;
+	loss->nparts = run->tape->nranks * srt_tape_own_parts(run->tape);
+	loss->stride = 3 * node->args.stats_rows;
+	loss->stats = srt_run_all_stats(run, node);
+}
+
 static srt_status_t merge_cross_entropy(const srt_run_t *run, const srt_node_t *node, srt_view_t dx,
 					float grad_scale, srt_view_t scale)
 {
 	srt_loss_t args = get_args(run, node, dx, grad_scale, scale);
 
-	args.part = &node->args.part;
-	args.nparts = run->tape->nranks;
-	args.stride = 3 * args.rows;
-	args.stats = srt_run_all_stats(run, node);
+	srt_run_set_stats(run, node, &args);
 	return srt_op_cross_entropy_merge(&args, run->stream);
 }
 
@@ -206,10 +234,8 @@ static srt_status_t forward_colwise(const srt_run_t *run, const srt_node_t *node
 {
 	const srt_tensor_t *x = node->in[0];
 
-	SRT_TRY(srt_op_cross_entropy_part(srt_run_stats(run, node), srt_run_value(run, x),
-					  srt_run_value(run, node->in[1]), x->rows,
-					  &node->args.part, run->stream));
-	SRT_TRY(srt_run_gather_stats(run, node));
+	SRT_TRY(srt_run_vocab_stats(run, node, srt_run_value(run, x),
+				    srt_run_value(run, node->in[1]), x->rows));
 	return merge_cross_entropy(run, node, (srt_view_t){ 0 }, 0.0f, (srt_view_t){ 0 });
 }
 
@@ -243,8 +269,9 @@ srt_tensor_t *srt_layer_cross_entropy_colwise(srt_tape_t *tape, srt_tensor_t *x,
 			      (long long)desc.args.part.n, (long long)vocab);
 		return NULL;
 	}
-	if (tape->nranks == 1)
+	if (!srt_tape_is_cut(tape))
 		return record_loss(tape, &cross_entropy_loss, x, targets);
+	desc.args.parts.chunk = vocab / tape->nparts + (vocab % tape->nparts != 0);
 	desc.rows = desc.args.stats_rows = x->rows;
 	desc.saved_nbytes[0] = srt_tape_stats_nbytes(tape, x->rows);
 	return srt_tape_record(tape, &desc);

@@ -3,7 +3,8 @@
  * y = x / sqrt(mean(x^2) + eps) * weight (n) for each run of n values of a row; rstd of each is
  * saved. Runs are rows to the operations. Backward: dx by run; dweight over the runs. Where the
  * runs are cut over tensor-parallel ranks, dweight of this rank's runs is made apart, summed over
- * the ranks, and then stored or added like that of a whole layer.
+ * the ranks, and then stored or added like that of a whole layer. With tensor parts it is made in
+ * parts (layer_parts.c), each over its runs of all rows.
  */
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
@@ -46,16 +47,108 @@ static srt_status_t backward_cut_weight(const srt_run_t *run, const srt_node_t *
 			    srt_op_cast(sum, args->dgamma, args->n, run->stream);
 }
 
+/* Where the backward scratch has the runs of a part: as they are, in 16 bits, and as floats. The
+ * parts of the gradient are before them. */
+typedef struct part_runs {
+	int64_t rows, n; /* n: values of a row of the part */
+	srt_view_t narrow, x, dy, rstd;
+} part_runs_t;
+
+static size_t align_runs(size_t nbytes)
+{
+	return (nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
+}
+
+/* Bytes of the backward scratch; sets the offsets of `runs`. */
+static size_t place_runs(int nparts, int64_t norm_n, part_runs_t *runs)
+{
+	const size_t nelem = (size_t)(runs->rows * runs->n);
+	size_t end = align_runs((size_t)nparts * (size_t)norm_n * sizeof(float));
+
+	runs->x = srt_view(NULL, end, SRT_F32);
+	end = align_runs(end + nelem * sizeof(float));
+	runs->dy = srt_view(NULL, end, SRT_F32);
+	end = align_runs(end + nelem * sizeof(float));
+	runs->rstd = srt_view(NULL, end, SRT_F32);
+	end = align_runs(end + nelem / (size_t)norm_n * sizeof(float));
+	runs->narrow.offset = end;
+	return end + nelem * 2;
+}
+
+/* y (rows,n), dense = n columns of x from `first` on. */
+static srt_status_t copy_columns(const srt_run_t *run, srt_view_t y, srt_view_t x, int64_t rows,
+				 int64_t n, int64_t first, int64_t ld)
+{
+	const srt_strided_t shape = { 2, { rows, n }, { n, 1 }, { ld, 1 } };
+
+	x.offset += (size_t)first * (srt_dtype_bits(x.dtype) / 8);
+	return srt_op_copy_strided(y, x, &shape, run->stream);
+}
+
+/* The same, widened. */
+static srt_status_t widen_columns(const srt_run_t *run, srt_view_t y, srt_view_t x,
+				  const part_runs_t *runs, int part, int64_t ld)
+{
+	const srt_view_t to = x.dtype == SRT_F32 ? y : runs->narrow;
+
+	SRT_TRY(copy_columns(run, to, x, runs->rows, runs->n, part * runs->n, ld));
+	return x.dtype == SRT_F32 ? SRT_OK :
+				    srt_op_cast(y, to, runs->rows * runs->n, run->stream);
+}
+
+/* The parts of the weight's gradient, added over all ranks. */
+static srt_status_t backward_weight_in_parts(const srt_run_t *run, const srt_node_t *node,
+					     const srt_rmsnorm_t *args)
+{
+	const srt_tensor_t *x = node->in[0];
+	const int own = srt_tape_own_parts(run->tape);
+	const srt_view_t scratch = srt_run_block(run, node->scratch_backward, SRT_F32);
+	const int64_t part_n = x->n / own, norm_n = args->n;
+	part_runs_t runs = { .rows = x->rows, .n = part_n };
+	srt_rmsnorm_t part = *args;
+	srt_sum_parts_t sum = SRT_SUM_PARTS_INIT;
+
+	place_runs(own, norm_n, &runs);
+	part.rows = x->rows * (part_n / norm_n);
+	part.accumulate_dgamma = 0;
+	part.x = srt_view(scratch.buffer, scratch.offset + runs.x.offset, SRT_F32);
+	part.dy = srt_view(scratch.buffer, scratch.offset + runs.dy.offset, SRT_F32);
+	part.rstd = srt_view(scratch.buffer, scratch.offset + runs.rstd.offset, SRT_F32);
+	runs.narrow = srt_view(scratch.buffer, scratch.offset + runs.narrow.offset, x->dtype);
+	part.dgamma = scratch;
+	for (int p = 0; p < own; p++) {
+		SRT_TRY(widen_columns(run, part.x, args->x, &runs, p, x->n));
+		SRT_TRY(widen_columns(run, part.dy, args->dy, &runs, p, x->n));
+		SRT_TRY(copy_columns(run, part.rstd, args->rstd, x->rows, part_n / norm_n,
+				     p * (part_n / norm_n), x->n / norm_n));
+		SRT_TRY(srt_op_rmsnorm_backward_params(&part, run->stream));
+		part.dgamma.offset += (size_t)norm_n * sizeof(float);
+	}
+	sum.rows = 1;
+	sum.n = norm_n;
+	sum.parts = scratch;
+	sum.out = args->dgamma;
+	sum.accumulate = args->accumulate_dgamma;
+	return srt_run_add_parts(run, node, &sum);
+}
+
+static srt_status_t backward_weight(const srt_run_t *run, const srt_node_t *node,
+				    srt_rmsnorm_t *args)
+{
+	if (node->layer->sums != SRT_SUM_PARAM)
+		return srt_op_rmsnorm_backward_params(args, run->stream);
+	return run->tape->nparts > 1 ? backward_weight_in_parts(run, node, args) :
+				       backward_cut_weight(run, node, args);
+}
+
 static srt_status_t backward_rmsnorm(const srt_run_t *run, const srt_node_t *node)
 {
-	const int is_cut = node->layer->sums == SRT_SUM_PARAM;
 	srt_rmsnorm_t args = get_args(run, node);
 
 	args.dy = srt_run_grad_out(run, node);
 	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
 	if (args.dgamma.buffer != NULL) {
-		SRT_TRY(is_cut ? backward_cut_weight(run, node, &args) :
-				 srt_op_rmsnorm_backward_params(&args, run->stream));
+		SRT_TRY(backward_weight(run, node, &args));
 		SRT_TRY(srt_run_param_ready(node, 0));
 	}
 	if (!srt_run_grad_in(run, node, 0, &args.dx, &args.accumulate_dx))
@@ -80,6 +173,24 @@ static const srt_layer_t colwise_layer = {
 	.forward = forward_rmsnorm,
 	.backward = backward_rmsnorm,
 };
+
+/* Bytes to make the weight's gradient of these runs in; 0 after a failure. */
+static size_t measure_cut_weight(srt_tape_t *tape, const srt_tensor_t *x, int64_t norm_n)
+{
+	const int own = srt_tape_own_parts(tape);
+	part_runs_t runs = { .rows = x->rows, .n = x->n / own };
+
+	if (tape->nparts == 1)
+		return srt_tape_f32_nbytes(tape, 1, norm_n);
+	if (x->n % (own * norm_n) != 0) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "rmsnorm_colwise: %lld runs of a row cannot be divided among this "
+			      "rank's %d tensor parts",
+			      (long long)(x->n / norm_n), own);
+		return 0;
+	}
+	return place_runs(own, norm_n, &runs);
+}
 
 static srt_tensor_t *record_rmsnorm(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
 				    srt_param_t *weight, const srt_rmsnorm_in_t *in)
@@ -106,7 +217,7 @@ static srt_tensor_t *record_rmsnorm(srt_tape_t *tape, const srt_layer_t *layer, 
 	desc.n = x->n;
 	desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, x->rows, x->n / shape[0]);
 	if (layer->sums == SRT_SUM_PARAM && srt_param_requires_grad(weight))
-		desc.backward_scratch = srt_tape_f32_nbytes(tape, 1, shape[0]);
+		desc.backward_scratch = measure_cut_weight(tape, x, shape[0]);
 	return srt_tape_record(tape, &desc);
 }
 
@@ -119,8 +230,8 @@ srt_tensor_t *srt_layer_rmsnorm_of(srt_tape_t *tape, srt_tensor_t *x, srt_param_
 srt_tensor_t *srt_layer_rmsnorm_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 					const srt_rmsnorm_in_t *in)
 {
-	return record_rmsnorm(tape, tape->nranks > 1 ? &colwise_layer : &rmsnorm_layer, x, weight,
-			      in);
+	return record_rmsnorm(tape, srt_tape_is_cut(tape) ? &colwise_layer : &rmsnorm_layer, x,
+			      weight, in);
 }
 
 srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight, float eps)

@@ -43,6 +43,7 @@ INSTALLED_MODEL_SOURCES = \
 	models/layer_glu.c \
 	models/layer_head.c \
 	models/layer_linear.c \
+	models/layer_parts.c \
 	models/layer_loss.c \
 	models/layer_norm.c \
 	models/layer_rmsnorm.c \

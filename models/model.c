@@ -69,8 +69,8 @@ srt_status_t srt_model_add_param(srt_module_t *root, const srt_model_param_spec_
 	po = param_options(text, ndim, spec->is_adapter, options);
 	po.group = spec->group;
 	if (spec->is_cut && srt_model_tensor_ranks(options) > 1)
-		po.placement =
-			(srt_placement_t){ SRT_MODEL_TENSOR_DIM, spec->tensor_dim, spec->nblocks };
+		po.placement = (srt_placement_t){ SRT_MODEL_TENSOR_DIM, spec->tensor_dim,
+						  spec->nblocks, spec->nparts };
 	SRT_TRY(srt_module_add_param(module, name,
 				     options != NULL && options->dtype ? options->dtype : SRT_F32,
 				     ndim, shape, &po));

@@ -12,7 +12,7 @@ typedef struct srt_model_param_spec {
 	const char *kind; /* of the last of these modules */
 	int64_t rows, n;  /* n = 0: one dimension */
 	int is_cut;       /* over the tensor-parallel ranks of options->mesh, if it has several: */
-	int tensor_dim, nblocks; /* as in srt_placement_t */
+	int tensor_dim, nblocks, nparts; /* as in srt_placement_t */
 	const srt_init_t *init;  /* recorded; NULL: the kind has a default (srt_init_default()) */
 	int is_adapter;          /* trainable where options->lora freezes the others */
 	size_t group;            /* of the engine's optimizer */

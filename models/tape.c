@@ -43,7 +43,7 @@ srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tap
 		return srt_error_set(SRT_ERR_OUT_OF_MEMORY, "no host memory for a tape");
 	t->device = device;
 	t->mode = mode;
-	t->nranks = 1;
+	t->nranks = t->nparts = 1;
 	*tape = t;
 	return SRT_OK;
 }
@@ -234,7 +234,9 @@ int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 
 srt_vocab_part_t srt_tape_vocab_part(const srt_tape_t *tape, int64_t vocab)
 {
-	const int64_t chunk = vocab / tape->nranks + (vocab % tape->nranks != 0);
+	const int nparts = tape->nparts > 1 ? tape->nparts : tape->nranks;
+	const int64_t chunk =
+		(vocab / nparts + (vocab % nparts != 0)) * (nparts / tape->nranks);
 	const int64_t first = chunk * tape->rank < vocab ? chunk * tape->rank : vocab;
 	const int64_t left = vocab - first;
 

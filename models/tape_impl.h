@@ -6,6 +6,10 @@
  * and a backward function, and a `static const srt_layer_t` that has them and the values that the
  * backward pass reads again.
  *
+ * Tensor parts (srt_tape_set_tensor_parts()): a sum that the tensor-parallel ranks cut is made of
+ * parts of equal length, in fp32, which are added by the pairwise tree: own ones by a rank, then
+ * those of the ranks. models/layer_parts.c.
+ *
  * Time runs from 0: node i of N runs forward at i. The backward pass follows in reverse order;
  * where it reaches the last node of a section that is recomputed, it first runs the section's nodes
  * forward again. Every piece of memory is a block with the first and last time at which it holds
@@ -50,6 +54,7 @@ struct srt_tensor {
 	int nuses;
 	int keep;
 	int needs_grad;
+	int grad_parts;          /* 0, or: the gradient is kept as so many parts, SRT_F32 */
 	int value;               /* block */
 	int again;               /* block of the recomputed value, for the nodes of the section */
 	int grad;                /* block of the complete gradient, once planned */
@@ -74,8 +79,12 @@ typedef enum srt_sum {
 	SRT_SUM_NONE,
 	SRT_SUM_OUTPUT,   /* its output in the forward pass */
 	SRT_SUM_GRADIENT, /* its gradient of input 0 in the backward pass; it must not add */
-	SRT_SUM_PARAM     /* norm_n values of parameter 0's gradient, in the backward scratch, which
-			   * the layer makes and adds: srt_run_sum_param() */
+	SRT_SUM_PARAM,    /* norm_n values of parameter 0's gradient, in the backward scratch, which
+			   * the layer makes and adds: srt_run_sum_param(), or the first part of
+			   * them */
+	SRT_SUM_OUTPUT_PARTS,  /* the first part of its output, in the forward scratch, */
+	SRT_SUM_GRADIENT_PARTS /* or of the gradient of its output; the layer sums:
+				* srt_run_add_parts() */
 } srt_sum_t;
 
 /* A kind of layer. */
@@ -85,6 +94,7 @@ typedef struct srt_layer {
 	int keeps_out;     /* backward reads the value of the output */
 	int is_loss;       /* backward starts here, without a gradient of the output */
 	int adds;          /* backward can add onto the fp32 gradient of input 0 (SRT_TO_ADD) */
+	int is_view;       /* the output is input 0: forward does nothing */
 	srt_sum_t sums;
 	int gathers;        /* the ranks gather statistics of rows: srt_tape_stats_nbytes() */
 	int in_for_param;   /* backward reads input 0 for the gradient of parameter 0 alone */
@@ -110,8 +120,15 @@ typedef struct srt_grad_to {
 	int before;
 } srt_grad_to_t;
 
+/* This rank's parts of a sum: `nblocks` blocks of it, of which each part has a piece. */
+typedef struct srt_parts {
+	int nparts, nblocks;
+	int64_t block, chunk; /* terms of a block, of a piece; the last piece may be shorter */
+} srt_parts_t;
+
 /* Constants of the layers that have some. */
 typedef struct srt_node_args {
+	srt_parts_t parts; /* of the output of a rowwise layer, of the gradient of a colwise one */
 	srt_attention_t attention;
 	srt_attention_cache_t cache; /* of new tokens */
 	float eps;
@@ -206,6 +223,7 @@ struct srt_tape {
 	srt_find_scales_t find_scales; /* NULL: there are no weights in 8 bits */
 	const void *scales_arg;
 	int nranks, rank; /* that layers are cut over, and this rank among them */
+	int nparts;       /* tensor parts of all ranks; 1: none */
 	srt_comm_t *comm; /* of these ranks; NULL: one, or a mesh to plan with */
 	srt_status_t status;
 	char error[1024];
@@ -283,11 +301,23 @@ srt_vocab_part_t srt_tape_vocab_part(const srt_tape_t *tape, int64_t vocab);
 int srt_tape_param_part(srt_tape_t *tape, const char *layer, const srt_param_t *param, int64_t n,
 			srt_vocab_part_t *part);
 
+/* Whether layers cut their sums in parts, or over ranks. */
+static inline int srt_tape_is_cut(const srt_tape_t *tape)
+{
+	return tape->nranks > 1 || tape->nparts > 1;
+}
+
+/* Tensor parts of a rank; 1 without them. */
+static inline int srt_tape_own_parts(const srt_tape_t *tape)
+{
+	return tape->nparts > 1 ? tape->nparts / tape->nranks : 1;
+}
+
 /* Own statistics begin at a multiple of this in their block, and those of all ranks too. */
 #define SRT_STATS_ALIGN ((size_t)256)
 
-/* Bytes of a layer that gathers: its own statistics of `rows` rows, 3 floats each, and those of all
- * ranks. They are in its first saved value if it saves one, else in its scratch. */
+/* Bytes of a layer that gathers: its own statistics of `rows` rows, 3 floats for each part, and
+ * those of all ranks. They are in its first saved value if it saves one, else in its scratch. */
 size_t srt_tape_stats_nbytes(srt_tape_t *tape, int64_t rows);
 
 /* Bytes of rows * n floats; fails the tape on overflow. */
@@ -325,6 +355,34 @@ srt_status_t srt_run_loss_scale(const srt_run_t *run, const srt_node_t *node, fl
 /* To be called when that gradient is queued; does nothing if it is absent or frozen. */
 srt_status_t srt_run_param_ready(const srt_node_t *node, int k);
 
+/* ---- layer_parts.c ---------------------------------------------------------------------- */
+
+/* x, with a gradient in parts, which its uses add to; made once for the uses of a section. NULL
+ * after a failure. */
+srt_tensor_t *srt_tape_to_parts(srt_tape_t *tape, srt_tensor_t *x);
+
+/* This rank's parts of a sum over dimension `dim` of a parameter, in whose `nblocks` equal blocks
+ * it has the same elements; fails if it has others than srt_placement_t.nparts gives it. */
+int srt_tape_parts_of(srt_tape_t *tape, const char *layer, const srt_param_t *param, int dim,
+		      int nblocks, srt_parts_t *parts);
+
+/* Bytes of this rank's parts of (rows,n); fails the tape on overflow. */
+size_t srt_tape_parts_nbytes(srt_tape_t *tape, int64_t rows, int64_t n);
+
+/* Scratch of the stream for the parts of such a product. */
+srt_status_t srt_tape_measure_parts(srt_tape_t *tape, const srt_matmul_t *mm,
+				    const srt_parts_t *parts, srt_dtype_t dtype);
+
+/* Makes each part of a product, (m,n) SRT_F32 at mm->c and each further one `stride` elements
+ * after it; added to what is there with mm->accumulate. */
+srt_status_t srt_run_part_products(const srt_run_t *run, const srt_matmul_t *mm,
+				   const srt_parts_t *parts, int64_t stride);
+
+/* out (rows,n) = the sum of all parts of all ranks + bias, which may be absent; onto out with
+ * sum->accumulate. sum: rows, n, the own parts, which are overwritten, bias, out. */
+srt_status_t srt_run_add_parts(const srt_run_t *run, const srt_node_t *node,
+			       const srt_sum_parts_t *sum);
+
 /* ---- tape_sums.c ------------------------------------------------------------------------ */
 
 /* Compares the sums of the tensor-parallel ranks and creates their collectives. Collective over
@@ -337,12 +395,23 @@ srt_status_t srt_run_sum_output(const srt_run_t *run, const srt_node_t *node);
 srt_status_t srt_run_sum_gradient(const srt_run_t *run, const srt_node_t *node);
 /* Sums what the node adds to the gradient of parameter 0. Called by layers. */
 srt_status_t srt_run_sum_param(const srt_run_t *run, const srt_node_t *node);
+/* Sums the first part of all ranks. Called by srt_run_add_parts(). */
+srt_status_t srt_run_sum_parts(const srt_run_t *run, const srt_node_t *node);
 
-/* This rank's statistics, and those of all ranks, (nranks, 3 * stats_rows); SRT_F32. */
-srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node);
+/* This rank's statistics of a part, and those of all parts, (parts, 3 * stats_rows); SRT_F32. */
+srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node, int part);
 srt_view_t srt_run_all_stats(const srt_run_t *run, const srt_node_t *node);
 /* Gathers them. Called by layers. */
 srt_status_t srt_run_gather_stats(const srt_run_t *run, const srt_node_t *node);
+
+/* ---- layer_loss.c ----------------------------------------------------------------------- */
+
+/* Makes the statistics of a cross-entropy over this rank's columns x of logits, `rows` of them and
+ * at most stats_rows, and gathers those of all ranks. */
+srt_status_t srt_run_vocab_stats(const srt_run_t *run, const srt_node_t *node, srt_view_t x,
+				 srt_view_t targets, int64_t rows);
+/* Sets the statistics of all parts. */
+void srt_run_set_stats(const srt_run_t *run, const srt_node_t *node, srt_loss_t *loss);
 
 /* ---- between tape.c and tape_plan.c ------------------------------------------------------ */
 

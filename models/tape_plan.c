@@ -34,6 +34,13 @@ static size_t get_nbytes(srt_tape_t *tape, const srt_tensor_t *tensor)
 	       (srt_dtype_bits(tensor->dtype) / 8);
 }
 
+/* Bytes of the gradient. */
+static size_t get_grad_nbytes(srt_tape_t *tape, const srt_tensor_t *tensor)
+{
+	return tensor->grad_parts ? srt_tape_parts_nbytes(tape, tensor->rows, tensor->n) :
+				    get_nbytes(tape, tensor);
+}
+
 static int has_backward_pass(const srt_tape_t *tape, const srt_node_t *node)
 {
 	return tape->mode == SRT_TAPE_TRAINING && node->layer != NULL &&
@@ -137,7 +144,12 @@ static void plan_again(srt_tape_t *tape, srt_node_t *node)
 {
 	const int when = node->when_again, back = has_backward_pass(tape, node);
 
-	node->out->again = srt_tape_block(tape, get_nbytes(tape, node->out), when);
+	if (!node->layer->is_view)
+		node->out->again = srt_tape_block(tape, get_nbytes(tape, node->out), when);
+	else if (get_producer(tape, node->in[0], node->section) != NULL)
+		node->out->again = node->in[0]->again;
+	else
+		node->out->again = node->in[0]->value;
 	if (back && node->layer->keeps_out)
 		extend_block(tape, node->out->again, node->when_backward);
 	for (int k = 0; k < SRT_NODE_SAVED; k++) {
@@ -171,7 +183,9 @@ static void plan_node(srt_tape_t *tape, int i)
 	const int back = has_backward_pass(tape, node), keeps = back && !node->section;
 
 	node->saved_again[0] = node->saved_again[1] = node->scratch_again = SRT_NO_BLOCK;
-	node->out->value = srt_tape_block(tape, get_nbytes(tape, node->out), i);
+	node->out->value = node->layer->is_view ?
+				   node->in[0]->value :
+				   srt_tape_block(tape, get_nbytes(tape, node->out), i);
 	if (node->out->keep)
 		extend_block(tape, node->out->value, tape->end);
 	if (keeps && node->layer->keeps_out)
@@ -244,15 +258,15 @@ static void plan_grad_in(srt_tape_t *tape, int i, int j)
 			to->block = node->grad_out;
 		} else {
 			to->how = SRT_TO_STORE;
-			to->block = srt_tape_block(tape, get_nbytes(tape, x), when);
+			to->block = srt_tape_block(tape, get_grad_nbytes(tape, x), when);
 		}
-	} else if (j == 0 && node->layer->adds && x->dtype == SRT_F32 &&
+	} else if (j == 0 && node->layer->adds && (x->dtype == SRT_F32 || x->grad_parts) &&
 		   is_exclusive(tape, x->grad, x, i, 0)) {
 		to->how = SRT_TO_ADD;
 		to->block = x->grad;
 	} else {
 		to->how = SRT_TO_MERGE;
-		to->block = srt_tape_block(tape, get_nbytes(tape, x), when);
+		to->block = srt_tape_block(tape, get_grad_nbytes(tape, x), when);
 		extend_block(tape, to->before, when);
 	}
 	x->grad = to->block;

@@ -49,7 +49,8 @@ srt_view_t srt_run_value(const srt_run_t *run, const srt_tensor_t *tensor)
 
 srt_view_t srt_run_grad_out(const srt_run_t *run, const srt_node_t *node)
 {
-	return get_view(run->tape, node->grad_out, node->out->dtype);
+	return get_view(run->tape, node->grad_out,
+			node->out->grad_parts ? SRT_F32 : node->out->dtype);
 }
 
 srt_view_t srt_run_saved(const srt_run_t *run, const srt_node_t *node, int k)
@@ -130,7 +131,8 @@ int srt_run_grad_in(const srt_run_t *run, const srt_node_t *node, int j, srt_vie
 	*accumulate = to->how == SRT_TO_ADD;
 	if (to->how == SRT_TO_NONE)
 		return 0;
-	*view = get_view(run->tape, to->block, node->in[j]->dtype);
+	*view = get_view(run->tape, to->block,
+			 node->in[j]->grad_parts ? SRT_F32 : node->in[j]->dtype);
 	return 1;
 }
 

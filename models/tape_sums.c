@@ -6,6 +6,8 @@
  *     sums     of the output of a layer in the forward pass; in the backward pass of the gradient
  *              of its input, or of what it adds to that of a parameter: an all-reduce in place
  *     gathers  of statistics of rows, by a layer: an all-gather
+ *
+ * With tensor parts (models/layer_parts.c) the sums are those of parts, SRT_F32, by a layer.
  */
 #include "models/tape_impl.h"
 
@@ -40,6 +42,12 @@ static int get_block(const srt_node_t *node, enum use use)
 {
 	const srt_sum_t sums = node->layer != NULL ? node->layer->sums : SRT_SUM_NONE;
 
+	if (use == FORWARD && sums == SRT_SUM_OUTPUT_PARTS)
+		return node->scratch_forward;
+	if (use == AGAIN && sums == SRT_SUM_OUTPUT_PARTS && node->recomputed)
+		return node->scratch_again;
+	if (use == GRADIENT && sums == SRT_SUM_GRADIENT_PARTS && node->has_backward)
+		return node->grad_out;
 	if (use == FORWARD && sums == SRT_SUM_OUTPUT)
 		return node->out->value;
 	if (use == AGAIN && sums == SRT_SUM_OUTPUT && node->recomputed)
@@ -64,12 +72,16 @@ static const char *get_name(const srt_node_t *node)
 static values_t get_values(const srt_node_t *node, enum use use)
 {
 	const srt_tensor_t *x = use == GRADIENT ? node->in[0] : node->out;
+	const int is_parts = node->layer->sums == SRT_SUM_OUTPUT_PARTS ||
+			     node->layer->sums == SRT_SUM_GRADIENT_PARTS;
 
 	if (use == STATS)
-		return (values_t){ node->args.stats_rows, 3, SRT_F32 };
+		return (values_t){ srt_tape_own_parts(x->tape) * node->args.stats_rows, 3,
+				   SRT_F32 };
 	if (use == PARAM)
-		return (values_t){ 1, node->args.norm_n, x->dtype };
-	return (values_t){ x->rows, x->n, x->dtype };
+		return (values_t){ 1, node->args.norm_n,
+				   x->tape->nparts > 1 ? SRT_F32 : x->dtype };
+	return (values_t){ x->rows, x->n, is_parts ? SRT_F32 : x->dtype };
 }
 
 static void write_line(const srt_node_t *node, enum use use, char *line)
@@ -93,6 +105,24 @@ void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim
 	tape->nranks = nranks > 1 ? nranks : 1;
 	tape->rank = nranks > 1 ? srt_mesh_coordinate(mesh, dim) : 0;
 	tape->comm = nranks > 1 ? srt_mesh_comm(mesh, dim) : NULL;
+}
+
+void srt_tape_set_tensor_parts(srt_tape_t *tape, int nparts)
+{
+	if (tape->nnodes > 0) {
+		srt_tape_fail(tape, SRT_ERR_STATE,
+			      "the tensor parts of a tape are set before its first layer");
+		return;
+	}
+	if (nparts < 1 || nparts > SRT_TAPE_MOST_PARTS || (nparts & (nparts - 1)) != 0 ||
+	    (nparts > 1 && nparts % tape->nranks != 0)) {
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "%d tensor parts for %d tensor-parallel ranks: must be 1 (none), or a "
+			      "power of two up to %d that the ranks share equally",
+			      nparts, tape->nranks, SRT_TAPE_MOST_PARTS);
+		return;
+	}
+	tape->nparts = nparts;
 }
 
 srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape)
@@ -188,12 +218,19 @@ static size_t align_stats(size_t nbytes)
 	return (nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
 }
 
+static size_t get_own_nbytes(const srt_tape_t *tape, int64_t rows)
+{
+	return (size_t)rows * 3 * sizeof(float) * (size_t)srt_tape_own_parts(tape);
+}
+
 size_t srt_tape_stats_nbytes(srt_tape_t *tape, int64_t rows)
 {
-	/* ranks are few: an overflow is that of the rows */
-	const size_t own = srt_tape_f32_nbytes(tape, rows, 3);
-
-	return align_stats(own) + own * (size_t)tape->nranks;
+	/* ranks and parts are few: an overflow is that of the rows */
+	srt_tape_f32_nbytes(tape, rows, 3);
+	if (tape->nranks == 1)
+		return get_own_nbytes(tape, rows);
+	return align_stats(get_own_nbytes(tape, rows)) +
+	       get_own_nbytes(tape, rows) * (size_t)tape->nranks;
 }
 
 static size_t get_stats_offset(const srt_tape_t *tape, const srt_node_t *node)
@@ -201,15 +238,19 @@ static size_t get_stats_offset(const srt_tape_t *tape, const srt_node_t *node)
 	return tape->blocks[get_stats_block(node)].offset + node->args.stats_offset;
 }
 
+/* One rank's own are those of all. */
 static size_t get_all_stats_offset(const srt_tape_t *tape, const srt_node_t *node)
 {
 	return get_stats_offset(tape, node) +
-	       align_stats((size_t)node->args.stats_rows * 3 * sizeof(float));
+	       (tape->nranks > 1 ? align_stats(get_own_nbytes(tape, node->args.stats_rows)) : 0);
 }
 
-srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node)
+srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node, int part)
 {
-	return srt_view(run->tape->arena, get_stats_offset(run->tape, node), SRT_F32);
+	const size_t nbytes = (size_t)node->args.stats_rows * 3 * sizeof(float);
+
+	return srt_view(run->tape->arena,
+			get_stats_offset(run->tape, node) + (size_t)part * nbytes, SRT_F32);
 }
 
 srt_view_t srt_run_all_stats(const srt_run_t *run, const srt_node_t *node)
@@ -251,7 +292,8 @@ static srt_status_t create_sum(srt_tape_t *tape, srt_node_t *node, enum use use,
 static srt_status_t create_gather(srt_tape_t *tape, srt_node_t *node, srt_coll_owner_t *owners,
 				  srt_coll_segment_t *parts)
 {
-	const size_t nelem = (size_t)node->args.stats_rows * 3;
+	const values_t x = get_values(node, STATS);
+	const size_t nelem = (size_t)(x.rows * x.n);
 	const srt_coll_desc_t desc = {
 		.size = sizeof(srt_coll_desc_t),
 		.kind = SRT_COLL_ALL_GATHER,
@@ -327,12 +369,23 @@ static srt_status_t run_coll(const srt_run_t *run, srt_coll_t *coll)
 
 srt_status_t srt_run_sum_output(const srt_run_t *run, const srt_node_t *node)
 {
+	if (node->layer->sums != SRT_SUM_OUTPUT)
+		return SRT_OK;
 	return run_coll(run, node->sum[run->recomputes ? AGAIN : FORWARD]);
 }
 
 srt_status_t srt_run_sum_gradient(const srt_run_t *run, const srt_node_t *node)
 {
-	return run_coll(run, node->sum[GRADIENT]);
+	return node->layer->sums == SRT_SUM_GRADIENT ? run_coll(run, node->sum[GRADIENT]) : SRT_OK;
+}
+
+srt_status_t srt_run_sum_parts(const srt_run_t *run, const srt_node_t *node)
+{
+	if (node->layer->sums == SRT_SUM_GRADIENT_PARTS)
+		return run_coll(run, node->sum[GRADIENT]);
+	if (node->layer->sums == SRT_SUM_PARAM)
+		return run_coll(run, node->sum[PARAM]);
+	return run_coll(run, node->sum[run->recomputes ? AGAIN : FORWARD]);
 }
 
 srt_status_t srt_run_sum_param(const srt_run_t *run, const srt_node_t *node)

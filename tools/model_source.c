@@ -221,6 +221,7 @@ int tool_model_resize(tool_model_t *m, int tensor_ranks, tool_why_t *why)
 				      "change them",
 				      NAMED(m));
 	}
+	c->tensor_parts = (int)o->tensor_parts;
 	if (srt_decoder_check(c, tensor_ranks) != SRT_OK)
 		return tool_why_usage(why, "%s", srt_error_last());
 	return m->path != NULL && !m->random ? check_ntensors(m, why) : 0;

@@ -19,6 +19,7 @@
 typedef struct tool_sizes {
 	const char *preset; /* NULL: nano */
 	int64_t layers, heads, width, context, vocab;
+	int64_t tensor_parts; /* not of files: 0 is none */
 } tool_sizes_t;
 
 /** A model. Fields of the first part are the caller's. */

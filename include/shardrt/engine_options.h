@@ -284,6 +284,10 @@ typedef struct srt_placement {
 	/* 0 or 1: it is cut as a whole; n: it is n equal blocks, and each is cut. A fused weight of
 	 * q, k and v has 3, so that a rank has the same heads of each. */
 	int nblocks;
+	/* 0 or 1: chunks are as above; n, a multiple of the ranks: n parts of ceil(d / n) are cut,
+	 * and a rank has n / ranks consecutive ones, so that each number of ranks that divides n
+	 * cuts between the same elements. */
+	int nparts;
 } srt_placement_t;
 
 /** Options of srt_param_create(). */

@@ -53,6 +53,8 @@ static const tool_option_t rows[] = {
 	INT("width", width, NULL, 1, OPTION_BIG, "width of the residual stream"),
 	INT("vocab", vocab, NULL, 1, OPTION_BIG, "vocabulary size"),
 	WORD("dtype", dtype, "fp32", TOOL_DTYPES, "dtype of parameters and compute"),
+	INT("tensor-parts", tensor_parts, "1", 1, 8,
+	    "tensor parts of the training: with them logprobs are minus its losses"),
 	INT("threads", threads, "0", 0, 4096,
 	    "compute threads of a rank; 0: SHARDRT_THREADS. The results have\n"
 	    "the same bits"),

@@ -13,6 +13,7 @@
 typedef struct generate_options {
 	const char *model, *adapter, *tokenizer, *preset, *prompt, *prompts;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
+	int64_t tensor_parts;
 	int64_t max_tokens, top_k, seed, batch, threads;
 	int64_t dtype, numerics; /* indices of words */
 	double temperature, top_p;

@@ -25,7 +25,8 @@ static int open_model(generate_run_t *run)
 					.layers = o->layers,
 					.heads = o->heads,
 					.width = o->width,
-					.vocab = o->vocab } };
+					.vocab = o->vocab,
+					.tensor_parts = o->tensor_parts } };
 	if (tool_model_open(m, run->ranks.rank, &run->why) != 0)
 		return -1;
 	if (!m->has_sizes)

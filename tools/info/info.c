@@ -46,6 +46,7 @@ static const char usage[] =
 	"  -n N                 number of ranks (default 1)\n"
 	"      --strategy S     ddp, zero1, zero2, zero3 or hybrid (default zero3)\n"
 	"      --mesh DIM=N,... ranks as a grid, instead of -n; DIM is shard, replicate, dp or tp\n"
+	"      --tensor-parts P sums that tensor parallelism cuts are made of P parts (default 1: not)\n"
 	"      --reshard R      parameters are gathered for each use (always), kept until the next\n"
 	"                       step (never), kept in groups of R ranks after the forward pass, or\n"
 	"                       as the strategy has it (default auto)\n"
@@ -73,6 +74,7 @@ enum {
 	OPT_CONTEXT,
 	OPT_STRATEGY,
 	OPT_MESH,
+	OPT_TENSOR_PARTS,
 	OPT_RESHARD,
 	OPT_FLAT,
 	OPT_OFFLOAD,
@@ -101,6 +103,7 @@ static const struct option long_options[] = {
 	{ "context", required_argument, NULL, OPT_CONTEXT },
 	{ "strategy", required_argument, NULL, OPT_STRATEGY },
 	{ "mesh", required_argument, NULL, OPT_MESH },
+	{ "tensor-parts", required_argument, NULL, OPT_TENSOR_PARTS },
 	{ "reshard", required_argument, NULL, OPT_RESHARD },
 	{ "flat", required_argument, NULL, OPT_FLAT },
 	{ "offload", required_argument, NULL, OPT_OFFLOAD },
@@ -333,6 +336,10 @@ static int parse_option(request_t *r, int opt)
 		return parse_word(r, "--strategy", TOOL_STRATEGIES, &r->what.strategy);
 	case OPT_MESH:
 		return parse_mesh(r);
+	case OPT_TENSOR_PARTS:
+		r->plan_option = "--tensor-parts";
+		r->what.tensor_parts = (int)parse_count("--tensor-parts", optarg, 1 << 20);
+		return r->what.tensor_parts ? 0 : TOOL_EXIT_USAGE;
 	case OPT_RESHARD:
 		return parse_reshard(r);
 	case OPT_FLAT:

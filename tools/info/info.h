@@ -48,6 +48,7 @@ typedef struct info_plan {
 	int pure, recompute, plan, tree;             /* plan, tree: what is printed */
 	srt_offload_t offload;
 	tool_mesh_t mesh;
+	int tensor_parts; /* 0: none */
 	int world_size;
 	int accumulate;     /* micro-batches per step */
 	const char *lora;   /* as of shardrt-train; NULL: no adapters */

@@ -273,6 +273,7 @@ int info_plan(const info_plan_t *what)
 	}
 	if (find_sizes(what, &config, &length) != 0)
 		return TOOL_EXIT_USAGE;
+	config.tensor_parts = what->tensor_parts;
 	if (srt_decoder_check(&config, tool_mesh_tensor_ranks(&what->mesh)) != SRT_OK) {
 		tool_error("%s", srt_error_last());
 		return TOOL_EXIT_USAGE;

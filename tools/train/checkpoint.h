@@ -23,15 +23,17 @@ typedef struct train_position {
 	uint64_t text;
 	char sizes[TOOL_SIZES_NBYTES]; /* of the model: no tensor has the number of heads */
 	uint64_t run; /* random, the same in all checkpoints of a run; 0: an early version */
+	int64_t tensor_parts;
 } train_position_t;
 
-/** Entries of a checkpoint that are a train_position_t; those that a load needs: all but `run`. */
-#define TRAIN_NENTRIES 6
+/** Entries of a checkpoint that are a train_position_t; those that a load needs: all but the last
+ * two, which early versions do not have. */
+#define TRAIN_NENTRIES 7
 #define TRAIN_NLOADED 5
 
 /** The position of this run after a step. */
 void train_get_position(const trainer_t *t, int64_t step, train_position_t *p);
-/** The position as entries of a checkpoint, the step first and the run last. */
+/** The position as entries of a checkpoint, the step first. */
 void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAIN_NENTRIES]);
 
 /** What is in the folder under the name of a checkpoint. */

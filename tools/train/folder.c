@@ -27,7 +27,8 @@ void train_get_position(const trainer_t *t, int64_t step, train_position_t *p)
 				 .seed = t->opt.seed,
 				 .batch = t->opt.batch,
 				 .text = t->data_id.hash,
-				 .run = t->run };
+				 .run = t->run,
+				 .tensor_parts = t->opt.tensor_parts };
 	config.context = t->length;
 	tool_print_sizes(&config, p->sizes, sizeof(p->sizes));
 	tool_lora_print(&t->lora, lora);
@@ -51,6 +52,8 @@ void train_list_entries(train_position_t *p, srt_checkpoint_entry_t entries[TRAI
 					       p->sizes, sizeof(p->sizes) };
 	entries[5] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), "run", &p->run,
 					       sizeof(p->run) };
+	entries[6] = (srt_checkpoint_entry_t){ sizeof(srt_checkpoint_entry_t), "tensor_parts",
+					       &p->tensor_parts, sizeof(p->tensor_parts) };
 }
 
 /* ---- names ------------------------------------------------------------------------------ */

@@ -50,7 +50,8 @@ int trainer_find_sizes(trainer_t *t)
 					.heads = o->heads,
 					.width = o->width,
 					.context = o->context,
-					.vocab = o->vocab } };
+					.vocab = o->vocab,
+					.tensor_parts = o->tensor_parts } };
 	if (tool_model_open(m, t->rank, &t->why) != 0)
 		return -1;
 	if (t->lora.lora != NULL && m->hf_prefix != NULL)

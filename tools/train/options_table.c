@@ -142,6 +142,9 @@ static const tool_option_t rows[] = {
 	       "tensor parallelism, the blocks, the vocabulary and the logits\n"
 	       "are cut over it. E.g. replicate=2,shard=4 with hybrid on 8\n"
 	       "ranks, dp=4,tp=2, or tp=2 alone"),
+	INT("tensor-parts", tensor_parts, "1", 1, 8,
+	    "cut the sums that tensor parallelism cuts into N parts, 2, 4 or 8,\n"
+	    "whatever tp is: every tp that divides N has the same bits; 1: not"),
 	STRING("reshard", reshard, "R", "auto",
 	       "whether parameters are gathered for each use (always) or kept\n"
 	       "until the next step (never); a number of ranks: after the forward\n"

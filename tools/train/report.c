@@ -51,6 +51,7 @@ int train_report_open(train_report_t *r, trainer_t *t)
 	r->device = t->device;
 	r->scales = t->opt.scaler != TRAIN_SCALER_NONE;
 	r->numerics = train_numerics(t->context);
+	r->tensor_parts = t->opt.tensor_parts;
 	r->on_terminal = isatty(STDOUT_FILENO);
 	r->steps = t->opt.steps;
 	r->line_every = t->opt.steps / 20 > 0 ? t->opt.steps / 20 : 1;
@@ -138,6 +139,8 @@ static void write_log(const train_report_t *r, const train_result_t *result)
 	write_number(f, "launches", result->launches);
 	fprintf(f, ", \"rss_bytes\": %" PRId64, get_rss_nbytes());
 	fprintf(f, ", \"numerics\": \"%s\"", r->numerics);
+	if (r->tensor_parts > 1)
+		fprintf(f, ", \"tensor_parts\": %" PRId64, r->tensor_parts);
 	if (r->scales) {
 		write_number(f, "scale", result->scale);
 		fprintf(f, ", \"skipped\": %" PRId32, result->skipped);

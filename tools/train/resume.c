@@ -147,6 +147,18 @@ static int check_position(trainer_t *t, const char *path, const train_position_t
 	return 0;
 }
 
+/* On rank 0. */
+static void warn_of_parts(const trainer_t *t, const char *path)
+{
+	int64_t parts = 1;
+
+	srt_checkpoint_get_entry(path, "tensor_parts", &parts, sizeof(parts), NULL);
+	if (parts != t->opt.tensor_parts)
+		tool_error("warning: --resume: the run in %s has --tensor-parts %" PRId64
+			   ", this one %" PRId64 ": from here on its results have other bits",
+			   path, parts, t->opt.tensor_parts);
+}
+
 /* The schedules of this run's options, which may have more steps, with the states' progress. */
 static srt_status_t restore_schedules(trainer_t *t)
 {
@@ -271,6 +283,7 @@ static srt_status_t load(trainer_t *t, search_t *s)
 		train_read_run(found.path, &t->run);
 		t->knows_run = 1;
 		report_loss(s, found.path, position.step);
+		warn_of_parts(t, found.path);
 		printf("resumed from %s\n", found.path);
 	}
 	return restore_schedules(t);

@@ -302,6 +302,9 @@ void trainer_describe(const trainer_t *t, FILE *out)
 		srt_context_numerics(t->context) == SRT_NUMERICS_FAST ?
 			"do not have the same bits everywhere (with --numerics exact they do)" :
 			"have the same bits everywhere (--numerics fast is faster where it can be)");
+	if (c->tensor_parts > 1)
+		fprintf(out, "%d tensor parts: the same bits for every tp that divides them\n",
+			c->tensor_parts);
 }
 
 double trainer_peak(const trainer_t *t)

@@ -8,6 +8,7 @@
  * environment variables are found before the rank joins a job (tool_check_config()). Other errors
  * are printed by each rank, status 1.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -266,8 +267,10 @@ static srt_status_t print_hash(trainer_t *t)
 	SRT_TRY(srt_engine_hash(t->engine, hash, t->stream));
 	if (t->rank != 0)
 		return SRT_OK;
-	printf("hash: numerics %d %s, xxh3-128 ", srt_numerics_version(),
-	       train_numerics(t->context));
+	printf("hash: numerics %d %s, ", srt_numerics_version(), train_numerics(t->context));
+	if (t->opt.tensor_parts > 1)
+		printf("%" PRId64 " tensor parts, ", t->opt.tensor_parts);
+	printf("xxh3-128 ");
 	for (int i = 0; i < 16; i++)
 		printf("%02x", hash[i]);
 	putchar('\n');

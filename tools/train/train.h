@@ -154,6 +154,7 @@ typedef struct train_report {
 	const srt_device_t *device;
 	int scales; /* the loss is scaled */
 	const char *numerics;
+	int64_t tensor_parts;
 	uint64_t last_launches;
 	double flops;      /* floating-point operations of a step on one rank */
 	double peak_flops; /* of one rank, per second; 0: not known */

@@ -17,7 +17,8 @@
  * are cut by rows, in chunks of ceil(vocab / ranks): each rank looks up its part of the vocabulary
  * and has its columns of the logits, which are never gathered but for sampling. The other
  * parameters are whole on each rank; those of norms of heads get their gradient from the heads of
- * all ranks. The arena of its tapes is of srt_decoder_mem_kind().
+ * all ranks. The arena of its tapes is of srt_decoder_mem_kind(). With tensor_parts each number of
+ * ranks that divides them has the same bits.
  */
 #ifndef SHARDRT_MODELS_DECODER_H
 #define SHARDRT_MODELS_DECODER_H
@@ -118,6 +119,10 @@ typedef struct srt_decoder_config {
 	int has_padding;   /* lookups of token `padding` give its row no gradient */
 	int64_t padding;
 	float init_std; /* of initial values; 0: 0.02 */
+	/* 0 or 1: none; a power of two up to SRT_TAPE_MOST_PARTS that divides kv_heads and
+	 * ffn_width: srt_tape_set_tensor_parts(). The embedding and the head are cut in as many
+	 * parts of ceil(vocab / parts) rows. */
+	int tensor_parts;
 } srt_decoder_config_t;
 
 /** A decoder declared on an engine. Opaque. */

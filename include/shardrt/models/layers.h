@@ -47,6 +47,12 @@ SRT_API srt_tensor_t *srt_layer_linear_rows(srt_tape_t *tape, srt_tensor_t *x, s
 SRT_API srt_tensor_t *srt_layer_linear_colwise(srt_tape_t *tape, srt_tensor_t *x,
 					       srt_param_t *weight, srt_param_t *bias);
 
+/** srt_layer_linear_colwise() where weight and bias are `nblocks` equal blocks of rows, of each of
+ * which a rank has its part (srt_placement_t.nblocks): a joint projection of q, k and v has 3. */
+SRT_API srt_tensor_t *srt_layer_linear_colwise_blocks(srt_tape_t *tape, srt_tensor_t *x,
+						      srt_param_t *weight, srt_param_t *bias,
+						      int nblocks);
+
 /**
  * PyTorch's RowwiseParallel: each rank has columns of x and the same of weight (tensor_dim 1). y is
  * summed over the ranks, in fp32 by the tree of docs/numerics.md and rounded once, then the bias,

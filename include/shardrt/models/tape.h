@@ -65,6 +65,20 @@ SRT_API void srt_tape_destroy(srt_tape_t *tape);
  */
 SRT_API void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim);
 
+/** Most tensor parts. */
+#define SRT_TAPE_MOST_PARTS 8
+
+/**
+ * Cuts the sums of layers that tensor-parallel ranks can cut into `nparts` parts, whatever the
+ * number of ranks is: the parts, in fp32, are added by the pairwise tree of docs/numerics.md
+ * ("Tensor parts"), and the sum is rounded once. So each number of ranks that divides nparts has
+ * the same bits; they are others than without parts. The layers are those with _colwise or
+ * _rowwise in their name; their parameters are cut with srt_placement_t.nparts. After
+ * srt_tape_set_mesh(), before the first layer.
+ * @param nparts a power of two up to SRT_TAPE_MOST_PARTS, a multiple of the ranks; 1: none.
+ */
+SRT_API void srt_tape_set_tensor_parts(srt_tape_t *tape, int nparts);
+
 /** Finds the value of a parameter, whole and in the compute dtype of its unit; buffer NULL: it has
  * none. */
 typedef srt_view_t (*srt_find_value_t)(const srt_param_t *param, const void *arg);

@@ -155,6 +155,7 @@ static uint64_t hash_param(const srt_engine_t *engine, size_t i)
 	hash = hash_bytes(hash, &param->is_cut, sizeof(param->is_cut));
 	hash = hash_bytes(hash, &param->cut.dim, sizeof(param->cut.dim));
 	hash = hash_bytes(hash, &param->cut.nblocks, sizeof(param->cut.nblocks));
+	hash = hash_bytes(hash, &param->cut.nparts, sizeof(param->cut.nparts));
 	hash = hash_bytes(hash, &param->group, sizeof(param->group));
 	return hash_bytes(hash, group, sizeof(group));
 }

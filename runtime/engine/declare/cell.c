@@ -40,14 +40,17 @@ void srt_cell_describe(srt_param_t *param)
 		param->cut.inner *= param->shape[i];
 }
 
-/* The part of extent that a cell has. */
+/* The part of extent that a cell has: consecutive parts of equal size, the last ones shorter. */
 static int64_t chunk_of(const srt_param_t *param, int index, int64_t *offset)
 {
-	int64_t size;
+	const int ncells = param->is_cut ? srt_cell_count(param->unit->engine) : 1;
+	const int nparts = param->is_cut && param->cut.nparts > 1 ? param->cut.nparts : ncells;
+	const int each = nparts / ncells, first = param->is_cut ? index * each : 0;
+	int64_t last, size;
 
-	srt_shard_rows(param->cut.extent, param->is_cut ? srt_cell_count(param->unit->engine) : 1,
-		       param->is_cut ? index : 0, offset, &size);
-	return size;
+	srt_shard_rows(param->cut.extent, nparts, first, offset, &size);
+	srt_shard_rows(param->cut.extent, nparts, first + each - 1, &last, &size);
+	return last + size - *offset;
 }
 
 void srt_cell_shape(const srt_param_t *param, int index, int64_t *shape)

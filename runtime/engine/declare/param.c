@@ -95,7 +95,7 @@ static srt_status_t check_placement(const srt_engine_t *engine, const char *name
 				    const int64_t *shape, const srt_placement_t *p)
 {
 	if (p->mesh_dim == NULL) {
-		if (p->tensor_dim == 0 && p->nblocks == 0)
+		if (p->tensor_dim == 0 && p->nblocks == 0 && p->nparts == 0)
 			return SRT_OK;
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the placement of parameter '%s' has no mesh_dim", name);
@@ -112,6 +112,11 @@ static srt_status_t check_placement(const srt_engine_t *engine, const char *name
 				"the placement of parameter '%s' cuts dimension %d of %d in %d "
 				"blocks: it must exist and be a multiple of the blocks",
 				name, p->tensor_dim, ndim, p->nblocks);
+	if (p->nparts < 0 || (p->nparts > 1 && p->nparts % srt_cell_count(engine) != 0))
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"the placement of parameter '%s' has %d parts, which the %d ranks "
+				"of '%s' cannot share equally",
+				name, p->nparts, srt_cell_count(engine), p->mesh_dim);
 	return SRT_OK;
 }
 
@@ -250,6 +255,7 @@ srt_status_t srt_param_create(srt_unit_t *unit, const char *name, srt_dtype_t dt
 	param->is_cut = o.placement.mesh_dim != NULL && srt_cell_count(engine) > 1;
 	param->cut.dim = o.placement.tensor_dim;
 	param->cut.nblocks = o.placement.nblocks;
+	param->cut.nparts = o.placement.nparts;
 	status = param->name == NULL ? SRT_ERR_OUT_OF_MEMORY : compute_sizes(param);
 	if (status == SRT_OK)
 		status = srt_unit_resolve(unit, dtype);

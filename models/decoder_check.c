@@ -84,11 +84,6 @@ static srt_status_t check_tensor_ranks(const srt_decoder_config_t *c, int tensor
 				      parts, tensor_ranks, SRT_TAPE_MOST_PARTS);
 	SRT_TRY(check_shares(c, parts, "tensor parts"));
 	SRT_TRY(check_shares(c, tensor_ranks, "tensor-parallel ranks"));
-	if (c->qk_norm == SRT_DECODER_QK_WIDTH && tensor_ranks > 1)
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: the norms of queries and keys are over all heads "
-				      "(OLMo 2), which %d tensor-parallel ranks do not have",
-				      tensor_ranks);
 	return SRT_OK;
 }
 

@@ -35,7 +35,8 @@ static srt_tensor_t *record_optional(const recorder_t *r, const srt_decoder_bloc
 	return block->part[part].weight != NULL ? record_norm(r, x, &block->part[part]) : x;
 }
 
-/* Queries or keys of this rank's heads, normed where the decoder has this norm. */
+/* Queries or keys of this rank's heads, normed by head or over all ranks' heads where the decoder
+ * has this norm. */
 static srt_tensor_t *record_head_norm(const recorder_t *r, const srt_decoder_block_t *block,
 				      srt_decoder_part_t part, srt_tensor_t *x)
 {
@@ -44,7 +45,9 @@ static srt_tensor_t *record_head_norm(const recorder_t *r, const srt_decoder_blo
 
 	if (block->part[part].weight == NULL)
 		return x;
-	return srt_layer_rmsnorm_colwise(r->tape, x, block->part[part].weight, &in);
+	return c->qk_norm == SRT_DECODER_QK_WIDTH ?
+		       srt_layer_rmsnorm_gathered(r->tape, x, block->part[part].weight, &in) :
+		       srt_layer_rmsnorm_colwise(r->tape, x, block->part[part].weight, &in);
 }
 
 /* s z, the values between A and B. */

@@ -5,9 +5,15 @@
  * runs are cut over tensor-parallel ranks, dweight of this rank's runs is made apart, summed over
  * the ranks, and then stored or added like that of a whole layer. With tensor parts it is made in
  * parts (layer_parts.c), each over its runs of all rows.
+ * Gathered: a row is one run, cut over the ranks. Each rank gathers the whole rows in scratch,
+ * computes all of them, so that the bits are those of one rank, and keeps its columns. The backward
+ * pass gathers x again instead of keeping it whole.
  */
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
+
+/* Whole rows in scratch begin at multiples of this, as blocks do. */
+#define ROWS_ALIGN ((size_t)256)
 
 static srt_rmsnorm_t get_args(const srt_run_t *run, const srt_node_t *node)
 {
@@ -232,6 +238,136 @@ srt_tensor_t *srt_layer_rmsnorm_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_p
 {
 	return record_rmsnorm(tape, srt_tape_is_cut(tape) ? &colwise_layer : &rmsnorm_layer, x,
 			      weight, in);
+}
+
+/* ---- rows that are cut over the ranks ----------------------------------------------------- */
+
+/* Tensors of whole rows that a pass has in scratch. */
+enum { FORWARD_ROWS = 2, BACKWARD_ROWS = 3 };
+
+/* Bytes from one of these tensors to the next. */
+static size_t measure_rows(int64_t rows, int64_t n, srt_dtype_t dtype)
+{
+	const size_t nbytes = (size_t)(rows * n) * (srt_dtype_bits(dtype) / 8);
+
+	return (nbytes + ROWS_ALIGN - 1) / ROWS_ALIGN * ROWS_ALIGN;
+}
+
+static srt_view_t get_rows(const srt_node_t *node, srt_view_t scratch, int i)
+{
+	scratch.offset +=
+		(size_t)i * measure_rows(node->out->rows, node->args.norm_n, scratch.dtype);
+	return scratch;
+}
+
+/* y (rows, ranks * n) = the columns x (ranks, rows, n) of all ranks. */
+static srt_status_t join_columns(const srt_run_t *run, const srt_node_t *node, srt_view_t y,
+				 srt_view_t x)
+{
+	const int64_t rows = node->out->rows, n = node->out->n, nranks = run->tape->nranks;
+	const srt_strided_t shape = { .ndim = 3,
+				      .size = { nranks, rows, n },
+				      .stride_y = { n, nranks * n, 1 },
+				      .stride_x = { rows * n, n, 1 } };
+
+	return srt_op_copy_strided(y, x, &shape, run->stream);
+}
+
+/* y (rows, n) = this rank's columns of x (rows, ranks * n). */
+static srt_status_t take_columns(const srt_run_t *run, const srt_node_t *node, srt_view_t y,
+				 srt_view_t x)
+{
+	const int64_t rows = node->out->rows, n = node->out->n;
+	const srt_strided_t shape = { .ndim = 2,
+				      .size = { rows, n },
+				      .stride_y = { n, 1 },
+				      .stride_x = { run->tape->nranks * n, 1 } };
+
+	x.offset += (size_t)(run->tape->rank * n) * (srt_dtype_bits(x.dtype) / 8);
+	return srt_op_copy_strided(y, x, &shape, run->stream);
+}
+
+static srt_status_t forward_gathered(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_view_t gathered = srt_run_scratch(run, node, node->out->dtype);
+	srt_rmsnorm_t args = get_args(run, node);
+
+	args.rows = node->out->rows;
+	args.x = get_rows(node, gathered, 1);
+	args.y = gathered; /* its columns are in x by then */
+	SRT_TRY(srt_run_gather_columns(run, node));
+	SRT_TRY(join_columns(run, node, args.x, gathered));
+	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
+	SRT_TRY(srt_op_rmsnorm(&args, run->stream));
+	return take_columns(run, node, srt_run_value(run, node->out), args.y);
+}
+
+/* All ranks compute the weight's gradient, of the same values. */
+static srt_status_t backward_gathered(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_view_t gathered = srt_run_block(run, node->scratch_backward, node->out->dtype);
+	srt_rmsnorm_t args = get_args(run, node);
+	srt_view_t dx;
+	int accumulate;
+
+	args.rows = node->out->rows;
+	args.x = get_rows(node, gathered, 1);
+	args.dy = get_rows(node, gathered, 2);
+	args.dx = gathered;
+	SRT_TRY(srt_run_gather_columns(run, node));
+	SRT_TRY(join_columns(run, node, args.x, gathered));
+	SRT_TRY(srt_run_gather_grad_out(run, node));
+	SRT_TRY(join_columns(run, node, args.dy, gathered));
+	SRT_TRY(srt_run_param_grad(run, node, 0, &args.dgamma, &args.accumulate_dgamma));
+	if (args.dgamma.buffer != NULL) {
+		SRT_TRY(srt_op_rmsnorm_backward_params(&args, run->stream));
+		SRT_TRY(srt_run_param_ready(node, 0));
+	}
+	if (!srt_run_grad_in(run, node, 0, &dx, &accumulate))
+		return SRT_OK;
+	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
+	SRT_TRY(srt_op_rmsnorm_backward(&args, run->stream));
+	return take_columns(run, node, dx, args.dx);
+}
+
+/* It stores the gradient of x, so it does not add. */
+static const srt_layer_t gathered_layer = {
+	.name = "rmsnorm_gathered",
+	.keeps_in = 1u << 0,
+	.gathers_columns = 1,
+	.forward = forward_gathered,
+	.backward = backward_gathered,
+};
+
+srt_tensor_t *srt_layer_rmsnorm_gathered(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
+					 const srt_rmsnorm_in_t *in)
+{
+	srt_node_desc_t desc = { .layer = &gathered_layer,
+				 .param = { weight },
+				 .args = { .eps = in->eps, .one_plus = in->one_plus } };
+	int64_t n;
+	size_t nbytes;
+
+	desc.in[0] = x = srt_tape_enter(tape, gathered_layer.name, x);
+	if (x == NULL)
+		return NULL;
+	n = x->n * tape->nranks;
+	if (!srt_tape_param_is(tape, gathered_layer.name, weight, 1, n, 0))
+		return NULL;
+	if (tape->nranks == 1)
+		return srt_layer_rmsnorm_of(tape, x, weight, in);
+	srt_tape_f32_nbytes(tape, x->rows, BACKWARD_ROWS * n);
+	if (tape->status != SRT_OK)
+		return NULL;
+	nbytes = measure_rows(x->rows, n, x->dtype);
+	desc.args.norm_n = n;
+	desc.dtype = x->dtype;
+	desc.rows = x->rows;
+	desc.n = x->n;
+	desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, x->rows, 1);
+	desc.forward_scratch = FORWARD_ROWS * nbytes;
+	desc.backward_scratch = BACKWARD_ROWS * nbytes;
+	return srt_tape_record(tape, &desc);
 }
 
 srt_tensor_t *srt_layer_rmsnorm(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight, float eps)

@@ -29,7 +29,7 @@ enum {
 	SRT_NODE_INPUTS = 6,
 	SRT_NODE_PARAMS = 2,
 	SRT_NODE_SAVED = 2,
-	SRT_NODE_SUMS = 5,
+	SRT_NODE_SUMS = 9,
 	SRT_NO_BLOCK = -1,
 };
 
@@ -99,6 +99,9 @@ typedef struct srt_layer {
 	int gathers;        /* the ranks gather statistics of rows: srt_tape_stats_nbytes() */
 	int in_for_param;   /* backward reads input 0 for the gradient of parameter 0 alone */
 	unsigned passes_on; /* bit j: the gradient of input j may have the memory of the output's */
+	/* The ranks gather input 0, and the gradient of the output, which has its shape:
+	 * srt_run_gather_columns(). */
+	int gathers_columns;
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);
 	srt_status_t (*backward)(const srt_run_t *run, const srt_node_t *node);
 	/* NULL: none. Raises tape->scratch_nbytes to what a stream keeps for the layer. */
@@ -403,6 +406,11 @@ srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node, int part)
 srt_view_t srt_run_all_stats(const srt_run_t *run, const srt_node_t *node);
 /* Gathers them. Called by layers. */
 srt_status_t srt_run_gather_stats(const srt_run_t *run, const srt_node_t *node);
+
+/* Gathers input 0, or the gradient of the output, of all ranks as (nranks, rows, n) at the start of
+ * the scratch of the pass that runs. Called by layers. */
+srt_status_t srt_run_gather_columns(const srt_run_t *run, const srt_node_t *node);
+srt_status_t srt_run_gather_grad_out(const srt_run_t *run, const srt_node_t *node);
 
 /* ---- layer_loss.c ----------------------------------------------------------------------- */
 

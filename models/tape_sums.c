@@ -5,7 +5,7 @@
  *
  *     sums     of the output of a layer in the forward pass; in the backward pass of the gradient
  *              of its input, or of what it adds to that of a parameter: an all-reduce in place
- *     gathers  of statistics of rows, by a layer: an all-gather
+ *     gathers  of statistics of rows, or of the columns of all ranks, by a layer: an all-gather
  *
  * With tensor parts (models/layer_parts.c) the sums are those of parts, SRT_F32, by a layer.
  */
@@ -18,11 +18,30 @@
 #define LINE_NBYTES 160
 
 /* What a node's collectives sum: its output, its output when it runs again, its input's gradient,
- * its part of a parameter's gradient; or gather: statistics. */
-enum use { FORWARD, AGAIN, GRADIENT, PARAM, STATS, NUSES };
+ * its part of a parameter's gradient; or gather: statistics; its input, its input when it runs
+ * again, its input in the backward pass, its output's gradient. */
+enum use {
+	FORWARD,
+	AGAIN,
+	GRADIENT,
+	PARAM,
+	STATS,
+	COLUMNS,
+	COLUMNS_AGAIN,
+	COLUMNS_BACKWARD,
+	COLUMNS_GRAD,
+	NUSES
+};
 
-static const char *const use_names[NUSES] = { "output", "recomputed output", "gradient",
-					      "parameter's gradient", "statistics" };
+static const char *const use_names[NUSES] = { "output",
+					      "recomputed output",
+					      "gradient",
+					      "parameter's gradient",
+					      "statistics",
+					      "columns",
+					      "recomputed columns",
+					      "columns in the backward pass",
+					      "columns of the gradient" };
 
 typedef struct values {
 	int64_t rows, n;
@@ -35,6 +54,26 @@ static int get_stats_block(const srt_node_t *node)
 		return node->saved[0];
 	return node->scratch_backward != SRT_NO_BLOCK ? node->scratch_backward :
 							node->scratch_forward;
+}
+
+/* Where the columns of all ranks are gathered. */
+static int get_columns_block(const srt_node_t *node, enum use use)
+{
+	if (use == COLUMNS)
+		return node->scratch_forward;
+	if (use == COLUMNS_AGAIN)
+		return node->scratch_again;
+	return node->has_backward ? node->scratch_backward : SRT_NO_BLOCK;
+}
+
+/* Where this rank's columns are: those of the input as srt_run_value() has it in this pass. */
+static int get_own_block(const srt_node_t *node, enum use use)
+{
+	const srt_tensor_t *x = node->in[0];
+
+	if (use == COLUMNS_GRAD)
+		return node->grad_out;
+	return use != COLUMNS && node->section && x->section == node->section ? x->again : x->value;
 }
 
 /* The block of a use, SRT_NO_BLOCK if the node has no such collective. */
@@ -59,6 +98,8 @@ static int get_block(const srt_node_t *node, enum use use)
 		return node->scratch_backward;
 	if (use == STATS && node->layer != NULL && node->layer->gathers)
 		return get_stats_block(node);
+	if (use >= COLUMNS && node->layer != NULL && node->layer->gathers_columns)
+		return get_columns_block(node, use);
 	return SRT_NO_BLOCK;
 }
 
@@ -289,34 +330,36 @@ static srt_status_t create_sum(srt_tape_t *tape, srt_node_t *node, enum use use,
 	return status == SRT_OK ? SRT_OK : srt_tape_fail(tape, status, NULL);
 }
 
-static srt_status_t create_gather(srt_tape_t *tape, srt_node_t *node, srt_coll_owner_t *owners,
-				  srt_coll_segment_t *parts)
+static srt_status_t create_gather(srt_tape_t *tape, srt_node_t *node, enum use use,
+				  srt_coll_owner_t *owners, srt_coll_segment_t *parts)
 {
-	const values_t x = get_values(node, STATS);
+	const values_t x = get_values(node, use);
 	const size_t nelem = (size_t)(x.rows * x.n);
-	const srt_coll_desc_t desc = {
-		.size = sizeof(srt_coll_desc_t),
-		.kind = SRT_COLL_ALL_GATHER,
-		.name = get_name(node),
-		.dtype = SRT_F32,
-		.full = srt_view(tape->arena, get_all_stats_offset(tape, node), SRT_F32),
-		.shard = srt_view(tape->arena, get_stats_offset(tape, node), SRT_F32),
-		.owners = owners
-	};
+	const size_t full = use == STATS ? get_all_stats_offset(tape, node) :
+					   tape->blocks[get_block(node, use)].offset;
+	const size_t own = use == STATS ? get_stats_offset(tape, node) :
+					  tape->blocks[get_own_block(node, use)].offset;
+	const srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				       .kind = SRT_COLL_ALL_GATHER,
+				       .name = get_name(node),
+				       .dtype = x.dtype,
+				       .full = srt_view(tape->arena, full, x.dtype),
+				       .shard = srt_view(tape->arena, own, x.dtype),
+				       .owners = owners };
 	srt_status_t status;
 
 	for (int r = 0; r < tape->nranks; r++) {
 		parts[r] = (srt_coll_segment_t){ .full_offset = (size_t)r * nelem, .nelem = nelem };
 		owners[r] = (srt_coll_owner_t){ &parts[r], 1 };
 	}
-	status = srt_coll_create(tape->comm, &desc, &node->sum[STATS]);
+	status = srt_coll_create(tape->comm, &desc, &node->sum[use]);
 	return status == SRT_OK ? SRT_OK : srt_tape_fail(tape, status, NULL);
 }
 
 static srt_status_t create_coll(srt_tape_t *tape, srt_node_t *node, enum use use,
 				srt_coll_owner_t *owners, srt_coll_segment_t *parts)
 {
-	return use == STATS ? create_gather(tape, node, owners, parts) :
+	return use >= STATS ? create_gather(tape, node, use, owners, parts) :
 			      create_sum(tape, node, use, owners, parts);
 }
 
@@ -396,4 +439,18 @@ srt_status_t srt_run_sum_param(const srt_run_t *run, const srt_node_t *node)
 srt_status_t srt_run_gather_stats(const srt_run_t *run, const srt_node_t *node)
 {
 	return run_coll(run, node->sum[STATS]);
+}
+
+srt_status_t srt_run_gather_columns(const srt_run_t *run, const srt_node_t *node)
+{
+	const enum use use = run->recomputes ? COLUMNS_AGAIN :
+			     run->backward   ? COLUMNS_BACKWARD :
+					       COLUMNS;
+
+	return run_coll(run, node->sum[use]);
+}
+
+srt_status_t srt_run_gather_grad_out(const srt_run_t *run, const srt_node_t *node)
+{
+	return run_coll(run, node->sum[COLUMNS_GRAD]);
 }

@@ -28,6 +28,8 @@ typedef struct srt_matmul {
 	int64_t batch; /* products */
 	int trans_a;   /* 0: A stored (m,k); 1: stored (k,m) */
 	int trans_b;   /* 0: B stored (k,n); 1: stored (n,k) */
+	/* One dtype for all, and bias; or c is SRT_F32 and the others SRT_F16 or SRT_BF16: then
+	 * nothing is rounded. */
 	srt_view_t a, b, c;
 	int64_t lda, ldb, ldc;
 	/* Between batch items, in elements; C's are disjoint. */
@@ -48,14 +50,12 @@ SRT_API srt_status_t srt_op_matmul(const srt_matmul_t *mm, srt_stream_t *stream)
 
 /**
  * Raises *nbytes to the scratch that such a product needs on a stream (srt_stream_reserve()). Uses
- * the sizes and the distances of rows only; the views may be absent.
+ * the sizes, the distances of rows and mm->c.dtype only; the views may be absent.
+ * @param dtype of a, b and bias; also of c, unless mm->c.dtype is SRT_F32.
  */
 SRT_API srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *mm,
 					  srt_dtype_t dtype, size_t *nbytes);
 
-/* ---- attention ------------------------------------------------------------------------ */
-
-/**
 /* ---- sums in parts ---------------------------------------------------------------------- */
 
 /** Most parts of srt_sum_parts_t. */
@@ -86,6 +86,9 @@ typedef struct srt_sum_parts {
  */
 SRT_API srt_status_t srt_op_sum_parts(const srt_sum_parts_t *args, srt_stream_t *stream);
 
+/* ---- attention ------------------------------------------------------------------------ */
+
+/**
  * Shape of multi-head attention: in each batch item and head, query i takes the softmax of
  * scale * (q[i] . k[j]) over the keys j that it attends to, and with these weights the sum of v[j].
  *

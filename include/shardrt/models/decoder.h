@@ -17,8 +17,9 @@
  * are cut by rows, in chunks of ceil(vocab / ranks): each rank looks up its part of the vocabulary
  * and has its columns of the logits, which are never gathered but for sampling. The other
  * parameters are whole on each rank; those of norms of heads get their gradient from the heads of
- * all ranks. The arena of its tapes is of srt_decoder_mem_kind(). With tensor_parts each number of
- * ranks that divides them has the same bits.
+ * all ranks, and norms over all heads (OLMo 2) gather the queries and keys of all ranks. The arena
+ * of its tapes is of srt_decoder_mem_kind(). With tensor_parts each number of ranks that divides
+ * them has the same bits.
  */
 #ifndef SHARDRT_MODELS_DECODER_H
 #define SHARDRT_MODELS_DECODER_H
@@ -172,8 +173,8 @@ typedef struct srt_decoder_io {
  * @param tensor_ranks tensor-parallel ranks, 1 = none.
  * @return SRT_ERR_INVALID_ARGUMENT, with a sentence, for sizes below 1 or too large, heads that do
  *         not divide the width without head_dim, kv_heads that do not divide heads, heads or
- *         kv_heads that the tensor-parallel ranks do not divide, norms over all heads of several of
- *         them, or a vocabulary without a part for the last of them.
+ *         kv_heads that the tensor-parallel ranks do not divide, or a vocabulary without a part for
+ *         the last of them.
  */
 SRT_API srt_status_t srt_decoder_check(const srt_decoder_config_t *config, int tensor_ranks);
 

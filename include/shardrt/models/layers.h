@@ -88,6 +88,17 @@ SRT_API srt_tensor_t *srt_layer_rmsnorm_of(srt_tape_t *tape, srt_tensor_t *x, sr
 SRT_API srt_tensor_t *srt_layer_rmsnorm_colwise(srt_tape_t *tape, srt_tensor_t *x,
 						srt_param_t *weight, const srt_rmsnorm_in_t *in);
 
+/**
+ * srt_layer_rmsnorm_of() of whole rows where x (rows, n / ranks) has this tensor-parallel rank's
+ * columns, an equal part; weight (n) is whole on each rank. Each rank gathers the columns of all
+ * ranks, computes whole rows and keeps its columns, so values and gradients have the bits of one
+ * rank, and the gradient of the weight is the same on all ranks without a sum. Scratch: two
+ * tensors (rows, n) in the forward pass, three in the backward pass. With one rank
+ * srt_layer_rmsnorm_of().
+ */
+SRT_API srt_tensor_t *srt_layer_rmsnorm_gathered(srt_tape_t *tape, srt_tensor_t *x,
+						 srt_param_t *weight, const srt_rmsnorm_in_t *in);
+
 /** What BatchNorm has in addition to its parameters, as torch.nn.BatchNorm1d. */
 typedef struct srt_batchnorm_in {
 	/* (n), of one float dtype, of the caller, not in the arena. A training tape updates them in

@@ -3,7 +3,8 @@
 #
 # Tensor parallelism in shardrt-train: one hash for tp=2 over strategies, data-parallel ranks and backends, in each
 # precision, and with a vocabulary that the ranks do not divide; losses, validation and generated text as without it. The
-# same of a Gemma 3: norms of heads, whose weights have a part of their gradient on each rank.
+# same of a Gemma 3: norms of heads, whose weights have a part of their gradient on each rank; and of an OLMo 2: norms over
+# the heads of all ranks.
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 hash=2351bf8914ff8af501f4e64e51c7824b
@@ -40,6 +41,12 @@ losses()
 	grep -o '"\(val_\)*loss": *[0-9.e+-]*' $tmp/log | sed 's/.*: *//'
 }
 
+# sample: the generated text, after the last step
+sample()
+{
+	sed '1,/^step 20/d; /^hash/d' $tmp/out
+}
+
 # cut RANKS OPTIONS...: has the hash
 cut_has_hash()
 {
@@ -61,7 +68,7 @@ differ_by()
 		fail "tp=2 has other losses: $(paste $2 $3)"
 }
 
-# also HASH MOST OPTIONS...: these options have the hash, and the losses without tp
+# also HASH MOST OPTIONS...: these options have the hash, and the losses and the text without tp
 also()
 {
 	want=$1 most=$2
@@ -69,9 +76,11 @@ also()
 	train 2 "$@" --mesh tp=2 --hash
 	grep -q "xxh3-128 $want\$" $tmp/out || fail "$*: the hash is not $want: $(tail -n 1 $tmp/out)"
 	losses > $tmp/also
+	sample > $tmp/sample
 	train 1 "$@"
 	losses > $tmp/alone
 	differ_by $most $tmp/alone $tmp/also
+	sample | cmp - $tmp/sample || fail "$*: another text with tp=2: $(cat $tmp/sample)"
 }
 
 SHARDRT_NUMERICS=exact && export SHARDRT_NUMERICS
@@ -124,6 +133,15 @@ if grep -q '^#define HAVE_JANSSON 1' config.h; then
 	micro="--accumulate 4"
 	also 100284c52d27d46789818122262b43a0 1e-5 --accumulate-mode every --strategy zero2
 	also 100284c52d27d46789818122262b43a0 1e-5 --accumulate-mode last --strategy zero3 --flat views
+	model="--init $srcdir/tests/tools/decoders/olmo2.json --init-random --text $tmp/text --batch 8 --steps 20"
+	model="$model --clip 0.5 --lr 0.01"
+	micro="--micro-batches 4 --accumulate-mode tree"
+	also d93a9ecd4d34174e621e70379b2e77e6 1e-5 --strategy ddp --recompute --sample 20
+	also 9dfe4b80d1a69548a1d99afc9d587d35 1e-2 --dtype bf16
+	[ $most_ranks -lt 8 ] || {
+		train 4 --mesh dp=2,tp=2 --hash
+		grep -q d93a9ecd4d34174e621e70379b2e77e6 $tmp/out || fail "OLMo 2, dp=2,tp=2: $(tail -n 1 $tmp/out)"
+	}
 fi
 cell 2 "$([ $failed = 0 ] && echo pass || echo fail)"
 differ_by 1e-5 $tmp/whole $tmp/cut

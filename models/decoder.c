@@ -329,6 +329,22 @@ static srt_status_t declare(srt_decoder_t *d, srt_engine_t *engine,
 	return SRT_OK;
 }
 
+static srt_status_t check_rows(const srt_decoder_config_t *c, const srt_model_options_t *options,
+			       int tensor_ranks)
+{
+	if (options == NULL || !options->sequence_parallel || tensor_ranks == 1)
+		return SRT_OK;
+	if (c->tensor_parts < 2)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "decoder: sequence parallelism over %d tensor-parallel ranks "
+				      "needs tensor parts, a multiple of the ranks",
+				      tensor_ranks);
+	if (options->lora != NULL)
+		return srt_model_fail(SRT_ERR_UNSUPPORTED,
+				      "decoder: adapters are not for sequence parallelism");
+	return SRT_OK;
+}
+
 srt_status_t srt_decoder_declare(srt_engine_t *engine, const srt_decoder_config_t *config,
 				 const srt_model_options_t *options, srt_decoder_t **decoder)
 {
@@ -337,6 +353,7 @@ srt_status_t srt_decoder_declare(srt_engine_t *engine, const srt_decoder_config_
 	srt_decoder_t *d;
 
 	SRT_TRY(srt_decoder_check(config, tensor_ranks));
+	SRT_TRY(check_rows(config, options, tensor_ranks));
 	d = calloc(1, sizeof(*d) + (size_t)config->layers * sizeof(d->blocks[0]));
 	if (d == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
@@ -345,6 +362,7 @@ srt_status_t srt_decoder_declare(srt_engine_t *engine, const srt_decoder_config_
 	d->engine = engine;
 	d->config = srt_decoder_complete(config);
 	d->is_int8 = options != NULL && options->lora != NULL && options->base_dtype == SRT_U8;
+	d->sequence_parallel = options != NULL && options->sequence_parallel;
 	d->recompute = options != NULL && options->recompute;
 	d->mesh = options != NULL ? options->mesh : NULL;
 	d->tensor_ranks = tensor_ranks;

@@ -77,11 +77,12 @@ static srt_status_t check_tensor_ranks(const srt_decoder_config_t *c, int tensor
 
 	if (parts < 1 || parts > SRT_TAPE_MOST_PARTS || (parts & (parts - 1)) != 0 ||
 	    (parts > 1 && parts % tensor_ranks != 0))
-		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
-				      "decoder: %d tensor parts for %d tensor-parallel ranks: must "
-				      "be 1 (none), or a power of two up to %d that the ranks share "
-				      "equally",
-				      parts, tensor_ranks, SRT_TAPE_MOST_PARTS);
+		return srt_model_fail(
+			SRT_ERR_INVALID_ARGUMENT,
+			"decoder: %d tensor parts for %d tensor-parallel ranks: must "
+			"be 1 (none), or a power of two up to %d that the ranks share "
+			"equally",
+			parts, tensor_ranks, SRT_TAPE_MOST_PARTS);
 	SRT_TRY(check_shares(c, parts, "tensor parts"));
 	SRT_TRY(check_shares(c, tensor_ranks, "tensor-parallel ranks"));
 	return SRT_OK;

@@ -38,7 +38,7 @@ struct srt_decoder_tables {
 struct srt_decoder {
 	srt_engine_t *engine;
 	srt_decoder_config_t config; /* without zeros for sizes */
-	int recompute, is_int8;
+	int recompute, is_int8, sequence_parallel;
 	const srt_mesh_t *mesh;
 	int tensor_ranks; /* that the blocks are cut over */
 	srt_module_t *module;

@@ -71,9 +71,9 @@ static srt_tensor_t *record_colwise(const recorder_t *r, const srt_decoder_block
 		return srt_layer_linear_colwise_blocks(r->tape, x, p->weight, p->bias, nblocks);
 	z = record_scaling(r, srt_layer_linear(r->tape, x, adapter->a, NULL));
 	y = srt_layer_linear_colwise_blocks(r->tape, x, p->weight, p->bias, nblocks);
-	return srt_layer_add(
-		r->tape, y,
-		srt_layer_linear_colwise_blocks(r->tape, z, adapter->b, NULL, nblocks));
+	return srt_layer_add(r->tape, y,
+			     srt_layer_linear_colwise_blocks(r->tape, z, adapter->b, NULL,
+							     nblocks));
 }
 
 /* Each rank has columns of A, B is whole. */
@@ -343,6 +343,14 @@ static srt_status_t check_pass(const srt_decoder_config_t *c, const srt_decoder_
 	return SRT_OK;
 }
 
+/* Whether the ranks of a pass have their own rows. Learned positions that are given are looked up
+ * by each rank for all rows. */
+static int cuts_rows(const srt_decoder_t *d, const srt_decoder_pass_t *pass)
+{
+	return d->sequence_parallel && pass->loss && pass->hidden == NULL &&
+	       (d->config.rotary || !has_positions(pass));
+}
+
 srt_status_t srt_decoder_record(srt_decoder_t *d, srt_tape_t *tape, const srt_decoder_pass_t *pass,
 				srt_decoder_io_t *io)
 {
@@ -359,6 +367,8 @@ srt_status_t srt_decoder_record(srt_decoder_t *d, srt_tape_t *tape, const srt_de
 						&r.tables));
 	srt_tape_set_mesh(tape, d->mesh, SRT_MODEL_TENSOR_DIM);
 	srt_tape_set_tensor_parts(tape, d->config.tensor_parts);
+	if (cuts_rows(d, pass))
+		srt_tape_set_sequence_parallel(tape);
 	if (pass->weights != NULL)
 		srt_tape_set_values(tape, srt_decoder_weights_find, pass->weights);
 	if (d->is_int8)

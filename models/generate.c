@@ -113,10 +113,10 @@ static srt_status_t allocate(srt_generator_t *g)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
 				      "no host memory for a generator of %zu sequences", n);
 	SRT_TRY(srt_sampler_create(g->vocab, &g->sampler));
-	SRT_TRY(srt_buffer_create(
-		g->device, SRT_MEM_DEVICE,
-		(vocab + n + 3 * n * (size_t)g->tensor_parts) * sizeof(float) + n * sizeof(int32_t),
-		"sampling", &g->buffer));
+	SRT_TRY(srt_buffer_create(g->device, SRT_MEM_DEVICE,
+				  (vocab + n + 3 * n * (size_t)g->tensor_parts) * sizeof(float) +
+					  n * sizeof(int32_t),
+				  "sampling", &g->buffer));
 	g->probabilities = srt_view(g->buffer, 0, SRT_F32);
 	g->losses = srt_view(g->buffer, vocab * sizeof(float), SRT_F32);
 	g->targets = srt_view(g->buffer, (vocab + n) * sizeof(float), SRT_I32);

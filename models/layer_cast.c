@@ -21,6 +21,7 @@ static srt_status_t backward_cast(const srt_run_t *run, const srt_node_t *node)
 
 static const srt_layer_t cast_layer = {
 	.name = "cast",
+	.by_row = 1,
 	.forward = forward_cast,
 	.backward = backward_cast,
 };

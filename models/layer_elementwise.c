@@ -36,6 +36,7 @@ static srt_status_t backward_add(const srt_run_t *run, const srt_node_t *node)
 
 static const srt_layer_t add_layer = {
 	.name = "add",
+	.by_row = 1,
 	.passes_on = 1u << 0 | 1u << 1,
 	.forward = forward_add,
 	.backward = backward_add,

@@ -22,7 +22,7 @@ static srt_embedding_t get_args(const srt_run_t *run, const srt_node_t *node)
 {
 	srt_embedding_t args = SRT_EMBEDDING_INIT;
 
-	args.rows = node->out->rows;
+	args.rows = node->in[0]->rows;
 	args.n = node->out->n;
 	args.context = node->args.context;
 	args.part = &node->args.part;
@@ -31,16 +31,31 @@ static srt_embedding_t get_args(const srt_run_t *run, const srt_node_t *node)
 	return args;
 }
 
+/* The sum over the ranks, of this rank's rows. */
+static srt_status_t take_own_rows(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_tensor_t *y = node->out;
+	const srt_view_t to = srt_run_value(run, y), from = srt_run_own_sum(run, node, y->dtype);
+
+	SRT_TRY(srt_run_sum_parts(run, node));
+	return srt_buffer_copy(to.buffer, to.offset, from.buffer, from.offset,
+			       (size_t)(y->rows * y->n) * (srt_dtype_bits(y->dtype) / 8),
+			       run->stream);
+}
+
 static srt_status_t forward_embedding(const srt_run_t *run, const srt_node_t *node)
 {
 	srt_embedding_t args = get_args(run, node);
 
 	SRT_TRY(srt_run_param(run, node, 0, &args.table));
 	SRT_TRY(srt_run_param(run, node, 1, &args.position));
-	if (node->layer->sums == SRT_SUM_OUTPUT && run->tape->rank > 0)
+	if (node->layer->sums != SRT_SUM_NONE && run->tape->rank > 0)
 		args.position = (srt_view_t){ 0 };
-	args.y = srt_run_value(run, node->out);
-	return srt_op_embedding(&args, run->stream);
+	args.y = node->layer->sums == SRT_SUM_OUTPUT_ROWS ?
+			 srt_run_scratch(run, node, node->out->dtype) :
+			 srt_run_value(run, node->out);
+	SRT_TRY(srt_op_embedding(&args, run->stream));
+	return node->layer->sums == SRT_SUM_OUTPUT_ROWS ? take_own_rows(run, node) : SRT_OK;
 }
 
 /* Positions beyond the context of this tape get a gradient of zero. */
@@ -61,7 +76,7 @@ static srt_status_t backward_embedding(const srt_run_t *run, const srt_node_t *n
 {
 	srt_embedding_t args = get_args(run, node);
 
-	args.dy = srt_run_grad_out(run, node);
+	SRT_TRY(srt_run_whole_grad_out(run, node, &args.dy));
 	SRT_TRY(srt_run_param_grad(run, node, 1, &args.dposition, &args.accumulate_dposition));
 	if (args.dposition.buffer != NULL) {
 		if (!args.accumulate_dposition)
@@ -91,6 +106,31 @@ static const srt_layer_t rowwise_layer = {
 	.forward = forward_embedding,
 	.backward = backward_embedding,
 };
+
+/* Its output has this rank's rows. */
+static const srt_layer_t rowwise_rows_layer = {
+	.name = "embedding_rowwise",
+	.keeps_in = 1u << 0,
+	.sums = SRT_SUM_OUTPUT_ROWS,
+	.gathers = SRT_GATHER_GRAD_OUT,
+	.forward = forward_embedding,
+	.backward = backward_embedding,
+};
+
+/* Sets what a node needs to make the rows of all ranks and keep its own. @return whether it can. */
+static int cut_rows(srt_tape_t *tape, srt_node_desc_t *desc)
+{
+	const size_t nbytes = srt_tape_f32_nbytes(tape, desc->rows, desc->n) / sizeof(float) *
+			      (srt_dtype_bits(desc->dtype) / 8);
+
+	if (!srt_tape_can_cut_rows(tape, desc->layer->name, desc->rows))
+		return 0;
+	desc->rows /= tape->nranks;
+	desc->args.own_offset = (nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
+	desc->forward_scratch = desc->args.own_offset + nbytes / (size_t)tape->nranks;
+	desc->backward_scratch = nbytes;
+	return 1;
+}
 
 /* `part` of the vocabulary is that of the table. */
 static srt_tensor_t *record_embedding(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *ids,
@@ -123,6 +163,8 @@ static srt_tensor_t *record_embedding(srt_tape_t *tape, const srt_layer_t *layer
 	desc.dtype = srt_tape_compute_dtype(tape);
 	desc.rows = ids->rows;
 	desc.n = shape[1];
+	if (layer == &rowwise_rows_layer && !cut_rows(tape, &desc))
+		return NULL;
 	return srt_tape_record(tape, &desc);
 }
 
@@ -149,7 +191,8 @@ srt_tensor_t *srt_layer_embedding_rowwise_padded(srt_tape_t *tape, srt_tensor_t 
 	if (!srt_tape_usable(tape, ids) ||
 	    !srt_tape_param_part(tape, rowwise_layer.name, table, -1, &part))
 		return NULL;
-	return record_embedding(tape, &rowwise_layer, ids, table, position, context, padding, part);
+	return record_embedding(tape, tape->cuts_rows ? &rowwise_rows_layer : &rowwise_layer, ids,
+				table, position, context, padding, part);
 }
 
 srt_tensor_t *srt_layer_embedding_rowwise(srt_tape_t *tape, srt_tensor_t *ids, srt_param_t *table,

@@ -233,7 +233,7 @@ static const srt_layer_t colwise_layer = {
 	.keeps_out = 1,
 	.is_loss = 1,
 	.sums = SRT_SUM_GRADIENT,
-	.gathers = 1,
+	.gathers = SRT_GATHER_STATS,
 	.forward = forward_head,
 	.backward = backward_head,
 	.measure = measure_head,
@@ -246,7 +246,7 @@ static const srt_layer_t parts_layer = {
 	.keeps_out = 1,
 	.is_loss = 1,
 	.adds = 1,
-	.gathers = 1,
+	.gathers = SRT_GATHER_STATS,
 	.forward = forward_head,
 	.backward = backward_head,
 	.measure = measure_head,
@@ -275,18 +275,15 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 
 	desc.in[0] = x = srt_tape_enter(tape, layer->name, x);
 	desc.in[1] = targets;
-	if (x == NULL || !srt_tape_targets_are(tape, x, targets) ||
+	if (layer == &parts_layer && x != NULL &&
+	    srt_tape_param_is(tape, layer->name, weight, 2, -1, x->n) &&
+	    srt_tape_parts_of(tape, layer->name, weight, 0, 1, &desc.args.parts))
+		desc.in[0] = x = srt_tape_to_parts(tape, x);
+	if (tape->status != SRT_OK || x == NULL || !srt_tape_targets_are(tape, x, targets) ||
 	    !srt_tape_param_is(tape, layer->name, weight, 2, -1, x->n) ||
 	    (layer->gathers &&
 	     !srt_tape_param_part(tape, layer->name, weight, x->n, &desc.args.part)))
 		return NULL;
-	if (layer == &parts_layer) {
-		if (!srt_tape_parts_of(tape, layer->name, weight, 0, 1, &desc.args.parts))
-			return NULL;
-		desc.in[0] = x = srt_tape_to_parts(tape, x);
-		if (x == NULL)
-			return NULL;
-	}
 	srt_param_partition(weight, shape);
 	ld = pitch_of(shape[0]);
 	row_nbytes = (size_t)ld * (srt_dtype_bits(x->dtype) / 8);

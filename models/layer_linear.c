@@ -31,13 +31,20 @@ static srt_matmul_t make_dw_product(const srt_node_t *node)
 	return srt_dense_product(y->n, x->n, x->rows, 1, 0);
 }
 
+/* Whether y is made in parts. */
+static int is_in_parts(const srt_node_t *node)
+{
+	return node->layer->sums == SRT_SUM_OUTPUT_PARTS ||
+	       node->layer->sums == SRT_SUM_OUTPUT_ROWS;
+}
+
 static srt_status_t measure_linear(srt_tape_t *tape, const srt_node_t *node)
 {
 	const srt_matmul_t y = make_y_product(node);
 	const srt_dtype_t dtype = node->out->dtype;
 	srt_matmul_t dx = make_dx_product(node), dw = make_dw_product(node);
 
-	SRT_TRY(node->layer->sums == SRT_SUM_OUTPUT_PARTS ?
+	SRT_TRY(is_in_parts(node) ?
 			srt_tape_measure_parts(tape, &y, &node->args.parts, dtype) :
 			srt_op_matmul_memory(tape->device, &y, dtype, &tape->scratch_nbytes));
 	if (!node->has_backward)
@@ -129,16 +136,17 @@ static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node
 {
 	const srt_tensor_t *x = node->in[0], *y = node->out;
 	srt_matmul_t dx = make_dx_product(node), dw = make_dw_product(node);
-	srt_view_t dy = srt_run_grad_out(run, node), db;
+	srt_view_t dy, db;
 	int accumulate;
 
+	SRT_TRY(srt_run_whole_grad_out(run, node, &dy));
 	if (srt_run_grad_in(run, node, 0, &dx.c, &dx.accumulate)) {
 		dx.a = dy;
 		SRT_TRY(srt_run_param(run, node, 0, &dx.b));
 		dx.b = get_rows(node, dx.b, x->n);
-		SRT_TRY(x->grad_parts ? srt_run_part_products(run, &dx, &node->args.parts,
-							      x->rows * x->n) :
-					srt_op_matmul(&dx, run->stream));
+		SRT_TRY(x->grad_parts ?
+				srt_run_part_products(run, &dx, &node->args.parts, x->rows * x->n) :
+				srt_op_matmul(&dx, run->stream));
 	}
 	SRT_TRY(get_grad_rows(run, node, 0, x->n, &dw.c, &dw.accumulate));
 	if (dw.c.buffer != NULL) {
@@ -149,7 +157,7 @@ static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node
 	}
 	SRT_TRY(get_grad_rows(run, node, 1, 1, &db, &accumulate));
 	if (db.buffer != NULL) {
-		SRT_TRY(srt_op_bias_backward(db, dy, y->rows, y->n, accumulate, run->stream));
+		SRT_TRY(srt_op_bias_backward(db, dy, x->rows, y->n, accumulate, run->stream));
 		SRT_TRY(srt_run_param_ready(node, 1));
 	}
 	return SRT_OK;
@@ -208,6 +216,39 @@ static const srt_layer_t rowwise_parts_layer = {
 	.measure = measure_linear,
 };
 
+/* Its output has this rank's rows. */
+static const srt_layer_t rowwise_rows_layer = {
+	.name = "linear_rowwise",
+	.keeps_in = 1u << 0,
+	.in_for_param = 1,
+	.adds = 1,
+	.sums = SRT_SUM_OUTPUT_ROWS,
+	.gathers = SRT_GATHER_GRAD_OUT,
+	.forward = forward_in_parts,
+	.backward = backward_linear,
+	.measure = measure_linear,
+};
+
+/* Sets what the node needs to make y in parts. @return whether it can. */
+static int describe_in_parts(srt_tape_t *tape, srt_node_desc_t *desc, const srt_tensor_t *x,
+			     int64_t n)
+{
+	const size_t nbytes = srt_tape_parts_nbytes(tape, x->rows, n);
+
+	if (!srt_tape_parts_of(tape, desc->layer->name, desc->param[0], 1, 1, &desc->args.parts))
+		return 0;
+	desc->forward_scratch = nbytes;
+	if (desc->layer->sums == SRT_SUM_OUTPUT_PARTS)
+		return 1;
+	if (!srt_tape_can_cut_rows(tape, desc->layer->name, x->rows))
+		return 0;
+	desc->rows = x->rows / tape->nranks;
+	desc->args.own_offset = (nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
+	desc->forward_scratch = desc->args.own_offset + srt_tape_f32_nbytes(tape, desc->rows, n);
+	desc->backward_scratch = (size_t)(x->rows * n) * (srt_dtype_bits(x->dtype) / 8);
+	return 1;
+}
+
 static srt_tensor_t *record_rows(srt_tape_t *tape, const srt_layer_t *layer, srt_tensor_t *x,
 				 srt_param_t *weight, srt_param_t *bias, int64_t first,
 				 int64_t nrows, int nblocks)
@@ -238,13 +279,11 @@ static srt_tensor_t *record_rows(srt_tape_t *tape, const srt_layer_t *layer, srt
 		if (x == NULL)
 			return NULL;
 	}
-	if (layer == &rowwise_parts_layer) {
-		if (!srt_tape_parts_of(tape, layer->name, weight, 1, nblocks, &desc.args.parts))
-			return NULL;
-		desc.forward_scratch = srt_tape_parts_nbytes(tape, x->rows, nrows);
-	}
-	desc.dtype = x->dtype;
 	desc.rows = x->rows;
+	if ((layer == &rowwise_parts_layer || layer == &rowwise_rows_layer) &&
+	    !describe_in_parts(tape, &desc, x, nrows))
+		return NULL;
+	desc.dtype = x->dtype;
 	desc.n = nrows;
 	return srt_tape_record(tape, &desc);
 }
@@ -300,7 +339,9 @@ srt_tensor_t *srt_layer_linear_rowwise(srt_tape_t *tape, srt_tensor_t *x, srt_pa
 	srt_tensor_t *y;
 
 	if (tape->nparts > 1)
-		return record_linear(tape, &rowwise_parts_layer, x, weight, bias, 1);
+		return record_linear(tape,
+				     tape->cuts_rows ? &rowwise_rows_layer : &rowwise_parts_layer,
+				     x, weight, bias, 1);
 	if (tape->nranks == 1)
 		return record_linear(tape, &linear_layer, x, weight, bias, 1);
 	y = record_linear(tape, &rowwise_layer, x, weight, NULL, 1);

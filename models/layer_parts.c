@@ -28,12 +28,13 @@ int srt_tape_parts_of(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 	if (parts->block == (left < parts->chunk * own ? left : parts->chunk * own) &&
 	    parts->block > 0)
 		return 1;
-	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-		      "%s: tensor-parallel rank %d of %d has %lld of the %lld elements of dimension "
-		      "%d of parameter %s, which are not its %d of %d tensor parts: cut the "
-		      "dimension with so many parts (srt_placement_t)",
-		      layer, tape->rank, tape->nranks, (long long)cell[dim], (long long)shape[dim],
-		      dim, srt_param_name(param), own, tape->nparts);
+	srt_tape_fail(
+		tape, SRT_ERR_INVALID_ARGUMENT,
+		"%s: tensor-parallel rank %d of %d has %lld of the %lld elements of dimension "
+		"%d of parameter %s, which are not its %d of %d tensor parts: cut the "
+		"dimension with so many parts (srt_placement_t)",
+		layer, tape->rank, tape->nranks, (long long)cell[dim], (long long)shape[dim], dim,
+		srt_param_name(param), own, tape->nparts);
 	return 0;
 }
 
@@ -58,10 +59,10 @@ static srt_matmul_t make_piece(const srt_matmul_t *mm, const srt_parts_t *parts,
 	piece.k = left < parts->chunk ? (left > 0 ? left : 0) : parts->chunk;
 	piece.lda = mm->lda ? mm->lda : mm->trans_a ? mm->m : mm->k;
 	piece.ldb = mm->ldb ? mm->ldb : mm->trans_b ? mm->k : mm->n;
-	piece.a.offset += (size_t)(first * (mm->trans_a ? piece.lda : 1)) *
-			  (srt_dtype_bits(mm->a.dtype) / 8);
-	piece.b.offset += (size_t)(first * (mm->trans_b ? 1 : piece.ldb)) *
-			  (srt_dtype_bits(mm->b.dtype) / 8);
+	piece.a.offset +=
+		(size_t)(first * (mm->trans_a ? piece.lda : 1)) * (srt_dtype_bits(mm->a.dtype) / 8);
+	piece.b.offset +=
+		(size_t)(first * (mm->trans_b ? 1 : piece.ldb)) * (srt_dtype_bits(mm->b.dtype) / 8);
 	piece.accumulate = mm->accumulate || b > 0;
 	return piece;
 }
@@ -98,6 +99,9 @@ srt_status_t srt_run_add_parts(const srt_run_t *run, const srt_node_t *node,
 {
 	srt_sum_parts_t own = SRT_SUM_PARTS_INIT, all = *sum;
 
+	const int cuts_rows = node->layer->sums == SRT_SUM_OUTPUT_ROWS ||
+			      node->layer->sums == SRT_SUM_GRADIENT_ROWS;
+
 	all.nparts = srt_tape_own_parts(run->tape);
 	if (run->tape->nranks > 1) {
 		own.rows = sum->rows;
@@ -108,6 +112,10 @@ srt_status_t srt_run_add_parts(const srt_run_t *run, const srt_node_t *node,
 			SRT_TRY(srt_op_sum_parts(&own, run->stream));
 		SRT_TRY(srt_run_sum_parts(run, node));
 		all.nparts = 1;
+		if (cuts_rows) {
+			all.rows = sum->rows / run->tape->nranks;
+			all.parts = srt_run_own_sum(run, node, SRT_F32);
+		}
 	}
 	return srt_op_sum_parts(&all, run->stream);
 }
@@ -154,17 +162,15 @@ static srt_tensor_t *find_in_parts(const srt_tape_t *tape, const srt_tensor_t *x
 
 srt_tensor_t *srt_tape_to_parts(srt_tape_t *tape, srt_tensor_t *x)
 {
-	const srt_node_desc_t desc = { .layer = &to_parts_layer,
-				       .in = { x },
-				       .dtype = x->dtype,
-				       .rows = x->rows,
-				       .n = x->n };
+	const srt_node_desc_t desc = {
+		.layer = &to_parts_layer, .in = { x }, .dtype = x->dtype, .rows = x->rows, .n = x->n
+	};
 	srt_tensor_t *found = find_in_parts(tape, x);
 
 	if (found != NULL)
 		return found;
 	srt_tape_parts_nbytes(tape, x->rows, x->n);
-	x = srt_tape_record(tape, &desc);
+	x = x->has_own_rows ? srt_tape_gather_rows(tape, x) : srt_tape_record(tape, &desc);
 	if (x != NULL)
 		x->grad_parts = srt_tape_own_parts(tape);
 	return x;

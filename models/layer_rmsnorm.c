@@ -98,8 +98,7 @@ static srt_status_t widen_columns(const srt_run_t *run, srt_view_t y, srt_view_t
 	const srt_view_t to = x.dtype == SRT_F32 ? y : runs->narrow;
 
 	SRT_TRY(copy_columns(run, to, x, runs->rows, runs->n, part * runs->n, ld));
-	return x.dtype == SRT_F32 ? SRT_OK :
-				    srt_op_cast(y, to, runs->rows * runs->n, run->stream);
+	return x.dtype == SRT_F32 ? SRT_OK : srt_op_cast(y, to, runs->rows * runs->n, run->stream);
 }
 
 /* The parts of the weight's gradient, added over all ranks. */
@@ -138,11 +137,26 @@ static srt_status_t backward_weight_in_parts(const srt_run_t *run, const srt_nod
 	return srt_run_add_parts(run, node, &sum);
 }
 
+/* Its rows are this rank's: their sum is added over the ranks. */
+static srt_status_t backward_own_rows(const srt_run_t *run, const srt_node_t *node,
+				      const srt_rmsnorm_t *args)
+{
+	srt_rmsnorm_t own = *args;
+
+	own.dgamma = srt_run_block(run, node->scratch_backward, SRT_F32);
+	own.accumulate_dgamma = 0;
+	SRT_TRY(srt_run_widen_rows(run, node, 1, &own.x, &own.dy));
+	SRT_TRY(srt_op_rmsnorm_backward_params(&own, run->stream));
+	return srt_run_add_row_params(run, node, 1, &args->dgamma, &args->accumulate_dgamma);
+}
+
 static srt_status_t backward_weight(const srt_run_t *run, const srt_node_t *node,
 				    srt_rmsnorm_t *args)
 {
 	if (node->layer->sums != SRT_SUM_PARAM)
 		return srt_op_rmsnorm_backward_params(args, run->stream);
+	if (node->in[0]->has_own_rows)
+		return backward_own_rows(run, node, args);
 	return run->tape->nparts > 1 ? backward_weight_in_parts(run, node, args) :
 				       backward_cut_weight(run, node, args);
 }
@@ -167,6 +181,16 @@ static const srt_layer_t rmsnorm_layer = {
 	.name = "rmsnorm",
 	.keeps_in = 1u << 0,
 	.adds = 1,
+	.forward = forward_rmsnorm,
+	.backward = backward_rmsnorm,
+};
+
+static const srt_layer_t own_rows_layer = {
+	.name = "rmsnorm_rows",
+	.keeps_in = 1u << 0,
+	.adds = 1,
+	.by_row = 1,
+	.sums = SRT_SUM_PARAM,
 	.forward = forward_rmsnorm,
 	.backward = backward_rmsnorm,
 };
@@ -223,14 +247,16 @@ static srt_tensor_t *record_rmsnorm(srt_tape_t *tape, const srt_layer_t *layer, 
 	desc.n = x->n;
 	desc.saved_nbytes[0] = srt_tape_f32_nbytes(tape, x->rows, x->n / shape[0]);
 	if (layer->sums == SRT_SUM_PARAM && srt_param_requires_grad(weight))
-		desc.backward_scratch = measure_cut_weight(tape, x, shape[0]);
+		desc.backward_scratch = x->has_own_rows ? srt_tape_row_params_nbytes(tape, x, 1) :
+							  measure_cut_weight(tape, x, shape[0]);
 	return srt_tape_record(tape, &desc);
 }
 
 srt_tensor_t *srt_layer_rmsnorm_of(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
 				   const srt_rmsnorm_in_t *in)
 {
-	return record_rmsnorm(tape, &rmsnorm_layer, x, weight, in);
+	return record_rmsnorm(tape, x != NULL && x->has_own_rows ? &own_rows_layer : &rmsnorm_layer,
+			      x, weight, in);
 }
 
 srt_tensor_t *srt_layer_rmsnorm_colwise(srt_tape_t *tape, srt_tensor_t *x, srt_param_t *weight,
@@ -295,7 +321,7 @@ static srt_status_t forward_gathered(const srt_run_t *run, const srt_node_t *nod
 	args.rows = node->out->rows;
 	args.x = get_rows(node, gathered, 1);
 	args.y = gathered; /* its columns are in x by then */
-	SRT_TRY(srt_run_gather_columns(run, node));
+	SRT_TRY(srt_run_gather_input(run, node));
 	SRT_TRY(join_columns(run, node, args.x, gathered));
 	SRT_TRY(srt_run_param(run, node, 0, &args.gamma));
 	SRT_TRY(srt_op_rmsnorm(&args, run->stream));
@@ -314,7 +340,7 @@ static srt_status_t backward_gathered(const srt_run_t *run, const srt_node_t *no
 	args.x = get_rows(node, gathered, 1);
 	args.dy = get_rows(node, gathered, 2);
 	args.dx = gathered;
-	SRT_TRY(srt_run_gather_columns(run, node));
+	SRT_TRY(srt_run_gather_input(run, node));
 	SRT_TRY(join_columns(run, node, args.x, gathered));
 	SRT_TRY(srt_run_gather_grad_out(run, node));
 	SRT_TRY(join_columns(run, node, args.dy, gathered));
@@ -334,7 +360,7 @@ static srt_status_t backward_gathered(const srt_run_t *run, const srt_node_t *no
 static const srt_layer_t gathered_layer = {
 	.name = "rmsnorm_gathered",
 	.keeps_in = 1u << 0,
-	.gathers_columns = 1,
+	.gathers = SRT_GATHER_COLUMNS | SRT_GATHER_GRAD_OUT,
 	.forward = forward_gathered,
 	.backward = backward_gathered,
 };

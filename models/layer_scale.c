@@ -29,6 +29,7 @@ static srt_status_t backward_scale(const srt_run_t *run, const srt_node_t *node)
 
 static const srt_layer_t scale_layer = {
 	.name = "scale",
+	.by_row = 1,
 	.passes_on = 1u << 0,
 	.forward = forward_scale,
 	.backward = backward_scale,

@@ -48,6 +48,7 @@ INSTALLED_MODEL_SOURCES = \
 	models/layer_norm.c \
 	models/layer_rmsnorm.c \
 	models/layer_rotary.c \
+	models/layer_rows.c \
 	models/layer_scale.c \
 	models/layer_transpose.c \
 	models/lora.c \

@@ -13,9 +13,9 @@ typedef struct srt_model_param_spec {
 	int64_t rows, n;  /* n = 0: one dimension */
 	int is_cut;       /* over the tensor-parallel ranks of options->mesh, if it has several: */
 	int tensor_dim, nblocks, nparts; /* as in srt_placement_t */
-	const srt_init_t *init;  /* recorded; NULL: the kind has a default (srt_init_default()) */
-	int is_adapter;          /* trainable where options->lora freezes the others */
-	size_t group;            /* of the engine's optimizer */
+	const srt_init_t *init; /* recorded; NULL: the kind has a default (srt_init_default()) */
+	int is_adapter;         /* trainable where options->lora freezes the others */
+	size_t group;           /* of the engine's optimizer */
 } srt_model_param_spec_t;
 
 /** Adds a parameter to a module under these options, with the modules of its name that are missing.

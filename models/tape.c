@@ -235,8 +235,7 @@ int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 srt_vocab_part_t srt_tape_vocab_part(const srt_tape_t *tape, int64_t vocab)
 {
 	const int nparts = tape->nparts > 1 ? tape->nparts : tape->nranks;
-	const int64_t chunk =
-		(vocab / nparts + (vocab % nparts != 0)) * (nparts / tape->nranks);
+	const int64_t chunk = (vocab / nparts + (vocab % nparts != 0)) * (nparts / tape->nranks);
 	const int64_t first = chunk * tape->rank < vocab ? chunk * tape->rank : vocab;
 	const int64_t left = vocab - first;
 
@@ -325,6 +324,14 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
 			      desc->layer->name);
 		return NULL;
 	}
+	for (int j = 0; j < SRT_NODE_INPUTS; j++)
+		if (desc->in[j] != NULL && desc->in[j]->has_own_rows && !desc->layer->by_row) {
+			srt_tape_fail(tape, SRT_ERR_UNSUPPORTED,
+				      "%s: needs all rows of its input, of which each tensor-"
+				      "parallel rank has some (sequence parallelism)",
+				      desc->layer->name);
+			return NULL;
+		}
 	out = add_tensor(tape, desc->dtype, desc->rows, desc->n);
 	node = out != NULL ? add_node(tape) : NULL;
 	if (node == NULL)
@@ -339,7 +346,10 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
 			continue;
 		desc->in[j]->nuses++;
 		out->needs_grad |= desc->in[j]->needs_grad;
+		out->has_own_rows |= desc->in[j]->has_own_rows;
 	}
+	if (desc->layer->sums == SRT_SUM_OUTPUT_ROWS || desc->layer->sums == SRT_SUM_GRADIENT_ROWS)
+		out->has_own_rows = desc->layer->sums == SRT_SUM_OUTPUT_ROWS;
 	for (int k = 0; k < SRT_NODE_PARAMS; k++) {
 		node->param[k] = desc->param[k];
 		out->needs_grad |=

@@ -8,7 +8,8 @@
  *
  * Tensor parts (srt_tape_set_tensor_parts()): a sum that the tensor-parallel ranks cut is made of
  * parts of equal length, in fp32, which are added by the pairwise tree: own ones by a rank, then
- * those of the ranks. models/layer_parts.c.
+ * those of the ranks. models/layer_parts.c. With sequence parallelism each rank has some rows of
+ * what is not cut by columns. models/layer_rows.c.
  *
  * Time runs from 0: node i of N runs forward at i. The backward pass follows in reverse order;
  * where it reaches the last node of a section that is recomputed, it first runs the section's nodes
@@ -55,6 +56,7 @@ struct srt_tensor {
 	int keep;
 	int needs_grad;
 	int grad_parts;          /* 0, or: the gradient is kept as so many parts, SRT_F32 */
+	int has_own_rows;        /* this rank's, of rows that are cut over the ranks */
 	int value;               /* block */
 	int again;               /* block of the recomputed value, for the nodes of the section */
 	int grad;                /* block of the complete gradient, once planned */
@@ -82,10 +84,21 @@ typedef enum srt_sum {
 	SRT_SUM_PARAM,    /* norm_n values of parameter 0's gradient, in the backward scratch, which
 			   * the layer makes and adds: srt_run_sum_param(), or the first part of
 			   * them */
-	SRT_SUM_OUTPUT_PARTS,  /* the first part of its output, in the forward scratch, */
-	SRT_SUM_GRADIENT_PARTS /* or of the gradient of its output; the layer sums:
-				* srt_run_add_parts() */
+	SRT_SUM_OUTPUT_PARTS,   /* the first part of its output, in the forward scratch, */
+	SRT_SUM_GRADIENT_PARTS, /* or of the gradient of its output; the layer sums:
+				 * srt_run_add_parts() */
+	SRT_SUM_OUTPUT_ROWS,    /* the same, of which a rank gets its rows, own_offset into the */
+	SRT_SUM_GRADIENT_ROWS   /* scratch, or in the backward scratch: srt_run_own_sum() */
 } srt_sum_t;
+
+/* What the tensor-parallel ranks of a tape gather for a layer. */
+enum {
+	SRT_GATHER_STATS = 1 << 0,   /* statistics of rows: srt_tape_stats_nbytes() */
+	SRT_GATHER_ROWS = 1 << 1,    /* input 0, whose rows are cut, as its output */
+	SRT_GATHER_COLUMNS = 1 << 2, /* input 0, in each pass */
+	SRT_GATHER_GRAD_OUT = 1 << 3 /* the gradient of the output: both (nranks, rows, n) at the
+				      * start of the scratch of the pass */
+};
 
 /* A kind of layer. */
 typedef struct srt_layer {
@@ -96,12 +109,10 @@ typedef struct srt_layer {
 	int adds;          /* backward can add onto the fp32 gradient of input 0 (SRT_TO_ADD) */
 	int is_view;       /* the output is input 0: forward does nothing */
 	srt_sum_t sums;
-	int gathers;        /* the ranks gather statistics of rows: srt_tape_stats_nbytes() */
+	unsigned gathers;   /* SRT_GATHER_STATS ... */
+	int by_row;         /* takes rows that are cut over the ranks */
 	int in_for_param;   /* backward reads input 0 for the gradient of parameter 0 alone */
 	unsigned passes_on; /* bit j: the gradient of input j may have the memory of the output's */
-	/* The ranks gather input 0, and the gradient of the output, which has its shape:
-	 * srt_run_gather_columns(). */
-	int gathers_columns;
 	srt_status_t (*forward)(const srt_run_t *run, const srt_node_t *node);
 	srt_status_t (*backward)(const srt_run_t *run, const srt_node_t *node);
 	/* NULL: none. Raises tape->scratch_nbytes to what a stream keeps for the layer. */
@@ -143,6 +154,7 @@ typedef struct srt_node_args {
 	srt_vocab_part_t part; /* this rank's, of a vocabulary that is cut */
 	int64_t stats_rows;    /* that the ranks gather at a time, */
 	size_t stats_offset;   /* into the scratch or the first saved value */
+	size_t own_offset;     /* of the own rows of a sum, into the forward scratch */
 	srt_dtype_t loss_dtype;
 	size_t scale_offset; /* into the backward scratch: where the scale of the loss is rounded */
 	const int64_t *row;
@@ -227,6 +239,7 @@ struct srt_tape {
 	const void *scales_arg;
 	int nranks, rank; /* that layers are cut over, and this rank among them */
 	int nparts;       /* tensor parts of all ranks; 1: none */
+	int cuts_rows;    /* sequence parallelism over several ranks */
 	srt_comm_t *comm; /* of these ranks; NULL: one, or a mesh to plan with */
 	srt_status_t status;
 	char error[1024];
@@ -382,9 +395,30 @@ srt_status_t srt_run_part_products(const srt_run_t *run, const srt_matmul_t *mm,
 				   const srt_parts_t *parts, int64_t stride);
 
 /* out (rows,n) = the sum of all parts of all ranks + bias, which may be absent; onto out with
- * sum->accumulate. sum: rows, n, the own parts, which are overwritten, bias, out. */
+ * sum->accumulate. sum: rows, n, the own parts, which are overwritten, bias, out. Of a layer that
+ * cuts rows, out has this rank's. */
 srt_status_t srt_run_add_parts(const srt_run_t *run, const srt_node_t *node,
 			       const srt_sum_parts_t *sum);
+
+/* ---- layer_rows.c ----------------------------------------------------------------------- */
+
+/* Whether rows can be cut over the ranks; fails the tape if not. */
+int srt_tape_can_cut_rows(srt_tape_t *tape, const char *layer, int64_t rows);
+
+/* The rows of all ranks of x, which has this rank's, with a gradient in parts. */
+srt_tensor_t *srt_tape_gather_rows(srt_tape_t *tape, srt_tensor_t *x);
+
+/* The gradient of the output of the node, that of all ranks' rows if it has its own. */
+srt_status_t srt_run_whole_grad_out(const srt_run_t *run, const srt_node_t *node, srt_view_t *dy);
+
+/* The gradients of a norm's parameters over its own rows, (vectors,n) in fp32, for a layer with
+ * SRT_SUM_PARAM: bytes of the backward scratch; x and dy, widened there; and the sums over the
+ * ranks, stored as those of the parameters that take gradients. */
+size_t srt_tape_row_params_nbytes(srt_tape_t *tape, const srt_tensor_t *x, int nvectors);
+srt_status_t srt_run_widen_rows(const srt_run_t *run, const srt_node_t *node, int nvectors,
+				srt_view_t *x, srt_view_t *dy);
+srt_status_t srt_run_add_row_params(const srt_run_t *run, const srt_node_t *node, int nvectors,
+				    const srt_view_t *grads, const int *accumulate);
 
 /* ---- tape_sums.c ------------------------------------------------------------------------ */
 
@@ -400,6 +434,8 @@ srt_status_t srt_run_sum_gradient(const srt_run_t *run, const srt_node_t *node);
 srt_status_t srt_run_sum_param(const srt_run_t *run, const srt_node_t *node);
 /* Sums the first part of all ranks. Called by srt_run_add_parts(). */
 srt_status_t srt_run_sum_parts(const srt_run_t *run, const srt_node_t *node);
+/* This rank's rows of the sum of a layer that cuts rows. */
+srt_view_t srt_run_own_sum(const srt_run_t *run, const srt_node_t *node, srt_dtype_t dtype);
 
 /* This rank's statistics of a part, and those of all parts, (parts, 3 * stats_rows); SRT_F32. */
 srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node, int part);
@@ -409,7 +445,7 @@ srt_status_t srt_run_gather_stats(const srt_run_t *run, const srt_node_t *node);
 
 /* Gathers input 0, or the gradient of the output, of all ranks as (nranks, rows, n) at the start of
  * the scratch of the pass that runs. Called by layers. */
-srt_status_t srt_run_gather_columns(const srt_run_t *run, const srt_node_t *node);
+srt_status_t srt_run_gather_input(const srt_run_t *run, const srt_node_t *node);
 srt_status_t srt_run_gather_grad_out(const srt_run_t *run, const srt_node_t *node);
 
 /* ---- layer_loss.c ----------------------------------------------------------------------- */

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A sum as a line of text, to be compared. */
+/* A collective as a line of text, to be compared. */
 #define LINE_NBYTES 160
 
 /* What a node's collectives sum: its output, its output when it runs again, its input's gradient,
@@ -26,22 +26,18 @@ enum use {
 	GRADIENT,
 	PARAM,
 	STATS,
-	COLUMNS,
-	COLUMNS_AGAIN,
-	COLUMNS_BACKWARD,
-	COLUMNS_GRAD,
+	INPUT,
+	INPUT_AGAIN,
+	INPUT_BACKWARD,
+	GRAD_OUT,
 	NUSES
 };
 
-static const char *const use_names[NUSES] = { "output",
-					      "recomputed output",
-					      "gradient",
-					      "parameter's gradient",
-					      "statistics",
-					      "columns",
-					      "recomputed columns",
-					      "columns in the backward pass",
-					      "columns of the gradient" };
+static const char *const use_names[NUSES] = { "output",           "recomputed output",
+					      "gradient",         "parameter's gradient",
+					      "statistics",       "input",
+					      "recomputed input", "input in the backward pass",
+					      "output's gradient" };
 
 typedef struct values {
 	int64_t rows, n;
@@ -56,51 +52,82 @@ static int get_stats_block(const srt_node_t *node)
 							node->scratch_forward;
 }
 
-/* Where the columns of all ranks are gathered. */
-static int get_columns_block(const srt_node_t *node, enum use use)
+/* The output, or the scratch that it is made in. */
+static int get_output_block(const srt_node_t *node, int again)
 {
-	if (use == COLUMNS)
-		return node->scratch_forward;
-	if (use == COLUMNS_AGAIN)
-		return node->scratch_again;
-	return node->has_backward ? node->scratch_backward : SRT_NO_BLOCK;
+	switch (node->layer->sums) {
+	case SRT_SUM_OUTPUT:
+		return again ? node->out->again : node->out->value;
+	case SRT_SUM_OUTPUT_PARTS:
+	case SRT_SUM_OUTPUT_ROWS:
+		return again ? node->scratch_again : node->scratch_forward;
+	default:
+		return SRT_NO_BLOCK;
+	}
 }
 
-/* Where this rank's columns are: those of the input as srt_run_value() has it in this pass. */
-static int get_own_block(const srt_node_t *node, enum use use)
+static int get_gradient_block(const srt_node_t *node)
 {
-	const srt_tensor_t *x = node->in[0];
-
-	if (use == COLUMNS_GRAD)
+	switch (node->layer->sums) {
+	case SRT_SUM_GRADIENT:
+		return node->to[0].how != SRT_TO_NONE ? node->to[0].block : SRT_NO_BLOCK;
+	case SRT_SUM_GRADIENT_PARTS:
+	case SRT_SUM_GRADIENT_ROWS:
 		return node->grad_out;
-	return use != COLUMNS && node->section && x->section == node->section ? x->again : x->value;
+	default:
+		return SRT_NO_BLOCK;
+	}
+}
+
+/* Where the input of all ranks is gathered: rows in the output, columns in scratch. */
+static int get_input_block(const srt_node_t *node, int again)
+{
+	if (node->layer->gathers & SRT_GATHER_ROWS)
+		return again ? node->out->again : node->out->value;
+	if (node->layer->gathers & SRT_GATHER_COLUMNS)
+		return again ? node->scratch_again : node->scratch_forward;
+	return SRT_NO_BLOCK;
 }
 
 /* The block of a use, SRT_NO_BLOCK if the node has no such collective. */
 static int get_block(const srt_node_t *node, enum use use)
 {
-	const srt_sum_t sums = node->layer != NULL ? node->layer->sums : SRT_SUM_NONE;
+	const int again = use == AGAIN || use == INPUT_AGAIN;
+	const unsigned gathers = node->layer != NULL ? node->layer->gathers : 0;
 
-	if (use == FORWARD && sums == SRT_SUM_OUTPUT_PARTS)
-		return node->scratch_forward;
-	if (use == AGAIN && sums == SRT_SUM_OUTPUT_PARTS && node->recomputed)
-		return node->scratch_again;
-	if (use == GRADIENT && sums == SRT_SUM_GRADIENT_PARTS && node->has_backward)
-		return node->grad_out;
-	if (use == FORWARD && sums == SRT_SUM_OUTPUT)
-		return node->out->value;
-	if (use == AGAIN && sums == SRT_SUM_OUTPUT && node->recomputed)
-		return node->out->again;
-	if (use == GRADIENT && sums == SRT_SUM_GRADIENT && node->has_backward &&
-	    node->to[0].how != SRT_TO_NONE)
-		return node->to[0].block;
-	if (use == PARAM && sums == SRT_SUM_PARAM && node->has_backward)
-		return node->scratch_backward;
-	if (use == STATS && node->layer != NULL && node->layer->gathers)
-		return get_stats_block(node);
-	if (use >= COLUMNS && node->layer != NULL && node->layer->gathers_columns)
-		return get_columns_block(node, use);
-	return SRT_NO_BLOCK;
+	if (node->layer == NULL || (again && !node->recomputed) ||
+	    ((use == GRADIENT || use == PARAM || use == INPUT_BACKWARD || use == GRAD_OUT) &&
+	     !node->has_backward))
+		return SRT_NO_BLOCK;
+	switch (use) {
+	case FORWARD:
+	case AGAIN:
+		return get_output_block(node, again);
+	case GRADIENT:
+		return get_gradient_block(node);
+	case PARAM:
+		return node->layer->sums == SRT_SUM_PARAM ? node->scratch_backward : SRT_NO_BLOCK;
+	case STATS:
+		return gathers & SRT_GATHER_STATS ? get_stats_block(node) : SRT_NO_BLOCK;
+	case INPUT:
+	case INPUT_AGAIN:
+		return get_input_block(node, again);
+	case INPUT_BACKWARD:
+		return gathers & SRT_GATHER_COLUMNS ? node->scratch_backward : SRT_NO_BLOCK;
+	default:
+		return gathers & SRT_GATHER_GRAD_OUT ? node->scratch_backward : SRT_NO_BLOCK;
+	}
+}
+
+static srt_coll_kind_t get_kind(const srt_node_t *node, enum use use)
+{
+	const srt_sum_t sums = node->layer->sums;
+
+	if (use >= STATS)
+		return SRT_COLL_ALL_GATHER;
+	if (use != PARAM && (sums == SRT_SUM_OUTPUT_ROWS || sums == SRT_SUM_GRADIENT_ROWS))
+		return SRT_COLL_REDUCE_SCATTER;
+	return SRT_COLL_ALL_REDUCE;
 }
 
 /* The parameter's, or the layer's where it has none. */
@@ -109,20 +136,22 @@ static const char *get_name(const srt_node_t *node)
 	return node->param[0] != NULL ? srt_param_name(node->param[0]) : node->layer->name;
 }
 
-/* What a rank has of a use. */
+/* What a rank has of a use; of a sum of which it gets rows, these. */
 static values_t get_values(const srt_node_t *node, enum use use)
 {
-	const srt_tensor_t *x = use == GRADIENT ? node->in[0] : node->out;
-	const int is_parts = node->layer->sums == SRT_SUM_OUTPUT_PARTS ||
-			     node->layer->sums == SRT_SUM_GRADIENT_PARTS;
+	const srt_sum_t sums = node->layer->sums;
+	const int of_input = use == GRADIENT || (use >= INPUT && use <= INPUT_BACKWARD);
+	const srt_tensor_t *x = of_input ? node->in[0] : node->out;
+	const int in_parts = node->args.parts.nparts > 0 || sums == SRT_SUM_GRADIENT_PARTS ||
+			     sums == SRT_SUM_GRADIENT_ROWS;
 
 	if (use == STATS)
 		return (values_t){ srt_tape_own_parts(x->tape) * node->args.stats_rows, 3,
 				   SRT_F32 };
 	if (use == PARAM)
-		return (values_t){ 1, node->args.norm_n,
+		return (values_t){ 1 + (node->param[1] != NULL), node->args.norm_n,
 				   x->tape->nparts > 1 ? SRT_F32 : x->dtype };
-	return (values_t){ x->rows, x->n, is_parts ? SRT_F32 : x->dtype };
+	return (values_t){ x->rows, x->n, use < STATS && in_parts ? SRT_F32 : x->dtype };
 }
 
 static void write_line(const srt_node_t *node, enum use use, char *line)
@@ -157,13 +186,25 @@ void srt_tape_set_tensor_parts(srt_tape_t *tape, int nparts)
 	}
 	if (nparts < 1 || nparts > SRT_TAPE_MOST_PARTS || (nparts & (nparts - 1)) != 0 ||
 	    (nparts > 1 && nparts % tape->nranks != 0)) {
-		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-			      "%d tensor parts for %d tensor-parallel ranks: must be 1 (none), or a "
-			      "power of two up to %d that the ranks share equally",
-			      nparts, tape->nranks, SRT_TAPE_MOST_PARTS);
+		srt_tape_fail(
+			tape, SRT_ERR_INVALID_ARGUMENT,
+			"%d tensor parts for %d tensor-parallel ranks: must be 1 (none), or a "
+			"power of two up to %d that the ranks share equally",
+			nparts, tape->nranks, SRT_TAPE_MOST_PARTS);
 		return;
 	}
 	tape->nparts = nparts;
+}
+
+void srt_tape_set_sequence_parallel(srt_tape_t *tape)
+{
+	if (tape->nnodes > 0 || (tape->nranks > 1 && tape->nparts == 1)) {
+		srt_tape_fail(tape, SRT_ERR_STATE,
+			      "sequence parallelism of a tape is set before its first layer, and "
+			      "after its tensor parts, which it needs");
+		return;
+	}
+	tape->cuts_rows = tape->nranks > 1;
 }
 
 srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape)
@@ -290,8 +331,8 @@ srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node, int part)
 {
 	const size_t nbytes = (size_t)node->args.stats_rows * 3 * sizeof(float);
 
-	return srt_view(run->tape->arena,
-			get_stats_offset(run->tape, node) + (size_t)part * nbytes, SRT_F32);
+	return srt_view(run->tape->arena, get_stats_offset(run->tape, node) + (size_t)part * nbytes,
+			SRT_F32);
 }
 
 srt_view_t srt_run_all_stats(const srt_run_t *run, const srt_node_t *node)
@@ -301,66 +342,64 @@ srt_view_t srt_run_all_stats(const srt_run_t *run, const srt_node_t *node)
 
 /* ---- the collectives ---------------------------------------------------------------------- */
 
-/* Each rank sums an equal part. */
-static srt_status_t create_sum(srt_tape_t *tape, srt_node_t *node, enum use use,
-			       srt_coll_owner_t *owners, srt_coll_segment_t *parts)
+/* Where this rank's own values are, if they are not a part of those of all: in a gather what it
+ * gives, in a reduce-scatter what it gets. */
+static size_t get_own_offset(const srt_tape_t *tape, const srt_node_t *node, enum use use)
+{
+	const srt_tensor_t *x = node->in[0];
+
+	switch (use) {
+	case STATS:
+		return get_stats_offset(tape, node);
+	case FORWARD:
+	case AGAIN:
+		return tape->blocks[get_block(node, use)].offset + node->args.own_offset;
+	case GRADIENT:
+		return tape->blocks[node->scratch_backward].offset;
+	case GRAD_OUT:
+		return tape->blocks[node->grad_out].offset;
+	default: /* as srt_run_value() has the input in this pass */
+		return tape
+			->blocks[use != INPUT && node->section && x->section == node->section ?
+					 x->again :
+					 x->value]
+			.offset;
+	}
+}
+
+/* An all-reduce: each rank sums an equal part. The others: each has its values in the order of the
+ * ranks. */
+static srt_status_t create_coll(srt_tape_t *tape, srt_node_t *node, enum use use,
+				srt_coll_owner_t *owners, srt_coll_segment_t *parts)
 {
 	const values_t x = get_values(node, use);
-	const size_t offset = tape->blocks[get_block(node, use)].offset;
 	const size_t nelem = (size_t)(x.rows * x.n), nranks = (size_t)tape->nranks;
-	const size_t part = (nelem + nranks - 1) / nranks;
-	const srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
-				       .kind = SRT_COLL_ALL_REDUCE,
-				       .name = get_name(node),
-				       .dtype = x.dtype,
-				       .full = srt_view(tape->arena, offset, x.dtype),
-				       .owners = owners };
+	const size_t full = use == STATS ? get_all_stats_offset(tape, node) :
+					   tape->blocks[get_block(node, use)].offset;
+	srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
+				 .kind = get_kind(node, use),
+				 .name = get_name(node),
+				 .dtype = x.dtype,
+				 .full = srt_view(tape->arena, full, x.dtype),
+				 .owners = owners };
+	const int is_sum = desc.kind == SRT_COLL_ALL_REDUCE;
+	const size_t part = is_sum ? (nelem + nranks - 1) / nranks : nelem;
+	const size_t end = is_sum ? nelem : nelem * nranks;
 	srt_status_t status;
 
+	if (!is_sum)
+		desc.shard = srt_view(tape->arena, get_own_offset(tape, node, use), x.dtype);
 	for (size_t r = 0; r < nranks; r++) {
-		const size_t first = r * part < nelem ? r * part : nelem;
+		const size_t first = r * part < end ? r * part : end;
 
 		parts[r] = (srt_coll_segment_t){
 			.full_offset = first,
-			.nelem = part < nelem - first ? part : nelem - first,
+			.nelem = part < end - first ? part : end - first,
 		};
 		owners[r] = (srt_coll_owner_t){ &parts[r], parts[r].nelem > 0 };
 	}
 	status = srt_coll_create(tape->comm, &desc, &node->sum[use]);
 	return status == SRT_OK ? SRT_OK : srt_tape_fail(tape, status, NULL);
-}
-
-static srt_status_t create_gather(srt_tape_t *tape, srt_node_t *node, enum use use,
-				  srt_coll_owner_t *owners, srt_coll_segment_t *parts)
-{
-	const values_t x = get_values(node, use);
-	const size_t nelem = (size_t)(x.rows * x.n);
-	const size_t full = use == STATS ? get_all_stats_offset(tape, node) :
-					   tape->blocks[get_block(node, use)].offset;
-	const size_t own = use == STATS ? get_stats_offset(tape, node) :
-					  tape->blocks[get_own_block(node, use)].offset;
-	const srt_coll_desc_t desc = { .size = sizeof(srt_coll_desc_t),
-				       .kind = SRT_COLL_ALL_GATHER,
-				       .name = get_name(node),
-				       .dtype = x.dtype,
-				       .full = srt_view(tape->arena, full, x.dtype),
-				       .shard = srt_view(tape->arena, own, x.dtype),
-				       .owners = owners };
-	srt_status_t status;
-
-	for (int r = 0; r < tape->nranks; r++) {
-		parts[r] = (srt_coll_segment_t){ .full_offset = (size_t)r * nelem, .nelem = nelem };
-		owners[r] = (srt_coll_owner_t){ &parts[r], 1 };
-	}
-	status = srt_coll_create(tape->comm, &desc, &node->sum[use]);
-	return status == SRT_OK ? SRT_OK : srt_tape_fail(tape, status, NULL);
-}
-
-static srt_status_t create_coll(srt_tape_t *tape, srt_node_t *node, enum use use,
-				srt_coll_owner_t *owners, srt_coll_segment_t *parts)
-{
-	return use >= STATS ? create_gather(tape, node, use, owners, parts) :
-			      create_sum(tape, node, use, owners, parts);
 }
 
 srt_status_t srt_tape_create_sums(srt_tape_t *tape)
@@ -424,11 +463,24 @@ srt_status_t srt_run_sum_gradient(const srt_run_t *run, const srt_node_t *node)
 
 srt_status_t srt_run_sum_parts(const srt_run_t *run, const srt_node_t *node)
 {
-	if (node->layer->sums == SRT_SUM_GRADIENT_PARTS)
+	switch (node->layer->sums) {
+	case SRT_SUM_GRADIENT_PARTS:
+	case SRT_SUM_GRADIENT_ROWS:
 		return run_coll(run, node->sum[GRADIENT]);
-	if (node->layer->sums == SRT_SUM_PARAM)
+	case SRT_SUM_PARAM:
 		return run_coll(run, node->sum[PARAM]);
-	return run_coll(run, node->sum[run->recomputes ? AGAIN : FORWARD]);
+	default:
+		return run_coll(run, node->sum[run->recomputes ? AGAIN : FORWARD]);
+	}
+}
+
+srt_view_t srt_run_own_sum(const srt_run_t *run, const srt_node_t *node, srt_dtype_t dtype)
+{
+	const enum use use = node->layer->sums == SRT_SUM_GRADIENT_ROWS ? GRADIENT :
+			     run->recomputes                            ? AGAIN :
+									  FORWARD;
+
+	return srt_view(run->tape->arena, get_own_offset(run->tape, node, use), dtype);
 }
 
 srt_status_t srt_run_sum_param(const srt_run_t *run, const srt_node_t *node)
@@ -441,16 +493,14 @@ srt_status_t srt_run_gather_stats(const srt_run_t *run, const srt_node_t *node)
 	return run_coll(run, node->sum[STATS]);
 }
 
-srt_status_t srt_run_gather_columns(const srt_run_t *run, const srt_node_t *node)
+srt_status_t srt_run_gather_input(const srt_run_t *run, const srt_node_t *node)
 {
-	const enum use use = run->recomputes ? COLUMNS_AGAIN :
-			     run->backward   ? COLUMNS_BACKWARD :
-					       COLUMNS;
+	const enum use use = run->recomputes ? INPUT_AGAIN : run->backward ? INPUT_BACKWARD : INPUT;
 
 	return run_coll(run, node->sum[use]);
 }
 
 srt_status_t srt_run_gather_grad_out(const srt_run_t *run, const srt_node_t *node)
 {
-	return run_coll(run, node->sum[COLUMNS_GRAD]);
+	return run_coll(run, node->sum[GRAD_OUT]);
 }

@@ -47,6 +47,7 @@ static const char usage[] =
 	"      --strategy S     ddp, zero1, zero2, zero3 or hybrid (default zero3)\n"
 	"      --mesh DIM=N,... ranks as a grid, instead of -n; DIM is shard, replicate, dp or tp\n"
 	"      --tensor-parts P sums that tensor parallelism cuts are made of P parts (default 1: not)\n"
+	"      --sequence-parallel  with tp: rows are cut over it where columns are not\n"
 	"      --reshard R      parameters are gathered for each use (always), kept until the next\n"
 	"                       step (never), kept in groups of R ranks after the forward pass, or\n"
 	"                       as the strategy has it (default auto)\n"
@@ -75,6 +76,7 @@ enum {
 	OPT_STRATEGY,
 	OPT_MESH,
 	OPT_TENSOR_PARTS,
+	OPT_SEQUENCE_PARALLEL,
 	OPT_RESHARD,
 	OPT_FLAT,
 	OPT_OFFLOAD,
@@ -104,6 +106,7 @@ static const struct option long_options[] = {
 	{ "strategy", required_argument, NULL, OPT_STRATEGY },
 	{ "mesh", required_argument, NULL, OPT_MESH },
 	{ "tensor-parts", required_argument, NULL, OPT_TENSOR_PARTS },
+	{ "sequence-parallel", no_argument, NULL, OPT_SEQUENCE_PARALLEL },
 	{ "reshard", required_argument, NULL, OPT_RESHARD },
 	{ "flat", required_argument, NULL, OPT_FLAT },
 	{ "offload", required_argument, NULL, OPT_OFFLOAD },
@@ -340,6 +343,10 @@ static int parse_option(request_t *r, int opt)
 		r->plan_option = "--tensor-parts";
 		r->what.tensor_parts = (int)parse_count("--tensor-parts", optarg, 1 << 20);
 		return r->what.tensor_parts ? 0 : TOOL_EXIT_USAGE;
+	case OPT_SEQUENCE_PARALLEL:
+		r->plan_option = "--sequence-parallel";
+		r->what.sequence_parallel = 1;
+		return 0;
 	case OPT_RESHARD:
 		return parse_reshard(r);
 	case OPT_FLAT:

@@ -49,6 +49,7 @@ typedef struct info_plan {
 	srt_offload_t offload;
 	tool_mesh_t mesh;
 	int tensor_parts; /* 0: none */
+	int sequence_parallel;
 	int world_size;
 	int accumulate;     /* micro-batches per step */
 	const char *lora;   /* as of shardrt-train; NULL: no adapters */

@@ -138,6 +138,7 @@ static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
 	srt_optim_options_t optim = SRT_OPTIM_OPTIONS_INIT;
 	srt_mesh_t *mesh;
 	srt_model_options_t model = { .recompute = what->recompute,
+				      .sequence_parallel = what->sequence_parallel,
 				      .matrix_decay = 0.1f,
 				      .dtype = precision->stored,
 				      .reshard = what->reshard,

@@ -37,6 +37,7 @@ typedef struct train_options {
 	const char *lora, *adapter;
 	int64_t layers, heads, width, context, vocab; /* 0 = the preset's, or the file's */
 	int64_t tensor_parts;
+	int64_t sequence_parallel;
 	int64_t batch, steps, accumulate, micro_batches, warmup, decay_steps, threads, seed;
 	int64_t eval_every, eval_batches, sample, generate, save_every, keep, max_shard_size;
 	double lr, min_lr, beta1, beta2, momentum, muon_lr, weight_decay, clip, temperature;

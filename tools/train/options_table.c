@@ -145,6 +145,9 @@ static const tool_option_t rows[] = {
 	INT("tensor-parts", tensor_parts, "1", 1, 8,
 	    "cut the sums that tensor parallelism cuts into N parts, 2, 4 or 8,\n"
 	    "whatever tp is: every tp that divides N has the same bits; 1: not"),
+	FLAG("sequence-parallel", sequence_parallel,
+	     "with tp and --tensor-parts: cut rows over tp where columns are not,\n"
+	     "in norms and sums: less memory for activations"),
 	STRING("reshard", reshard, "R", "auto",
 	       "whether parameters are gathered for each use (always) or kept\n"
 	       "until the next step (never); a number of ranks: after the forward\n"

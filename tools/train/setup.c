@@ -100,6 +100,7 @@ static srt_status_t declare_engine(trainer_t *t)
 {
 	const tool_precision_t precision = train_options_precision(&t->opt);
 	srt_model_options_t model = { .recompute = (int)t->opt.recompute,
+				      .sequence_parallel = (int)t->opt.sequence_parallel,
 				      .matrix_decay = (float)t->opt.weight_decay,
 				      .dtype = precision.stored,
 				      .flat = (srt_flat_t)t->opt.flat };

@@ -20,6 +20,9 @@ typedef struct srt_model_options {
 			      * its head (srt_engine_group_create()) */
 	int (*frozen)(const char *name, void *arg); /* 1: no gradient; NULL = none are */
 	void *arg;
+	/* 1: training passes of a decoder over tensor-parallel ranks cut rows over them where
+	 * columns are not cut: srt_tape_set_sequence_parallel() */
+	int sequence_parallel;
 	int reshard;     /* of all units, as in srt_unit_options_t */
 	srt_flat_t flat; /* of all units */
 	/* NULL, or the engine's mesh: a model for tensor-parallel ranks is cut over its dimension

@@ -79,6 +79,18 @@ SRT_API void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const c
  */
 SRT_API void srt_tape_set_tensor_parts(srt_tape_t *tape, int nparts);
 
+/**
+ * Cuts rows over the tensor-parallel ranks where columns are not cut (sequence parallelism, as
+ * Megatron-LM's): outputs of _rowwise layers, and norms and sums of them, are rows rank * rows /
+ * ranks on of the whole. Layers with _colwise in their name gather the rows of all ranks. So a rank
+ * keeps 1 / ranks of these activations; reduce-scatters and all-gathers replace all-reduces.
+ * Gradients of norms' parameters are sums over a rank's rows first, then over the ranks: the bits
+ * are those without it if a rank has 128 * 2^j rows. Needs tensor parts if there are several ranks;
+ * nothing changes with one. The rows of a tape are a multiple of the ranks. After
+ * srt_tape_set_tensor_parts(), before the first layer.
+ */
+SRT_API void srt_tape_set_sequence_parallel(srt_tape_t *tape);
+
 /** Finds the value of a parameter, whole and in the compute dtype of its unit; buffer NULL: it has
  * none. */
 typedef srt_view_t (*srt_find_value_t)(const srt_param_t *param, const void *arg);

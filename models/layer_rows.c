@@ -2,7 +2,8 @@
 /*
  * Sequence parallelism (srt_tape_set_sequence_parallel()), as Megatron-LM's: outputs of rowwise
  * layers and of embeddings, and what is computed of them by row, are this rank's rows. A colwise
- * layer gathers the rows of all ranks; the gradient of that is made in parts (layer_parts.c), and
+ * layer gathers the rows of all ranks, and in the backward pass again instead of keeping them; the
+ * gradient of that is made in parts (layer_parts.c), and
  * each rank gets its rows of their sum. The gradients of a norm's parameters are sums over own
  * rows, then over the ranks.
  */

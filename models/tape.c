@@ -148,6 +148,7 @@ static srt_tensor_t *add_tensor(srt_tape_t *tape, srt_dtype_t dtype, int64_t row
 	tensor->origin = -1;
 	tensor->value = SRT_NO_BLOCK;
 	tensor->again = SRT_NO_BLOCK;
+	tensor->regather_at = -1;
 	tensor->grad = SRT_NO_BLOCK;
 	tensor->next = tape->tensors;
 	tape->tensors = tensor;
@@ -358,6 +359,7 @@ srt_tensor_t *srt_tape_record(srt_tape_t *tape, const srt_node_desc_t *desc)
 			node->scales = tape->find_scales(desc->param[k], tape->scales_arg);
 		node->cast_nbytes[k] = find_cast_nbytes(tape, node, k);
 	}
+	out->regathers = (desc->layer->gathers & SRT_GATHER_ROWS) && !tape->section;
 	memcpy(node->saved_nbytes, desc->saved_nbytes, sizeof(node->saved_nbytes));
 	node->forward_scratch = desc->forward_scratch;
 	node->backward_scratch = desc->backward_scratch;

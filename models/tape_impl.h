@@ -56,6 +56,8 @@ struct srt_tensor {
 	int keep;
 	int needs_grad;
 	int grad_parts;          /* 0, or: the gradient is kept as so many parts, SRT_F32 */
+	int regathers;           /* its rows are not kept for the backward pass: gathered again */
+	int regather_at;         /* the first node of the backward pass that reads them, or -1 */
 	int has_own_rows;        /* this rank's, of rows that are cut over the ranks */
 	int value;               /* block */
 	int again;               /* block of the recomputed value, for the nodes of the section */

@@ -124,6 +124,18 @@ static void plan_times(srt_tape_t *tape)
 	tape->end = time;
 }
 
+/* Node i reads x in the backward pass, where the nodes after it come first. Until then the rows are
+ * kept that it is gathered from. */
+static void plan_regather(srt_tape_t *tape, int i, srt_tensor_t *x)
+{
+	const int when = tape->nodes[i].when_backward;
+
+	if (x->again == SRT_NO_BLOCK)
+		x->again = srt_tape_block(tape, get_nbytes(tape, x), when);
+	extend_block(tape, x->again, when);
+	x->regather_at = i;
+}
+
 /* An input of a node lives until the node has read it in each pass: within a section the
  * backward pass reads the recomputed value. */
 static void plan_input(srt_tape_t *tape, int i, int j)
@@ -133,6 +145,11 @@ static void plan_input(srt_tape_t *tape, int i, int j)
 	const int again = get_producer(tape, x, node->section) != NULL;
 
 	extend_block(tape, x->value, i);
+	if (x->regathers) {
+		if (has_backward_pass(tape, node) && reads_input(node, j))
+			plan_regather(tape, i, node->in[j]);
+		return;
+	}
 	if (node->recomputed)
 		extend_block(tape, again ? x->again : x->value, node->when_again);
 	if (has_backward_pass(tape, node) && reads_input(node, j))
@@ -218,6 +235,10 @@ static void plan_values(srt_tape_t *tape)
 	for (int i = 0; i < tape->nnodes; i++)
 		if (tape->nodes[i].layer != NULL)
 			plan_node(tape, i);
+	for (const srt_tensor_t *t = tape->tensors; t != NULL; t = t->next)
+		if (t->regather_at >= 0)
+			extend_block(tape, tape->nodes[t->producer].in[0]->value,
+				     tape->nodes[t->regather_at].when_backward);
 }
 
 /*

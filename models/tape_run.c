@@ -39,10 +39,12 @@ srt_view_t srt_run_block(const srt_run_t *run, int block, srt_dtype_t dtype)
 	return get_view(run->tape, block, dtype);
 }
 
-/* A section's nodes read what the section made last: in the backward pass, what was recomputed. */
+/* A section's nodes read what the section made last: in the backward pass, what was recomputed.
+ * Rows that are gathered again are read from there too. */
 srt_view_t srt_run_value(const srt_run_t *run, const srt_tensor_t *tensor)
 {
-	const int again = run->section && tensor->section == run->section;
+	const int again = (run->section && tensor->section == run->section) ||
+			  (run->backward && tensor->regathers);
 
 	return get_view(run->tape, again ? tensor->again : tensor->value, tensor->dtype);
 }
@@ -208,6 +210,20 @@ static srt_status_t merge_gradients(const srt_run_t *run, const srt_node_t *node
 	return SRT_OK;
 }
 
+/* Gathers again the rows that this node is the first to read in the backward pass. */
+static srt_status_t regather_inputs(const srt_run_t *run, const srt_node_t *node)
+{
+	const srt_tape_t *tape = run->tape;
+
+	for (int j = 0; j < SRT_NODE_INPUTS; j++) {
+		const srt_tensor_t *x = node->in[j];
+
+		if (x != NULL && x->regather_at >= 0 && &tape->nodes[x->regather_at] == node)
+			SRT_TRY(srt_run_gather_input(run, &tape->nodes[x->producer]));
+	}
+	return SRT_OK;
+}
+
 static srt_status_t run_backward(const srt_run_t *run, const srt_node_t *node)
 {
 	if (node->layer == NULL && node->is_begin)
@@ -216,6 +232,7 @@ static srt_status_t run_backward(const srt_run_t *run, const srt_node_t *node)
 		return srt_unit_backward_begin(node->unit, run->stream);
 	if (!node->has_backward)
 		return SRT_OK;
+	SRT_TRY(regather_inputs(run, node));
 	SRT_TRY(node->layer->backward(run, node));
 	SRT_TRY(srt_run_sum_gradient(run, node));
 	return merge_gradients(run, node);

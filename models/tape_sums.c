@@ -96,8 +96,7 @@ static int get_block(const srt_node_t *node, enum use use)
 	const unsigned gathers = node->layer != NULL ? node->layer->gathers : 0;
 
 	if (node->layer == NULL || (again && !node->recomputed) ||
-	    ((use == GRADIENT || use == PARAM || use == INPUT_BACKWARD || use == GRAD_OUT) &&
-	     !node->has_backward))
+	    ((use == GRADIENT || use == PARAM || use == GRAD_OUT) && !node->has_backward))
 		return SRT_NO_BLOCK;
 	switch (use) {
 	case FORWARD:
@@ -113,7 +112,10 @@ static int get_block(const srt_node_t *node, enum use use)
 	case INPUT_AGAIN:
 		return get_input_block(node, again);
 	case INPUT_BACKWARD:
-		return gathers & SRT_GATHER_COLUMNS ? node->scratch_backward : SRT_NO_BLOCK;
+		if (gathers & SRT_GATHER_ROWS)
+			return node->out->regathers ? node->out->again : SRT_NO_BLOCK;
+		return gathers & SRT_GATHER_COLUMNS && node->has_backward ? node->scratch_backward :
+									    SRT_NO_BLOCK;
 	default:
 		return gathers & SRT_GATHER_GRAD_OUT ? node->scratch_backward : SRT_NO_BLOCK;
 	}

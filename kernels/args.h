@@ -137,6 +137,8 @@ typedef struct srt_k_matmul {
 	float alpha; /* 1 = none; the launcher turns 0 into 1 */
 	int32_t trans_a, trans_b;
 	int32_t accumulate;
+	int32_t c_is_f32; /* whatever T is */
+	int32_t reserved;
 } srt_k_matmul_t;
 
 /* Heads of queries that share a head of keys. */

@@ -17,7 +17,7 @@
  * `accumulate` C holds the old values, so spans are long, sums of several spans stay in scratch,
  * and the last span adds them onto C.
  * Operands of 16 bits are packed, as floats: A by blocks, B by panels. A span is one block of k,
- * and sums of several spans stay in scratch until C is rounded.
+ * and sums of several spans stay in scratch until C is rounded, in C if it is of floats.
  * For up to SRT_CPU_ROWS rows, as in decoding, tiles read a B that is stored (n,k) in place, of any
  * type, except columns that do not fill a tile.
  */
@@ -56,9 +56,16 @@ typedef struct layout {
 	int64_t ldsum;
 } layout_t;
 
+/* Whether the operands have 16 bits. */
 static int is_half(const srt_cpu_matmul_t *mm)
 {
 	return mm->dtype != SRT_F32;
+}
+
+/* Whether C has too; else the sums of spans may stay there. */
+static int c_is_half(const srt_cpu_matmul_t *mm)
+{
+	return is_half(mm) && !mm->shape.c_is_f32;
 }
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -124,7 +131,7 @@ static int64_t choose_span(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *m
 /* Whether span sums must stay apart from C until the last span. */
 static int needs_sum(const srt_cpu_gemm_t *gemm, const srt_cpu_matmul_t *mm)
 {
-	return (is_half(mm) || mm->shape.accumulate) && mm->shape.k > choose_span(gemm, mm);
+	return (c_is_half(mm) || mm->shape.accumulate) && mm->shape.k > choose_span(gemm, mm);
 }
 
 /* Rows of a stretch. */
@@ -199,11 +206,13 @@ static void place_c(span_t *sp, range_t r, int64_t item, float *sum, int64_t lds
 {
 	const srt_cpu_matmul_t *mm = sp->mm;
 	const int last = sp->k0 + choose_span(sp->gemm, mm) >= mm->shape.k;
-	void *c = srt_cpu_element(mm->c, mm->dtype,
+	void *c = srt_cpu_element(mm->c, c_is_half(mm) ? mm->dtype : SRT_F32,
 				  item * mm->shape.stride_c + sp->i * mm->shape.ldc + sp->j);
-	srt_cpu_tile_io_t io = { .alpha = 1.0f, .c = is_half(mm) ? NULL : c, .ldc = mm->shape.ldc };
+	srt_cpu_tile_io_t io = { .alpha = 1.0f,
+				 .c = c_is_half(mm) ? NULL : c,
+				 .ldc = mm->shape.ldc };
 
-	sp->c_half = is_half(mm) && last ? c : NULL;
+	sp->c_half = c_is_half(mm) && last ? c : NULL;
 	sum = sum != NULL ? sum + (sp->i - r.m0) * ldsum + (sp->j - r.n0) : NULL;
 	if (sp->k0 > 0) {
 		io.prior = sum != NULL ? sum : io.c;

@@ -4,7 +4,7 @@
  * product": every output is a sum over k in blocks of SRT_CPU_KB, each block one chain of fused multiply-adds
  * from +0 in rising k, block sums added in rising order; then alpha, bias and the add onto C as
  * separate operations. All of it is in fp32: operands of 16 bits are widened as they are packed
- * or read, and their result is rounded once.
+ * or read, and their result is rounded once, unless C is of floats.
  *
  * Pure functions on host memory: no allocation, no threads, no state. A product is cut into
  * `nparts` parts that may run at the same time on any threads; the bits do not depend on nparts,
@@ -26,7 +26,7 @@
 /* A product on host memory. */
 typedef struct srt_cpu_matmul {
 	srt_k_matmul_t shape; /* batch 0: one product */
-	srt_dtype_t dtype;    /* of all tensors: SRT_F32, SRT_F16, SRT_BF16 */
+	srt_dtype_t dtype;    /* SRT_F32, SRT_F16, SRT_BF16; of C too, unless shape.c_is_f32 */
 	const void *a, *b;
 	void *c;
 	const void *bias; /* (n) or NULL */

@@ -133,8 +133,10 @@ void srt_cpu_onednn_close(srt_cpu_onednn_t *dnn)
 
 int srt_cpu_onednn_takes(const srt_cpu_matmul_t *mm)
 {
-	return mm->dtype != SRT_F16 && mm->shape.batch <= 1 && mm->shape.alpha == 1.0f &&
-	       mm->shape.m >= MIN_SIZE && mm->shape.n >= MIN_SIZE && mm->shape.k >= MIN_SIZE;
+	if (mm->dtype == SRT_F16 || mm->shape.c_is_f32)
+		return 0;
+	return mm->shape.batch <= 1 && mm->shape.alpha == 1.0f && mm->shape.m >= MIN_SIZE &&
+	       mm->shape.n >= MIN_SIZE && mm->shape.k >= MIN_SIZE;
 }
 
 /* ---- one product ------------------------------------------------------------------------ */

@@ -104,6 +104,8 @@ static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], 
 		return false;
 	if (command->dtype >= SRT_CUDA_NDTYPES)
 		return false;
+	if (mm->c_is_f32 && at[3] != 0) /* it takes a bias of C's type only */
+		return false;
 	memset(p, 0, sizeof(*p));
 	p->m = mm->m;
 	p->n = mm->n;
@@ -124,15 +126,19 @@ static bool make_problem(const srt_command_t *command, const CUdeviceptr at[4], 
 	p->bias = at[3] != 0;
 	p->accumulate = mm->accumulate != 0;
 	p->type = (uint8_t)command->dtype;
+	p->type_c = mm->c_is_f32 ? SRT_F32 : p->type;
 	return true;
 }
 
 /* ---- dimensions that tensor cores cannot take -------------------------------------------- */
 
-/* Moves a matrix of a part. */
+/* Moves a matrix of a part; 0 is C. */
 static void move_binding(srt_command_t *part, int i, int64_t nelem)
 {
-	part->bindings[i].offset += (size_t)(nelem * srt_gpu_nbytes(part->dtype));
+	const bool is_f32 = i == 0 && part->matmul.c_is_f32;
+
+	part->bindings[i].offset +=
+		(size_t)(nelem * srt_gpu_nbytes(is_f32 ? SRT_F32 : part->dtype));
 }
 
 /*

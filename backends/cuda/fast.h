@@ -18,8 +18,8 @@ typedef struct srt_cuda_product {
 	uint16_t align[4];        /* of c, a, b, bias, in the order of bindings; bytes */
 	uint8_t trans_a, trans_b; /* of our operands */
 	uint8_t bias, accumulate; /* 1: present */
-	uint8_t type;             /* srt_dtype_t */
-	uint8_t zeroes[3];
+	uint8_t type, type_c;     /* srt_dtype_t of the operands, and of C */
+	uint8_t zeroes[2];
 } srt_cuda_product_t;
 
 /* An algorithm of cuBLASLt and the workspace that it needs. */

@@ -60,10 +60,10 @@ void srt_cuda_descriptors_free(const srt_cublaslt_t *lt, srt_cuda_descriptors_t 
 
 /* A row-major matrix as it is stored: rows of cols elements, ld apart. */
 static cublasStatus_t describe_matrix(const srt_cublaslt_t *lt, const srt_cuda_product_t *p,
-				      cublasLtMatrixLayout_t layout, int64_t rows, int64_t cols,
-				      int64_t ld, int64_t stride)
+				      cublasLtMatrixLayout_t layout, uint8_t dtype, int64_t rows,
+				      int64_t cols, int64_t ld, int64_t stride)
 {
-	const uint32_t type = type_of(p->type);
+	const uint32_t type = type_of(dtype);
 	const uint64_t nrows = (uint64_t)cols, ncols = (uint64_t)rows; /* by columns */
 	const int32_t batch = (int32_t)p->batch;
 	const struct {
@@ -118,11 +118,11 @@ cublasStatus_t srt_cuda_fast_describe(const srt_cuda_fast_t *fast, const srt_cud
 	const srt_cublaslt_t *lt = fast->lt;
 	const bool ta = p->trans_a, tb = p->trans_b;
 
-	TRY_LT(describe_matrix(lt, p, d->a, ta ? p->k : p->m, ta ? p->m : p->k, p->lda,
+	TRY_LT(describe_matrix(lt, p, d->a, p->type, ta ? p->k : p->m, ta ? p->m : p->k, p->lda,
 			       p->stride_a));
-	TRY_LT(describe_matrix(lt, p, d->b, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb,
+	TRY_LT(describe_matrix(lt, p, d->b, p->type, tb ? p->n : p->k, tb ? p->k : p->n, p->ldb,
 			       p->stride_b));
-	TRY_LT(describe_matrix(lt, p, d->c, p->m, p->n, p->ldc, p->stride_c));
+	TRY_LT(describe_matrix(lt, p, d->c, p->type_c, p->m, p->n, p->ldc, p->stride_c));
 	return describe_product(fast, p, d->product, bias);
 }
 
@@ -204,8 +204,9 @@ static void log_choice(const srt_cuda_fast_t *fast, const srt_cuda_fast_entry_t 
 
 	snprintf(shape, sizeof(shape),
 		 "product %" PRId64 " x %" PRId64 " x %" PRId64 " batch %" PRId64
-		 " %s, %c%c, ld %" PRId64 " %" PRId64 " %" PRId64 ", aligned %u %u %u%s%s",
-		 p->m, p->n, p->k, p->batch, srt_kernel_dtype_name(p->type), p->trans_a ? 'T' : 'N',
+		 " %s%s, %c%c, ld %" PRId64 " %" PRId64 " %" PRId64 ", aligned %u %u %u%s%s",
+		 p->m, p->n, p->k, p->batch, srt_kernel_dtype_name(p->type),
+		 p->type_c != p->type ? " to f32" : "", p->trans_a ? 'T' : 'N',
 		 p->trans_b ? 'T' : 'N', p->lda, p->ldb, p->ldc, p->align[1], p->align[2],
 		 p->align[0], p->bias ? ", bias" : "", p->accumulate ? ", added" : "");
 	if (!entry->can) {

@@ -243,7 +243,7 @@ static bool next_blocks(srt_gpu_plan_t *plan, const srt_gpu_matmul_t *args)
 		.stride_c = last ? args->stride_c : item,
 		.alpha = last ? args->alpha : 1.0f,
 		.accumulate = last && args->accumulate,
-		.c_is_f32 = !last,
+		.c_is_f32 = !last || args->c_is_f32,
 	};
 
 	if (block == nblocks)
@@ -315,6 +315,7 @@ static srt_gpu_matmul_t make_args(const srt_k_matmul_t *mm)
 		.trans_a = mm->trans_a != 0,
 		.trans_b = mm->trans_b != 0,
 		.accumulate = mm->accumulate != 0,
+		.c_is_f32 = mm->c_is_f32,
 	};
 }
 

@@ -72,7 +72,8 @@ static srt_status_t check_items(const srt_matmul_t *mm)
 			(long long)mm->stride_c, (long long)mm->batch);
 }
 
-static srt_k_matmul_t make_args(const srt_matmul_t *mm)
+/* dtype: of the operands. */
+static srt_k_matmul_t make_args(const srt_matmul_t *mm, srt_dtype_t dtype)
 {
 	return (srt_k_matmul_t){
 		.m = mm->m,
@@ -89,6 +90,7 @@ static srt_k_matmul_t make_args(const srt_matmul_t *mm)
 		.trans_a = mm->trans_a != 0,
 		.trans_b = mm->trans_b != 0,
 		.accumulate = mm->accumulate != 0,
+		.c_is_f32 = mm->c.dtype == SRT_F32 && dtype != SRT_F32,
 	};
 }
 
@@ -102,10 +104,21 @@ srt_status_t srt_op_matmul_memory(srt_device_t *device, const srt_matmul_t *mm, 
 	SRT_NOT_NULL(mm);
 	SRT_NOT_NULL(nbytes);
 	SRT_TRY(read_shape(mm, &full));
-	command.matmul = make_args(&full);
+	command.matmul = make_args(&full, dtype);
 	if (full.m > 0 && full.n > 0 && full.batch > 0)
 		srt_op_scratch(device, &command, nbytes);
 	return SRT_OK;
+}
+
+/* Whether C is of floats and the operands have 16 bits. */
+static bool is_mixed(const srt_matmul_t *mm)
+{
+	const srt_view_t *operand = mm->a.buffer != NULL ? &mm->a :
+				    mm->b.buffer != NULL ? &mm->b :
+							   &mm->bias;
+
+	return mm->c.dtype == SRT_F32 && operand->buffer != NULL &&
+	       (operand->dtype == SRT_F16 || operand->dtype == SRT_BF16);
 }
 
 srt_status_t srt_op_matmul(const srt_matmul_t *shape, srt_stream_t *stream)
@@ -118,9 +131,9 @@ srt_status_t srt_op_matmul(const srt_matmul_t *shape, srt_stream_t *stream)
 	SRT_NOT_NULL(stream);
 	SRT_TRY(srt_check_not_null(shape, __func__, "mm"));
 	SRT_TRY(read_shape(shape, &mm));
-	args = make_args(&mm);
 	const srt_op_tensor_t tensors[] = {
-		{ "c", mm.c, compute_extent(mm.m, mm.n, mm.ldc, mm.batch, mm.stride_c), 0 },
+		{ "c", mm.c, compute_extent(mm.m, mm.n, mm.ldc, mm.batch, mm.stride_c),
+		  is_mixed(&mm) ? SRT_OP_DTYPE_F32 : SRT_OP_DTYPE_SAME },
 		{ "a", mm.a,
 		  compute_extent(mm.trans_a ? mm.k : mm.m, mm.trans_a ? mm.m : mm.k, mm.lda,
 				 mm.batch, mm.stride_a),
@@ -136,6 +149,7 @@ srt_status_t srt_op_matmul(const srt_matmul_t *shape, srt_stream_t *stream)
 	SRT_TRY(check_items(&mm));
 	if (mm.m == 0 || mm.n == 0 || mm.batch == 0)
 		return SRT_OK;
+	args = make_args(&mm, dtype);
 	return srt_op_put(&call, SRT_COMMAND_MATMUL, tensors, 4, dtype);
 }
 

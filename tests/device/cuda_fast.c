@@ -80,16 +80,27 @@ product_t product(int64_t m, int64_t n, int64_t k, int bits, int64_t gap, srt_dt
 	return (product_t){ .mm = mm, .dtype = dtype, .bias = bits >> 2 & 1 };
 }
 
+static srt_dtype_t type_of(const product_t *p, int tensor)
+{
+	return tensor == C && p->c_dtype ? p->c_dtype : p->dtype;
+}
+
+static srt_view_t view_of(const product_t *p, int tensor)
+{
+	const srt_dtype_t dtype = type_of(p, tensor);
+
+	return srt_view(buffers[tensor], (size_t)p->first * srt_dtype_bits(dtype) / 8, dtype);
+}
+
 srt_matmul_t product_views(const product_t *p)
 {
-	const size_t offset = (size_t)p->first * srt_dtype_bits(p->dtype) / 8;
 	srt_matmul_t mm = p->mm;
 
-	mm.c = srt_view(buffers[C], offset, p->dtype);
-	mm.a = srt_view(buffers[A], offset, p->dtype);
-	mm.b = srt_view(buffers[B], offset, p->dtype);
+	mm.c = view_of(p, C);
+	mm.a = view_of(p, A);
+	mm.b = view_of(p, B);
 	if (p->bias)
-		mm.bias = srt_view(buffers[BIAS], offset, p->dtype);
+		mm.bias = view_of(p, BIAS);
 	return mm;
 }
 
@@ -99,8 +110,8 @@ void product_upload(const product_t *p)
 
 	for (int t = 0; t < NTENSORS; t++) {
 		for (int i = 0; i < MOST; i++) {
-			values[t][i] = half_round(p->dtype, random_float());
-			half_put(p->dtype, bytes, (size_t)(p->first + i), values[t][i]);
+			values[t][i] = half_round(type_of(p, t), random_float());
+			half_put(type_of(p, t), bytes, (size_t)(p->first + i), values[t][i]);
 		}
 		CHECK_OK_OR_DIE(srt_buffer_copy_from_host(buffers[t], 0, bytes, sizeof(bytes),
 							  fast_stream));
@@ -113,14 +124,15 @@ void product_download(const product_t *p, float *c)
 
 	CHECK_OK(srt_buffer_copy_to_host(bytes, buffers[C], 0, sizeof(bytes), fast_stream));
 	for (int i = 0; i < MOST; i++)
-		c[i] = half_get(p->dtype, bytes, (size_t)(p->first + i));
+		c[i] = half_get(type_of(p, C), bytes, (size_t)(p->first + i));
 }
 
 double product_error(const product_t *p, const float *c, double operands, int times)
 {
 	const srt_matmul_t *mm = &p->mm;
 	const double alpha = (double)mm->alpha;
-	const double unit = p->dtype == SRT_F32 ? 0x1p-24 : p->dtype == SRT_F16 ? 0x1p-11 : 0x1p-8;
+	const srt_dtype_t dtype = type_of(p, C);
+	const double unit = dtype == SRT_F32 ? 0x1p-24 : dtype == SRT_F16 ? 0x1p-11 : 0x1p-8;
 	/* cuBLASLt's products of a few rows round before they add the bias, and C. */
 	const int roundings = times + (p->bias && mm->accumulate);
 	const int64_t items = mm->batch;
@@ -177,8 +189,9 @@ void product_check(const product_t *p, long computed)
 	CHECK_OK(srt_op_matmul(&mm, fast_stream));
 	product_download(p, c);
 	error = product_error(p, c, 0, 1);
-	CHECK_MSG(error <= 1.0, "%lld x %lld x %lld, type %d: error %g of the bound",
-		  (long long)mm.m, (long long)mm.n, (long long)mm.k, (int)p->dtype, error);
+	CHECK_MSG(error <= 1.0, "%lld x %lld x %lld, type %d to %d: error %g of the bound",
+		  (long long)mm.m, (long long)mm.n, (long long)mm.k, (int)p->dtype, (int)mm.c.dtype,
+		  error);
 	CHECK(product_gaps_stay(p, c));
 	if (lt != NULL)
 		CHECK_INT(lt->computed() - before, computed);

@@ -24,8 +24,8 @@ void fast_close(void);
 
 typedef struct product {
 	srt_matmul_t mm;
-	srt_dtype_t dtype;
-	int bias, first; /* elements before the first of each tensor */
+	srt_dtype_t dtype, c_dtype; /* c_dtype 0: dtype */
+	int bias, first;            /* elements before the first of each tensor */
 } product_t;
 
 /* Bits from the lowest: a transposed, b transposed, a bias, accumulated. gap: elements between

@@ -61,6 +61,7 @@ srt_status_t kernel_case_operation(srt_stream_t *stream, srt_kernel_id_t kernel,
 	if (kernel == SRT_K_MATMUL) {
 		const srt_k_matmul_t *a = args;
 
+		of[0].dtype = a->c_is_f32 ? SRT_F32 : of[0].dtype;
 		return srt_op_matmul(
 			&(srt_matmul_t){
 				.size = sizeof(srt_matmul_t),

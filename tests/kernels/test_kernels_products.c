@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The definition of the matrix product against a plain reference, element by element. */
+/*
+ * The definition of the matrix product against a plain reference, element by element. C of floats
+ * has what comes of operands that were widened.
+ */
 #include "tests/kernels/kernel_check.h"
 
 static srt_dtype_t dtype = SRT_F32; /* of the tensors of all cases */
@@ -23,7 +26,8 @@ static void test_matmul(int64_t m, int64_t n, int64_t k, int64_t batch, int form
 			float (*source)(void))
 {
 	int ta = form & 1, tb = form >> 1 & 1, with_bias = form >> 2 & 1,
-	    accumulate = form >> 3 & 1;
+	    accumulate = form >> 3 & 1, c_is_f32 = dtype != SRT_F32 && form >> 5 & 1;
+	const srt_dtype_t c_dtype = c_is_f32 ? SRT_F32 : dtype;
 	srt_k_matmul_t a = { .m = m,
 			     .n = n,
 			     .k = k,
@@ -31,7 +35,8 @@ static void test_matmul(int64_t m, int64_t n, int64_t k, int64_t batch, int form
 			     .trans_a = ta,
 			     .trans_b = tb,
 			     .alpha = form & 16 ? 0.3f : 1.0f,
-			     .accumulate = accumulate };
+			     .accumulate = accumulate,
+			     .c_is_f32 = c_is_f32 };
 	float *x, *y, *bias, *old, *want;
 
 	a.lda = (ta ? m : k) + 2;
@@ -48,7 +53,7 @@ static void test_matmul(int64_t m, int64_t n, int64_t k, int64_t batch, int form
 	kc_round(dtype, x, a.stride_a * batch);
 	kc_round(dtype, y, a.stride_b * batch);
 	kc_round(dtype, bias, n);
-	kc_round(dtype, old, a.stride_c * batch);
+	kc_round(c_dtype, old, a.stride_c * batch);
 	memcpy(want, old, (size_t)(a.stride_c * batch) * sizeof(float));
 	for (int64_t b = 0; b < batch; b++) {
 		for (int64_t i = 0; i < m; i++) {
@@ -66,7 +71,10 @@ static void test_matmul(int64_t m, int64_t n, int64_t k, int64_t batch, int form
 		}
 	}
 	kc_begin_as(dtype, SRT_K_MATMUL, &a, "product");
-	kc_out(old, want, a.stride_c * batch);
+	if (c_is_f32)
+		kc_out_floats(old, want, a.stride_c * batch);
+	else
+		kc_out(old, want, a.stride_c * batch);
 	kc_in_t(x, a.stride_a * batch);
 	kc_in_t(y, a.stride_b * batch);
 	if (with_bias)
@@ -94,10 +102,11 @@ int main(void)
 	test_matmul(0, 3, 4, 1, 0, kc_mild);
 	test_matmul(3, 0, 4, 1, 0, kc_mild);
 	for (dtype = SRT_F16; dtype <= SRT_BF16; dtype++) {
-		for (int form = 0; form < 32; form++)
+		for (int form = 0; form < 64; form++)
 			test_matmul(2, 67, 5 + 509 * (form % 3 == 0), 2, form,
 				    form % 2 ? kc_hard : kc_mild);
 		test_matmul(2, 3, 0, 1, 12, kc_mild);
+		test_matmul(2, 3, 0, 1, 12 | 32, kc_mild);
 	}
 	return kc_done();
 }

@@ -3,7 +3,8 @@
  * The CPU backend's matrix product against the definition (docs/numerics.md, "Matrix product")
  * written with fmaf, bit for bit: every instruction set present, all three types, transpositions,
  * edge sizes, odd leading dimensions, batches, all epilogues, hard values, several numbers of
- * parts. Guard bytes around C, in the gaps of its rows, and around scratch must survive.
+ * parts, C of floats with operands of 16 bits. Guard bytes around C, in the gaps of its rows, and
+ * around scratch must survive.
  */
 #include <math.h>
 #include <stdint.h>
@@ -65,8 +66,8 @@ static void *convert(srt_dtype_t dtype, const float *x, size_t n)
 	return p;
 }
 
-/* mm with operands in floats. */
-static float reference(const srt_cpu_matmul_t *mm, int64_t item, int64_t i, int64_t j, float old)
+/* An element of mm with operands in floats, before the old C is added. */
+static float reference(const srt_cpu_matmul_t *mm, int64_t item, int64_t i, int64_t j)
 {
 	const float *a = (const float *)mm->a + item * mm->shape.stride_a;
 	const float *b = (const float *)mm->b + item * mm->shape.stride_b;
@@ -84,9 +85,7 @@ static float reference(const srt_cpu_matmul_t *mm, int64_t item, int64_t i, int6
 		sum = k0 ? sum + x : x;
 	}
 	sum = sum * mm->shape.alpha;
-	if (mm->bias != NULL)
-		sum = sum + ((const float *)mm->bias)[j];
-	return mm->shape.accumulate ? old + sum : sum;
+	return mm->bias != NULL ? sum + ((const float *)mm->bias)[j] : sum;
 }
 
 /* Runs all parts, last first, each with scratch between guards. */
@@ -119,17 +118,56 @@ static size_t count_different(srt_dtype_t dtype, const void *x, const void *y, s
 	return count;
 }
 
-/* mm: sizes and options; lead = what leading dimensions have beyond their rows. */
+/* mm: with its operands; sums (batch,m,n): what it makes of them before the old C is added. */
+static void check_c(srt_cpu_matmul_t mm, const float *sums, values_t kind, int64_t lead, int nparts)
+{
+	const srt_dtype_t dtype = mm.shape.c_is_f32 ? SRT_F32 : mm.dtype;
+	const int64_t batch = mm.shape.batch > 1 ? mm.shape.batch : 1, n = mm.shape.n;
+	const size_t size = srt_dtype_bits(dtype) / 8;
+	const size_t nelem = (size_t)(batch * mm.shape.stride_c) + 2 * NGUARD;
+	void *c = malloc(nelem * size), *want = malloc(nelem * size);
+	size_t nwrong;
+
+	CHECK_OR_DIE(c != NULL && want != NULL);
+	memset(c, GUARD, nelem * size);
+	memset(want, GUARD, nelem * size);
+	for (int64_t r = 0; r < batch * mm.shape.m; r++)
+		for (int64_t j = 0; j < n; j++) {
+			size_t at = (size_t)(NGUARD + r / mm.shape.m * mm.shape.stride_c +
+					     r % mm.shape.m * mm.shape.ldc + j);
+			float sum = sums[r * n + j];
+
+			half_put(dtype, c, at, value(kind));
+			if (mm.shape.accumulate)
+				sum = half_get(dtype, c, at) + sum;
+			half_put(dtype, want, at, sum);
+		}
+	mm.c = (char *)c + NGUARD * size;
+	run_parts(&mm, nparts);
+	nwrong = count_different(dtype, c, want, nelem);
+	CHECK_MSG(nwrong == 0,
+		  "%s: %zu of %s wrong: m %d n %d k %d ta %d tb %d batch %d alpha %g bias %d "
+		  "accumulate %d lead %d values %d parts %d, C of %s",
+		  isa, nwrong, srt_dtype_name(mm.dtype), (int)mm.shape.m, (int)n, (int)mm.shape.k,
+		  mm.shape.trans_a, mm.shape.trans_b, (int)mm.shape.batch, (double)mm.shape.alpha,
+		  mm.bias != NULL, mm.shape.accumulate, (int)lead, (int)kind, nparts,
+		  srt_dtype_name(dtype));
+	free(c);
+	free(want);
+}
+
+/* mm: sizes and options; lead = what leading dimensions have beyond their rows. With operands of 16
+ * bits C is of them, then of floats. */
 static void check_case(srt_cpu_matmul_t mm, values_t kind, int64_t lead, int nparts)
 {
 	const srt_dtype_t dtype = mm.dtype;
-	const size_t size = srt_dtype_bits(dtype) / 8;
 	int64_t batch = mm.shape.batch > 1 ? mm.shape.batch : 1;
 	int64_t rows_a = mm.shape.trans_a ? mm.shape.k : mm.shape.m,
 		rows_b = mm.shape.trans_b ? mm.shape.n : mm.shape.k;
-	size_t nelem, nwrong, nelem_a, nelem_b;
-	float *a, *b, *bias;
-	void *half_a, *half_b, *half_bias, *c, *want;
+	const int64_t m = mm.shape.m, n = mm.shape.n;
+	size_t nelem_a, nelem_b;
+	float *a, *b, *bias, *sums;
+	void *half_a, *half_b, *half_bias;
 	srt_cpu_matmul_t wide;
 
 	mm.shape.lda = (mm.shape.trans_a ? mm.shape.m : mm.shape.k) + lead;
@@ -151,40 +189,21 @@ static void check_case(srt_cpu_matmul_t mm, values_t kind, int64_t lead, int npa
 		wide.bias = bias;
 		mm.bias = half_bias;
 	}
-	nelem = (size_t)(batch * mm.shape.stride_c) + 2 * NGUARD;
-	c = malloc(nelem * size);
-	want = malloc(nelem * size);
-	CHECK_OR_DIE(c != NULL && want != NULL);
-	memset(c, GUARD, nelem * size);
-	memset(want, GUARD, nelem * size);
-	for (int64_t r = 0; r < batch * mm.shape.m; r++)
-		for (int64_t j = 0; j < mm.shape.n; j++) {
-			size_t at = (size_t)(NGUARD + r / mm.shape.m * mm.shape.stride_c +
-					     r % mm.shape.m * mm.shape.ldc + j);
-
-			half_put(dtype, c, at, value(kind));
-			half_put(dtype, want, at,
-				 reference(&wide, r / mm.shape.m, r % mm.shape.m, j,
-					   half_get(dtype, c, at)));
-		}
-	mm.c = (char *)c + NGUARD * size;
-	run_parts(&mm, nparts);
-	nwrong = count_different(dtype, c, want, nelem);
-	CHECK_MSG(nwrong == 0,
-		  "%s: %zu of %s wrong: m %d n %d k %d ta %d tb %d batch %d alpha %g bias %d "
-		  "accumulate %d lead %d values %d parts %d",
-		  isa, nwrong, srt_dtype_name(dtype), (int)mm.shape.m, (int)mm.shape.n,
-		  (int)mm.shape.k, mm.shape.trans_a, mm.shape.trans_b, (int)mm.shape.batch,
-		  (double)mm.shape.alpha, mm.bias != NULL, mm.shape.accumulate, (int)lead,
-		  (int)kind, nparts);
+	sums = malloc(((size_t)(batch * m * n) + 1) * sizeof(*sums));
+	CHECK_OR_DIE(sums != NULL);
+	for (int64_t e = 0; e < batch * m * n; e++)
+		sums[e] = reference(&wide, e / n / m, e / n % m, e % n);
+	check_c(mm, sums, kind, lead, nparts);
+	mm.shape.c_is_f32 = 1;
+	if (dtype != SRT_F32)
+		check_c(mm, sums, kind, lead, nparts);
 	free(a);
 	free(b);
 	free(bias);
+	free(sums);
 	free(half_a);
 	free(half_b);
 	free(half_bias);
-	free(c);
-	free(want);
 }
 
 static srt_cpu_matmul_t options(int64_t m, int64_t n, int64_t k, unsigned bits)

@@ -73,6 +73,25 @@ static void test_matmul(void)
 	REFUSED(srt_op_matmul(&mm, s), "overlap");
 	mm.ldc = 10;
 	CHECK_OK(srt_op_matmul(&mm, s));
+	mm = good; /* C may be wider than the operands, not narrower */
+	mm.a.dtype = SRT_BF16;
+	REFUSED(srt_op_matmul(&mm, s), "b is f32, must be bf16");
+	mm.b.dtype = SRT_BF16;
+	CHECK_OK(srt_op_matmul(&mm, s));
+	mm.bias = at(a, 200);
+	REFUSED(srt_op_matmul(&mm, s), "bias is f32, must be bf16");
+	mm.bias.dtype = SRT_BF16;
+	CHECK_OK(srt_op_matmul(&mm, s));
+	mm.c.dtype = SRT_F16;
+	REFUSED(srt_op_matmul(&mm, s), "a is bf16, must be f16");
+	mm = good;
+	mm.c.dtype = SRT_BF16;
+	REFUSED(srt_op_matmul(&mm, s), "a is f32, must be bf16");
+	mm = good;
+	mm.a = mm.b = absent; /* without terms */
+	mm.k = mm.lda = mm.ldb = 0;
+	mm.bias = srt_view(a, 0, SRT_F16);
+	CHECK_OK(srt_op_matmul(&mm, s));
 	mm = good;
 	mm.bias = at(a, 996);
 	REFUSED(srt_op_matmul(&mm, s), "bias: 5 elements");

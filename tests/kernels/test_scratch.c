@@ -67,7 +67,7 @@ static void check(const operation_t *o, bool exact)
 	CHECK_INT(srt_device_allocated(device), before);
 }
 
-/* bits: transpositions, accumulate, batch, distances between rows. */
+/* bits: transpositions, accumulate, batch, distances between rows, C of floats. */
 static void check_product(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, unsigned bits)
 {
 	const int64_t lead = bits >> 4 & 1 ? LEAD : 0, items = bits >> 3 & 1 ? 3 : 1;
@@ -82,6 +82,7 @@ static void check_product(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, un
 				  .accumulate = bits >> 2 & 1 } };
 	srt_matmul_t *mm = &o.mm;
 	srt_buffer_t *buffers[4];
+	const srt_dtype_t c_dtype = bits >> 5 & 1 ? SRT_F32 : dtype;
 	size_t sizes[4], width = srt_dtype_bits(dtype) / 8;
 
 	mm->lda = (mm->trans_a ? m : k) + lead;
@@ -92,14 +93,15 @@ static void check_product(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, un
 	mm->stride_c = m * mm->ldc;
 	snprintf(o.name, sizeof(o.name), "product of %s, %d x %d x %d, options %u",
 		 srt_dtype_name(dtype), (int)m, (int)n, (int)k, bits);
+	mm->c.dtype = bits >> 5 & 1 ? SRT_F32 : SRT_DTYPE_NONE;
 	CHECK_OK(srt_op_matmul_memory(device, mm, dtype, &o.nbytes));
 	sizes[0] = (size_t)(items * mm->stride_c);
 	sizes[1] = (size_t)(items * mm->stride_a);
 	sizes[2] = (size_t)(items * mm->stride_b);
 	sizes[3] = (size_t)n;
 	for (int i = 0; i < 4; i++)
-		buffers[i] = test_buffer(device, sizes[i] * width, "tensor");
-	mm->c = srt_view(buffers[0], 0, dtype);
+		buffers[i] = test_buffer(device, sizes[i] * (i ? width : 4), "tensor");
+	mm->c = srt_view(buffers[0], 0, c_dtype);
 	mm->a = srt_view(buffers[1], 0, dtype);
 	mm->b = srt_view(buffers[2], 0, dtype);
 	mm->bias = srt_view(buffers[3], 0, dtype);
@@ -120,6 +122,11 @@ static void test_products(void)
 		check_product((srt_dtype_t)dtype, 70, 130, 40, 2);
 		check_product((srt_dtype_t)dtype, 1, 1, 1, 0);
 		check_product((srt_dtype_t)dtype, 140, 33, 2100, 1 | 4);
+		if (dtype == SRT_F32)
+			continue;
+		for (unsigned bits = 32; bits < 64; bits += 7)
+			check_product((srt_dtype_t)dtype, 5, 19, 1031, bits);
+		check_product((srt_dtype_t)dtype, 140, 33, 2100, 1 | 32);
 	}
 	check_product(SRT_F32, 3, 5, 0, 4);
 	check_product(SRT_F32, 0, 5, 3, 4);

@@ -1,9 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Part of test_tuned: the matrix product. */
+#include "tests/harness/half.h"
 #include "tests/kernels/tuned_tensor.h"
 
-/* bits: transpositions, accumulate, bias, alpha, batch; lead: what rows have beyond their length.
- */
+/* The host's side of t in floats. */
+static tensor_t widen(const tensor_t *t)
+{
+	tensor_t wide = { .host = NULL };
+
+	if (t->host == NULL)
+		return wide;
+	wide = tt_tensor(SRT_F32, (int64_t)t->nelem, "wide");
+	for (size_t i = 0; i < t->nelem; i++)
+		tt_put(&wide, (int64_t)i, half_get(t->dtype, tt_at(t, 0), i));
+	return wide;
+}
+
+/* What C, of floats, should become: the product of operands in floats. */
+static void multiply_wide(const srt_k_matmul_t *args, tensor_t *c, tensor_t *const operands[3])
+{
+	tensor_t wide[3];
+
+	for (int i = 0; i < 3; i++)
+		wide[i] = widen(operands[i]);
+	tt_portable(SRT_K_MATMUL, SRT_F32, args, (tensor_t *[]){ c, &wide[0], &wide[1], &wide[2] });
+	for (int i = 0; i < 3; i++)
+		tt_drop(&wide[i]);
+}
+
+/* bits: transpositions, accumulate, bias, alpha, batch, C of floats; lead: what rows have beyond
+ * their length. */
 static void check_matmul_as(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, unsigned bits,
 			    values_t kind, int64_t lead)
 {
@@ -17,6 +43,7 @@ static void check_matmul_as(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, 
 		.accumulate = bits >> 2 & 1,
 		.alpha = bits >> 4 & 1 ? 0.3f : 1.0f,
 	};
+	const srt_dtype_t c_dtype = bits >> 6 & 1 ? SRT_F32 : dtype;
 	tensor_t a, b, c, bias = { .host = NULL };
 	srt_matmul_t mm;
 	size_t nwrong;
@@ -29,11 +56,11 @@ static void check_matmul_as(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, 
 	args.stride_c = m * args.ldc + lead;
 	a = tt_random_tensor(dtype, args.batch * args.stride_a, kind, "a");
 	b = tt_random_tensor(dtype, args.batch * args.stride_b, kind, "b");
-	c = tt_tensor(dtype, args.batch * args.stride_c, "c");
+	c = tt_tensor(c_dtype, args.batch * args.stride_c, "c");
 	for (int64_t r = 0; r < args.batch * m; r++)
 		for (int64_t j = 0; j < n; j++)
 			tt_put(&c, r / m * args.stride_c + r % m * args.ldc + j,
-			       tt_value(dtype, kind));
+			       tt_value(c_dtype, kind));
 	if (bits >> 3 & 1)
 		bias = tt_random_tensor(dtype, n, kind, "bias");
 	tt_upload(&a);
@@ -63,7 +90,10 @@ static void check_matmul_as(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, 
 		.accumulate = args.accumulate,
 	};
 	CHECK_OK(srt_op_matmul(&mm, tt_stream));
-	tt_portable(SRT_K_MATMUL, dtype, &args, (tensor_t *[]){ &c, &a, &b, &bias });
+	if (c_dtype != dtype)
+		multiply_wide(&args, &c, (tensor_t *[]){ &a, &b, &bias });
+	else
+		tt_portable(SRT_K_MATMUL, dtype, &args, (tensor_t *[]){ &c, &a, &b, &bias });
 	nwrong = tt_wrong(&c);
 	CHECK_MSG(nwrong == 0, "%s: %zu of %s wrong: m %d n %d k %d options %u values %d lead %d",
 		  tt_form, nwrong, srt_dtype_name(dtype), (int)m, (int)n, (int)k, bits, (int)kind,
@@ -132,12 +162,14 @@ static void test_halves(void)
 	static const int64_t sizes[] = { 1, 2, 7, 16, 33, 67, 130 };
 
 	for (int dtype = SRT_F16; dtype <= SRT_BF16; dtype++) {
-		for (unsigned bits = 0; bits < 64; bits++)
+		for (unsigned bits = 0; bits < 128; bits++)
 			check_matmul_as((srt_dtype_t)dtype, sizes[tt_random() % 7],
 					sizes[tt_random() % 7], 1 + tt_random() % 70, bits,
 					(values_t)(bits % NVALUES), tt_random() % 3);
-		check_matmul_as((srt_dtype_t)dtype, 67, 130, 1031, 2, PLAIN, 0);
-		check_matmul_as((srt_dtype_t)dtype, 3, 5, 0, 4 | 8, HARD, 1);
+		for (unsigned wide = 0; wide <= 64; wide += 64) {
+			check_matmul_as((srt_dtype_t)dtype, 67, 130, 1031, 2 | wide, PLAIN, 0);
+			check_matmul_as((srt_dtype_t)dtype, 3, 5, 0, 4 | 8 | wide, HARD, 1);
+		}
 	}
 }
 
@@ -163,7 +195,7 @@ void tt_test_matmul_tiny(void)
 }
 
 /* Every transposition: of whole tiles, aligned or not, and of ragged ones; of one block of k, two
- * and three; with each part of the epilogue. */
+ * and three; with each part of the epilogue; with C of floats too. */
 void tt_test_matmul_large(srt_dtype_t dtype)
 {
 	const size_t odd = tt_nguard;
@@ -179,5 +211,9 @@ void tt_test_matmul_large(srt_dtype_t dtype)
 	for (unsigned bits = 0; bits < 4; bits++) {
 		check_matmul_as(dtype, 250, 120, bits == 1 ? 530 : 53, bits | 8 | 16, PLAIN, 1);
 		check_matmul_as(dtype, 250, 60, bits == 2 ? 530 : 53, bits | 4, PLAIN, 0);
+		if (dtype == SRT_F32)
+			continue;
+		check_matmul_as(dtype, 256, 128, bits == 3 ? 530 : 48, bits | 4 | 64, HARD, 4);
+		check_matmul_as(dtype, 250, 60, bits == 1 ? 530 : 53, bits | 8 | 16 | 64, PLAIN, 1);
 	}
 }

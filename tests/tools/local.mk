@@ -5,6 +5,7 @@ RESULT_DEVICE_TESTS = \
 	tests/tools/test_hash_decoders.sh \
 	tests/tools/test_hash_matrix.sh \
 	tests/tools/test_lora.sh \
+	tests/tools/test_sequence_parallel.sh \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_muon.sh \
 	tests/tools/test_train_optim8.sh \
@@ -29,6 +30,7 @@ DEVICE_SCRIPT_TESTS += \
 THREAD_TESTS += $(tools_thread_tests)
 ONE_DEVICE_TESTS += tests/tools/test_ckpt.sh tests/tools/test_generate.sh tests/tools/test_train_cli.sh tests/tools/test_train_hf.sh \
 	tests/tools/test_train_init.sh \
+	tests/tools/test_sequence_parallel.sh \
 	tests/tools/test_train_mesh.sh tests/tools/test_train_options.sh tests/tools/test_train_precision.sh \
 	tests/tools/test_train_sft.sh tests/tools/test_world_sizes.sh
 SCRIPT_TESTS += \

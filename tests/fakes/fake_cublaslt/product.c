@@ -50,7 +50,9 @@ static bool fits(const product_t *p, const layout_t *a, const layout_t *b, const
 {
 	const uint64_t m = p->trans_a ? a->cols : a->rows, ka = p->trans_a ? a->rows : a->cols;
 	const uint64_t n = p->trans_b ? b->rows : b->cols, kb = p->trans_b ? b->cols : b->rows;
-	const bool types = a->type == b->type && a->type == c->type && c->type == d->type;
+	const bool wider = d->type == CUDA_R_32F && !p->bias; /* else the bias has D's type */
+	const bool types =
+		a->type == b->type && c->type == d->type && (a->type == d->type || wider);
 	const bool tf32 = p->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
 
 	if (!legal(a, "A") || !legal(b, "B") || !legal(c, "C") || !legal(d, "D"))

@@ -69,7 +69,7 @@ static void declare(model_t *m)
 		srt_param_options_t po = { PARAM_BASE };
 
 		if (k == TABLE && !m->whole)
-			po.placement = (srt_placement_t){ "tp", 0, 0 };
+			po.placement = (srt_placement_t){ .mesh_dim = "tp", .tensor_dim = 0 };
 		CHECK_OK_OR_DIE(
 			srt_param_create(m->root, names[k], m->dtype, 2, shape, &po, &m->param[k]));
 	}

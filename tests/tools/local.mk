@@ -60,4 +60,5 @@ tests_tools_test_restart_delay_SOURCES = tests/tools/test_restart_delay.c tools/
 check_PROGRAMS += tests/tools/test_gguf tests/tools/test_strategies
 tests_tools_test_gguf_SOURCES = tests/tools/gguf_file.c tests/tools/gguf_file.h tests/tools/test_gguf.c
 EXTRA_DIST += tests/tools/decoders/gemma3.json tests/tools/decoders/llama.json tests/tools/decoders/olmo2.json tests/tools/decoders/qwen3.json \
+	tests/tools/decoders/olmo2_rows.json tests/tools/decoders/qwen3_rows.json \
 	tests/tools/embedding.cc tests/tools/gguf_readers.py tests/tools/hash_matrix.def tests/tools/readme.sed

@@ -6,6 +6,7 @@ RESULT_DEVICE_TESTS = \
 	tests/tools/test_hash_matrix.sh \
 	tests/tools/test_lora.sh \
 	tests/tools/test_sequence_parallel.sh \
+	tests/tools/test_tensor_parts.sh \
 	tests/tools/test_train_mesh.sh \
 	tests/tools/test_train_muon.sh \
 	tests/tools/test_train_optim8.sh \
@@ -53,12 +54,15 @@ LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.s
 	tests/tools/test_memory_limit_long.sh tests/tools/test_smollm2_long.sh tests/tools/test_strategies_long.sh \
 	tests/tools/test_train_damage_long.sh \
 	tests/tools/test_train_launchers_long.sh
-LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh tests/tools/test_train_restarts_long.sh
+LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh tests/tools/test_tensor_parts_long.sh \
+	tests/tools/test_train_restarts_long.sh
 PROGRAM_TESTS += tests/tools/test_restart_delay
 tests_tools_test_restart_delay_SOURCES = tests/tools/test_restart_delay.c tools/shardrun/restart.c
 # Run by the script of the same name.
 check_PROGRAMS += tests/tools/test_gguf tests/tools/test_strategies
 tests_tools_test_gguf_SOURCES = tests/tools/gguf_file.c tests/tools/gguf_file.h tests/tools/test_gguf.c
-EXTRA_DIST += tests/tools/decoders/gemma3.json tests/tools/decoders/llama.json tests/tools/decoders/olmo2.json tests/tools/decoders/qwen3.json \
-	tests/tools/decoders/olmo2_rows.json tests/tools/decoders/qwen3_rows.json \
+EXTRA_DIST += tests/tools/decoders/gemma3.json tests/tools/decoders/llama.json tests/tools/decoders/llama_parts.json \
+	tests/tools/decoders/olmo2.json tests/tools/decoders/olmo2_parts.json tests/tools/decoders/qwen3.json \
+	tests/tools/decoders/qwen3_parts.json tests/tools/decoders/olmo2_rows.json \
+	tests/tools/decoders/qwen3_rows.json \
 	tests/tools/embedding.cc tests/tools/gguf_readers.py tests/tools/hash_matrix.def tests/tools/readme.sed

@@ -350,8 +350,13 @@ static void test_refused(void)
 	const int size[] = { 1, srt_context_world_size(context) };
 	static const char *const names[] = { "dp", "tp" };
 	static const srt_placement_t wrong[] = {
-		{ "dp", 0, 0 },  { "other", 0, 0 }, { "tp", 2, 0 },
-		{ "tp", -1, 0 }, { "tp", 1, 2 },    { NULL, 1, 0 },
+		{ .mesh_dim = "dp" },
+		{ .mesh_dim = "other" },
+		{ .mesh_dim = "tp", .tensor_dim = 2 },
+		{ .mesh_dim = "tp", .tensor_dim = -1 },
+		{ .mesh_dim = "tp", .tensor_dim = 1, .nblocks = 2 },
+		{ .tensor_dim = 1 },
+		{ .mesh_dim = "tp", .nparts = -1 },
 	};
 	const int64_t shape[] = { 4, 3 };
 	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);

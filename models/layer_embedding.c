@@ -107,7 +107,7 @@ static const srt_layer_t rowwise_layer = {
 	.backward = backward_embedding,
 };
 
-/* Its output has this rank's rows. */
+/* The output has this rank's rows. */
 static const srt_layer_t rowwise_rows_layer = {
 	.name = "embedding_rowwise",
 	.keeps_in = 1u << 0,

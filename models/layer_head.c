@@ -239,7 +239,7 @@ static const srt_layer_t colwise_layer = {
 	.measure = measure_head,
 };
 
-/* Its input has a gradient in parts. */
+/* The input has a gradient in parts. */
 static const srt_layer_t parts_layer = {
 	.name = "head_loss_colwise",
 	.keeps_in = 1u << 0 | 1u << 1,

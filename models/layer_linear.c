@@ -194,7 +194,7 @@ static const srt_layer_t rowwise_layer = {
 	.measure = measure_linear,
 };
 
-/* Its input has a gradient in parts. */
+/* The input has a gradient in parts. */
 static const srt_layer_t colwise_parts_layer = {
 	.name = "linear_colwise",
 	.keeps_in = 1u << 0,
@@ -216,7 +216,7 @@ static const srt_layer_t rowwise_parts_layer = {
 	.measure = measure_linear,
 };
 
-/* Its output has this rank's rows. */
+/* The output has this rank's rows. */
 static const srt_layer_t rowwise_rows_layer = {
 	.name = "linear_rowwise",
 	.keeps_in = 1u << 0,

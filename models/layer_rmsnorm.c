@@ -91,7 +91,7 @@ static srt_status_t copy_columns(const srt_run_t *run, srt_view_t y, srt_view_t 
 	return srt_op_copy_strided(y, x, &shape, run->stream);
 }
 
-/* The same, widened. */
+/* y = the columns of a part of x, widened. */
 static srt_status_t widen_columns(const srt_run_t *run, srt_view_t y, srt_view_t x,
 				  const part_runs_t *runs, int part, int64_t ld)
 {
@@ -137,7 +137,7 @@ static srt_status_t backward_weight_in_parts(const srt_run_t *run, const srt_nod
 	return srt_run_add_parts(run, node, &sum);
 }
 
-/* Its rows are this rank's: their sum is added over the ranks. */
+/* The sum over this rank's rows, added over the ranks. */
 static srt_status_t backward_own_rows(const srt_run_t *run, const srt_node_t *node,
 				      const srt_rmsnorm_t *args)
 {

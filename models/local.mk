@@ -67,6 +67,7 @@ INSTALLED_MODEL_SOURCES = \
 	models/string.h \
 	models/tape.c \
 	models/tape_impl.h \
+	models/tape_mesh.c \
 	models/tape_plan.c \
 	models/tape_run.c \
 	models/tape_sums.c \

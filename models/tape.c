@@ -233,38 +233,6 @@ int srt_tape_param_is(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 	return 0;
 }
 
-srt_vocab_part_t srt_tape_vocab_part(const srt_tape_t *tape, int64_t vocab)
-{
-	const int nparts = tape->nparts > 1 ? tape->nparts : tape->nranks;
-	const int64_t chunk = (vocab / nparts + (vocab % nparts != 0)) * (nparts / tape->nranks);
-	const int64_t first = chunk * tape->rank < vocab ? chunk * tape->rank : vocab;
-	const int64_t left = vocab - first;
-
-	return (srt_vocab_part_t){ .vocab = vocab,
-				   .first = first,
-				   .n = chunk < left ? chunk : left };
-}
-
-int srt_tape_param_part(srt_tape_t *tape, const char *layer, const srt_param_t *param, int64_t n,
-			srt_vocab_part_t *part)
-{
-	int64_t shape[SRT_MAX_DIMS], cell[SRT_MAX_DIMS];
-
-	if (!srt_tape_param_is(tape, layer, param, 2, -1, n))
-		return 0;
-	srt_param_shape(param, shape);
-	srt_param_partition(param, cell);
-	*part = srt_tape_vocab_part(tape, shape[0]);
-	if (cell[0] == part->n && cell[0] > 0)
-		return 1;
-	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-		      "%s: tensor-parallel rank %d of %d has %lld of the %lld rows of parameter "
-		      "%s, needs %lld, at least 1: cut its dimension 0 over the ranks",
-		      layer, tape->rank, tape->nranks, (long long)cell[0], (long long)shape[0],
-		      srt_param_name(param), (long long)part->n);
-	return 0;
-}
-
 size_t srt_tape_f32_nbytes(srt_tape_t *tape, int64_t rows, int64_t n)
 {
 	int64_t nelem;

@@ -340,6 +340,8 @@ size_t srt_tape_stats_nbytes(srt_tape_t *tape, int64_t rows);
 
 /* Bytes of rows * n floats; fails the tape on overflow. */
 size_t srt_tape_f32_nbytes(srt_tape_t *tape, int64_t rows, int64_t n);
+/* Bytes of this rank's parts of (rows,n), floats; fails the tape on overflow. */
+size_t srt_tape_parts_nbytes(srt_tape_t *tape, int64_t rows, int64_t n);
 
 /* ---- running, for layers ---------------------------------------------------------------- */
 
@@ -383,9 +385,6 @@ srt_tensor_t *srt_tape_to_parts(srt_tape_t *tape, srt_tensor_t *x);
  * it has the same elements; fails if it has others than srt_placement_t.nparts gives it. */
 int srt_tape_parts_of(srt_tape_t *tape, const char *layer, const srt_param_t *param, int dim,
 		      int nblocks, srt_parts_t *parts);
-
-/* Bytes of this rank's parts of (rows,n); fails the tape on overflow. */
-size_t srt_tape_parts_nbytes(srt_tape_t *tape, int64_t rows, int64_t n);
 
 /* Scratch of the stream for the parts of such a product. */
 srt_status_t srt_tape_measure_parts(srt_tape_t *tape, const srt_matmul_t *mm,

@@ -165,55 +165,6 @@ static void write_line(const srt_node_t *node, enum use use, char *line)
 		 get_name(node));
 }
 
-void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim)
-{
-	const int nranks = mesh != NULL ? srt_mesh_size(mesh, dim) : 0;
-
-	if (tape->nnodes > 0) {
-		srt_tape_fail(tape, SRT_ERR_STATE,
-			      "the mesh of a tape is set before its first layer");
-		return;
-	}
-	tape->nranks = nranks > 1 ? nranks : 1;
-	tape->rank = nranks > 1 ? srt_mesh_coordinate(mesh, dim) : 0;
-	tape->comm = nranks > 1 ? srt_mesh_comm(mesh, dim) : NULL;
-}
-
-void srt_tape_set_tensor_parts(srt_tape_t *tape, int nparts)
-{
-	if (tape->nnodes > 0) {
-		srt_tape_fail(tape, SRT_ERR_STATE,
-			      "the tensor parts of a tape are set before its first layer");
-		return;
-	}
-	if (nparts < 1 || nparts > SRT_TAPE_MOST_PARTS || (nparts & (nparts - 1)) != 0 ||
-	    (nparts > 1 && nparts % tape->nranks != 0)) {
-		srt_tape_fail(
-			tape, SRT_ERR_INVALID_ARGUMENT,
-			"%d tensor parts for %d tensor-parallel ranks: must be 1 (none), or a "
-			"power of two up to %d that the ranks share equally",
-			nparts, tape->nranks, SRT_TAPE_MOST_PARTS);
-		return;
-	}
-	tape->nparts = nparts;
-}
-
-void srt_tape_set_sequence_parallel(srt_tape_t *tape)
-{
-	if (tape->nnodes > 0 || (tape->nranks > 1 && tape->nparts == 1)) {
-		srt_tape_fail(tape, SRT_ERR_STATE,
-			      "sequence parallelism of a tape is set before its first layer, and "
-			      "after its tensor parts, which it needs");
-		return;
-	}
-	tape->cuts_rows = tape->nranks > 1;
-}
-
-srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape)
-{
-	return tape->comm != NULL ? srt_comm_mem_kind(tape->comm) : SRT_MEM_DEVICE;
-}
-
 /* ---- comparing ---------------------------------------------------------------------------- */
 
 static int count_sums(const srt_tape_t *tape)

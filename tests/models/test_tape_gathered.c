@@ -195,7 +195,7 @@ static void test_other_rows(void)
 	start_tape(&m, ROWS + (rank == world - 1), PART);
 	m.y = record_norm(&m, m.x, m.trained, 0);
 	CHECK_STATUS(end_tape(&m), SRT_ERR_MISMATCH);
-	CHECK_ERROR_HAS("sum 0 is the columns (5,20) f32 of rmsnorm_gathered trained on rank 0");
+	CHECK_ERROR_HAS("sum 0 is the input (5,20) f32 of rmsnorm_gathered trained on rank 0");
 	close_model(&m);
 }
 

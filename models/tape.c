@@ -246,6 +246,15 @@ size_t srt_tape_f32_nbytes(srt_tape_t *tape, int64_t rows, int64_t n)
 	return nbytes;
 }
 
+size_t srt_tape_parts_nbytes(srt_tape_t *tape, int64_t rows, int64_t n)
+{
+	int64_t all = 0;
+
+	if (__builtin_mul_overflow(rows, (int64_t)srt_tape_own_parts(tape), &all))
+		all = INT64_MAX;
+	return srt_tape_f32_nbytes(tape, all, n);
+}
+
 srt_dtype_t srt_node_dtype(const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];

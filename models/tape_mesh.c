@@ -82,12 +82,3 @@ int srt_tape_param_part(srt_tape_t *tape, const char *layer, const srt_param_t *
 		      srt_param_name(param), (long long)part->n);
 	return 0;
 }
-
-size_t srt_tape_parts_nbytes(srt_tape_t *tape, int64_t rows, int64_t n)
-{
-	int64_t all = 0;
-
-	if (__builtin_mul_overflow(rows, (int64_t)srt_tape_own_parts(tape), &all))
-		all = INT64_MAX;
-	return srt_tape_f32_nbytes(tape, all, n);
-}

@@ -3,8 +3,8 @@
  * A vocabulary that is cut over tensor-parallel ranks, 1 to 4 of them: embedding, head and
  * cross-entropy against the whole model on each rank alone. Embeddings and logits have its bits;
  * losses and gradients are equal within a tolerance, and the losses have the same bits on all
- * ranks, whatever the chunks of the head, and are 0 where there is no target. Wrong shapes and
- * tapes that differ are refused.
+ * ranks, whatever the chunks of the head, and are 0 where there is no target. With tensor parts all
+ * have the bits of one rank. Wrong shapes and tapes that differ are refused.
  */
 #include <stdlib.h>
 
@@ -36,6 +36,7 @@ typedef struct model {
 	int whole; /* 1: on this rank alone, without cuts */
 	enum head head;
 	int64_t chunk_rows;
+	int nparts; /* tensor parts; 0: none */
 	srt_tape_mode_t mode;
 	srt_dtype_t dtype;
 	srt_engine_t *engine;
@@ -69,7 +70,7 @@ static void declare(model_t *m)
 		srt_param_options_t po = { PARAM_BASE };
 
 		if (k == TABLE && !m->whole)
-			po.placement = (srt_placement_t){ .mesh_dim = "tp", .tensor_dim = 0 };
+			po.placement = (srt_placement_t){ "tp", 0, 0, m->nparts };
 		CHECK_OK_OR_DIE(
 			srt_param_create(m->root, names[k], m->dtype, 2, shape, &po, &m->param[k]));
 	}
@@ -114,6 +115,8 @@ static void start_tape(model_t *m)
 {
 	CHECK_OK_OR_DIE(srt_tape_create(tape_device, m->mode, &m->tape));
 	srt_tape_set_mesh(m->tape, m->whole ? NULL : mesh, "tp");
+	if (m->nparts > 0)
+		srt_tape_set_tensor_parts(m->tape, m->nparts);
 	m->ids = srt_tape_input(m->tape, SRT_I32, ROWS, 1);
 	m->targets = srt_tape_input(m->tape, SRT_I32, ROWS, 1);
 	srt_tape_unit_begin(m->tape, m->root);
@@ -249,6 +252,32 @@ static void check_result(const result_t *got, const result_t *want, srt_dtype_t 
 	}
 }
 
+/* With tensor parts all ranks have the bits of one rank, whatever the chunks of the head; without
+ * a head that is fused the losses are the same. They are those without parts within a tolerance. */
+static void test_parts(srt_dtype_t dtype, int nparts, const result_t *without)
+{
+	static result_t want, got;
+
+	for (int i = 0; i < 4; i++) {
+		model_t m = { .whole = i == 0,
+			      .head = i == 3 ? LOGITS : FUSED,
+			      .chunk_rows = i == 2 ? 2 * SRT_HEAD_ROWS : 0,
+			      .nparts = nparts,
+			      .mode = SRT_TAPE_TRAINING,
+			      .dtype = dtype };
+
+		open_model(&m);
+		run(&m, &got);
+		close_model(&m);
+		check_result(&got, without, dtype);
+		if (i == 0)
+			want = got;
+		CHECK_BITS(got.losses, want.losses, ROWS);
+		for (int k = 0; k < NPARAMS && (i < 2 || m.chunk_rows); k++)
+			CHECK_BITS(got.grads[k], want.grads[k], VOCAB * WIDTH);
+	}
+}
+
 static void test_model(srt_dtype_t dtype)
 {
 	static result_t want, first, got;
@@ -278,6 +307,9 @@ static void test_model(srt_dtype_t dtype)
 		if (world == 1)
 			CHECK_BITS(got.losses, want.losses, ROWS);
 	}
+	for (int nparts = 2; nparts <= SRT_TAPE_MOST_PARTS; nparts *= 2)
+		if (nparts % world == 0)
+			test_parts(dtype, nparts, &want);
 	for (int i = 0; i < 2; i++) {
 		model_t m = { .head = i ? LOGITS : FUSED,
 			      .mode = SRT_TAPE_FORWARD,

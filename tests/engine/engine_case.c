@@ -48,10 +48,11 @@ static srt_placement_t case_placement(const engine_case_t *c, const char *name, 
 	if (c->cut_over == NULL || turn == 3 || strncmp(name, "never", 5) == 0)
 		return (srt_placement_t){ 0 };
 	if (ndim == 1 || turn == 0)
-		return (srt_placement_t){ .mesh_dim = c->cut_over };
+		return (srt_placement_t){ .mesh_dim = c->cut_over, .nparts = c->cut_parts };
 	return (srt_placement_t){ .mesh_dim = c->cut_over,
 				  .tensor_dim = 1,
-				  .nblocks = shape[1] % 2 == 0 ? 2 : 0 };
+				  .nblocks = shape[1] % 2 == 0 ? 2 : 0,
+				  .nparts = c->cut_parts };
 }
 
 srt_param_t *case_param(engine_case_t *c, srt_unit_t *unit, const char *name, int64_t rows,
@@ -155,6 +156,7 @@ void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_
 	c->stored = types->stored != SRT_DTYPE_NONE ? types->stored : SRT_F32;
 	c->ngroups = types->ngroups;
 	c->cut_over = types->cut_over;
+	c->cut_parts = types->cut_parts;
 	c->muon = types->muon;
 	c->rank = srt_context_rank(context);
 	offloaded.offload = case_offload(&options->offload);

@@ -33,6 +33,7 @@ typedef struct engine_case {
 	srt_dtype_t stored;
 	size_t ngroups;
 	const char *cut_over; /* as in case_types_t */
+	int cut_parts;
 	bool muon;
 	int rank;   /* that the gradients depend on */
 	int unused; /* "b2.unused" has no gradient: 0: it has; 1: on no rank; 2: on rank 0 alone */
@@ -62,6 +63,7 @@ typedef struct case_types {
 	/* 2: matrices are in a group; 3: and vectors in another; the root's are not */
 	size_t ngroups;
 	const char *cut_over; /* a dimension of the mesh that most parameters are cut over */
+	int cut_parts;        /* in so many parts; 0: as many as ranks */
 	bool muon;            /* the group of matrices is of Muon */
 } case_types_t;
 void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,

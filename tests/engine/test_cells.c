@@ -146,6 +146,7 @@ static void test_shape(const shape_t *shape, const srt_precision_t *precision, i
 			continue;
 		options.strategy = strategies[s];
 		cut.flat = (srt_flat_t)((s + 1) % 3);
+		cut.cut_parts = s % 2 ? 2 * srt_mesh_size(mesh, "tp") : 0;
 		run(&options, &cut, srt_mesh_coordinate(data, NULL), NULL, path, &got);
 		snprintf(what, sizeof(what), "%s on %d x %d x %d", srt_strategy_name(strategies[s]),
 			 shape->size[0], shape->size[1], shape->ndim > 2 ? shape->size[2] : 1);
@@ -153,7 +154,9 @@ static void test_shape(const shape_t *shape, const srt_precision_t *precision, i
 		result_free(&got);
 	}
 	result_free(&want);
-	/* The file has whole tensors: cut ones and whole ones start from the same values. */
+	/* The file has whole tensors: ones that are cut elsewhere and whole ones start from the same
+	 * values. */
+	cut.cut_parts = cut.cut_parts ? 0 : 2 * srt_mesh_size(mesh, "tp");
 	run(&options, &cut, srt_mesh_coordinate(data, NULL), path, NULL, &got);
 	options.mesh = NULL;
 	options.comm = srt_mesh_comm(data, NULL);
@@ -169,6 +172,46 @@ static void test_shape(const shape_t *shape, const srt_precision_t *precision, i
 	srt_mesh_destroy(mesh);
 }
 
+/* The rows of cells of whole parts, of which the last ones may be short or empty. */
+static void test_tensor_parts(void)
+{
+	static const char *const names[] = { "dp", "tp" };
+	const int ntp = srt_context_world_size(context), size[] = { 1, ntp };
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 1.0f);
+	srt_engine_t *engine;
+	srt_unit_t *root;
+
+	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, size, names, &options.mesh));
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK(srt_unit_create(engine, NULL, "root", NULL, &root));
+	for (int each = 1; each <= 4; each *= 2)
+		for (int64_t n = 1; n <= 5 * ntp; n++) {
+			const int64_t of_rank = (n + each * ntp - 1) / (each * ntp) * each;
+			const srt_param_options_t o = { PARAM_BASE,
+							.placement = { "tp", 0, 0, each * ntp } };
+			char name[32];
+			srt_param_t *p;
+			int64_t rows, first = 0;
+			srt_part_t part;
+
+			snprintf(name, sizeof(name), "%d.%d", each, (int)n);
+			CHECK_OK_OR_DIE(srt_param_create(root, name, SRT_F32, 1, &n, &o, &p));
+			for (int r = 0; r < ntp; r++, first += rows) {
+				rows = n - first < of_rank ? n - first : of_rank;
+				CHECK_OK(srt_param_part(p, r, &part));
+				CHECK_INT(part.offset[0], first);
+				CHECK_INT(part.size[0], rows);
+				CHECK_INT(part.nelem, rows);
+			}
+			CHECK_INT(first, n);
+			CHECK_INT(srt_param_partition(p, &rows), 1);
+			CHECK_OK(srt_param_part(p, srt_context_rank(context), &part));
+			CHECK_INT(rows, part.size[0]);
+		}
+	srt_engine_destroy(engine);
+	srt_mesh_destroy(options.mesh);
+}
+
 /* Cells of uneven size and the order of blocks in them. */
 static void test_parts(void)
 {
@@ -176,8 +219,8 @@ static void test_parts(void)
 	const int ntp = srt_context_world_size(context), size[] = { 1, ntp };
 	const int rank = srt_context_rank(context);
 	const int64_t n = 6 * ntp, global[] = { 2, n, 2 }, uneven = 2 * ntp - 1;
-	const srt_param_options_t blocks = { PARAM_BASE, .placement = { "tp", 1, 3 } },
-				  rows = { PARAM_BASE, .placement = { "tp", 0, 0 } };
+	const srt_param_options_t blocks = { PARAM_BASE, .placement = { "tp", 1, 3, 0 } },
+				  rows = { PARAM_BASE, .placement = { "tp", 0, 0, 0 } };
 	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 1.0f);
 	float *values = calloc((size_t)(4 * n), sizeof(*values)), *cell;
 	srt_engine_t *engine;
@@ -281,7 +324,7 @@ static void test_five(int ndp, int ntp, srt_strategy_t strategy, int offload)
 	CHECK_OK(srt_unit_create(engine, NULL, "root", NULL, &root));
 	for (int k = 0; k < NPARAMS; k++) {
 		static const char *const param_names[] = { "first", "middle", "last" };
-		const srt_param_options_t how = { PARAM_BASE, .placement = { "tp", 2 * k, 0 } };
+		const srt_param_options_t how = { PARAM_BASE, .placement = { "tp", 2 * k, 0, 0 } };
 
 		CHECK_OK_OR_DIE(
 			srt_param_create(root, param_names[k], SRT_F32, 5, whole, &how, &p[k]));
@@ -350,13 +393,8 @@ static void test_refused(void)
 	const int size[] = { 1, srt_context_world_size(context) };
 	static const char *const names[] = { "dp", "tp" };
 	static const srt_placement_t wrong[] = {
-		{ .mesh_dim = "dp" },
-		{ .mesh_dim = "other" },
-		{ .mesh_dim = "tp", .tensor_dim = 2 },
-		{ .mesh_dim = "tp", .tensor_dim = -1 },
-		{ .mesh_dim = "tp", .tensor_dim = 1, .nblocks = 2 },
-		{ .tensor_dim = 1 },
-		{ .mesh_dim = "tp", .nparts = -1 },
+		{ "dp", 0, 0, 0 }, { "other", 0, 0, 0 }, { "tp", 2, 0, 0 }, { "tp", -1, 0, 0 },
+		{ "tp", 1, 2, 0 }, { NULL, 1, 0, 0 },    { NULL, 0, 0, 2 },
 	};
 	const int64_t shape[] = { 4, 3 };
 	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);
@@ -373,6 +411,16 @@ static void test_refused(void)
 		CHECK(srt_param_create(root, "p", SRT_F32, 2, shape, &o, &p) ==
 		      SRT_ERR_INVALID_ARGUMENT);
 		CHECK(strstr(srt_error_last(), "'p'") != NULL);
+	}
+	for (int nparts = -1; nparts <= size[1] + 1; nparts += size[1] + 2) {
+		const srt_param_options_t o = { PARAM_BASE, .placement = { "tp", 0, 0, nparts } };
+		char words[96];
+
+		snprintf(words, sizeof(words), "has %d parts, which the %d ranks of 'tp' cannot",
+			 nparts, size[1]);
+		CHECK_STATUS(srt_param_create(root, "p", SRT_F32, 2, shape, &o, &p),
+			     SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS(words);
 	}
 	srt_engine_destroy(engine);
 	srt_mesh_destroy(options.mesh);
@@ -398,6 +446,7 @@ int main(void)
 		test_shape(&shapes[i], &bf16, 2);
 	}
 	test_parts();
+	test_tensor_parts();
 	for (int strategy = SRT_STRATEGY_DDP; strategy <= SRT_STRATEGY_ZERO3; strategy++) {
 		const int ndp = world % 2 == 0 && world > 2 ? 2 : 1;
 

@@ -21,6 +21,7 @@ typedef struct arrangement {
 	srt_strategy_t strategy;
 	srt_flat_t flat;
 	int tp;       /* ranks that parameters are cut over; 0: no mesh; -1: all */
+	int parts;    /* srt_placement_t.nparts */
 	int replicas; /* 0: no mesh */
 	bool offload;
 	srt_dtype_t stored;
@@ -39,7 +40,11 @@ static const arrangement_t arrangements[] = {
 	{ .name = "offload", .strategy = SRT_STRATEGY_ZERO3, .offload = true },
 	{ .name = "hybrid", .strategy = SRT_STRATEGY_HYBRID, .replicas = 2 },
 	{ .name = "tp", .strategy = SRT_STRATEGY_ZERO3, .tp = 2 },
-	{ .name = "tp-views", .strategy = SRT_STRATEGY_ZERO3, .flat = SRT_FLAT_VIEWS, .tp = 2 },
+	{ .name = "tp-views",
+	  .strategy = SRT_STRATEGY_ZERO3,
+	  .flat = SRT_FLAT_VIEWS,
+	  .tp = 2,
+	  .parts = 4 },
 	{ .name = "tp-all", .strategy = SRT_STRATEGY_ZERO1, .tp = -1 },
 	{ .name = "bf16", .strategy = SRT_STRATEGY_ZERO3, .stored = SRT_BF16 },
 };
@@ -82,7 +87,8 @@ static void subject_create(subject_t *s, const arrangement_t *a)
 	const case_types_t types = { .stored = a->stored,
 				     .flat = a->flat,
 				     .ngroups = 3,
-				     .cut_over = a->tp != 0 ? "tp" : NULL };
+				     .cut_over = a->tp != 0 ? "tp" : NULL,
+				     .cut_parts = a->parts };
 	srt_engine_options_t options = case_adamw(a->strategy);
 
 	memset(s, 0, sizeof(*s));

@@ -115,7 +115,7 @@ static uint64_t test_layout(const layout_t *layout, srt_dtype_t dtype, uint64_t 
 	static const char *const names[] = { "dp", "tp" };
 	const size_t elem = srt_dtype_bits(dtype) / 8;
 	srt_engine_options_t options = ENGINE_SGD(layout->strategy, 0.1f);
-	const srt_param_options_t cut = { PARAM_BASE, .placement = { "tp", 1, 0 } };
+	const srt_param_options_t cut = { PARAM_BASE, .placement = { "tp", 1, 0, 0 } };
 	srt_param_t *params[SRT_ARRAY_LEN(draws)];
 	srt_engine_t *engine;
 	srt_unit_t *root;

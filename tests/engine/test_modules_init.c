@@ -190,7 +190,7 @@ static void add_block(srt_module_t *list, const char *name, int is_frozen, int i
 {
 	const srt_param_options_t frozen = { PARAM_BASE, .frozen = is_frozen };
 	const srt_param_options_t cut = { PARAM_BASE,
-					  .placement = { is_cut ? "tp" : NULL, is_cut, 0 } };
+					  .placement = { is_cut ? "tp" : NULL, is_cut, 0, 0 } };
 	srt_module_t *block = modules_add(list, name, "Block"), *module;
 
 	module = modules_add(block, "norm", "LayerNorm");

@@ -80,7 +80,7 @@ srt_status_t replay_param_options(replay_t *r, const char *name, srt_dtype_t *dt
 					  .weight_decay = (float)golden_number(optimizer,
 									       "weight_decay", 0) };
 	if (cut >= 0)
-		options->placement = (srt_placement_t){ .mesh_dim = "tp", .tensor_dim = cut };
+		options->placement = (srt_placement_t){ "tp", cut, 0, 0 };
 	return SRT_OK;
 }
 

@@ -135,8 +135,7 @@ static srt_status_t declare_param(net_t *net, int k, const char *what, int ndim,
 
 	snprintf(name, sizeof(name), "%d.%s", k, what);
 	if (is_cut)
-		options.placement = (srt_placement_t){ .mesh_dim = "tp",
-						       .tensor_dim = is_in_pair(recipe, k, 1) };
+		options.placement = (srt_placement_t){ "tp", is_in_pair(recipe, k, 1), 0, 0 };
 	options.frozen = recipe->frozen != NULL && !strcmp(recipe->frozen, name);
 	if (recipe->ignoring && !strcmp(name, "0.bias"))
 		unit = net->ignored_unit;

@@ -60,9 +60,7 @@ static srt_param_t *declare(model_t *m, const char *name, int64_t rows, int64_t 
 	srt_param_t *param;
 
 	if (dim >= 0 && !m->whole)
-		options.placement = (srt_placement_t){ .mesh_dim = "tp",
-						       .tensor_dim = dim,
-						       .nblocks = nblocks };
+		options.placement = (srt_placement_t){ "tp", dim, nblocks, 0 };
 	CHECK_OK_OR_DIE(
 		srt_param_create(m->root, name, m->dtype, n ? 2 : 1, shape, &options, &param));
 	return param;

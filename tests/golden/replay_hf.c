@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * replay_hf [--strategy NAME] [--flat | --padded] [--tp N] CASE_DIR...: replays recordings of
- * transformers and PEFT on the real library, under shardrun: training cases with the case's world
+ * replay_hf [--strategy NAME] [--flat | --padded] [--tp N] [--tensor-parts N] CASE_DIR...: replays
+ * recordings of transformers and PEFT on the real library, under shardrun: training cases with the case's world
  * size, others with any. One line a case, as replay_golden. Exit status: 0, 1 if a case failed, 77,
  * with the reason, if all were skipped, 2 for what is no case or another world size.
  */
@@ -89,6 +89,7 @@ static int read_options(int argc, char **argv, hf_options_t *o)
 						 { "flat", no_argument, NULL, 'f' },
 						 { "padded", no_argument, NULL, 'p' },
 						 { "tp", required_argument, NULL, 't' },
+						 { "tensor-parts", required_argument, NULL, 'n' },
 						 { NULL, 0, NULL, 0 } };
 	size_t k = 0;
 	int option;
@@ -106,6 +107,8 @@ static int read_options(int argc, char **argv, hf_options_t *o)
 			o->flat = SRT_FLAT_PADDED;
 		} else if (option == 't' && atoi(optarg) > 0) {
 			o->tp = atoi(optarg);
+		} else if (option == 'n' && atoi(optarg) > 0) {
+			o->tensor_parts = atoi(optarg);
 		} else {
 			return -1;
 		}
@@ -115,13 +118,15 @@ static int read_options(int argc, char **argv, hf_options_t *o)
 
 int main(int argc, char **argv)
 {
-	hf_options_t options = { .strategy = SRT_STRATEGY_ZERO3, .flat = SRT_FLAT_NO, .tp = 1 };
+	hf_options_t options = {
+		.strategy = SRT_STRATEGY_ZERO3, .flat = SRT_FLAT_NO, .tp = 1, .tensor_parts = 1
+	};
 	bool any[4] = { false };
 	srt_context_t *context;
 
 	if (read_options(argc, argv, &options) != 0) {
 		fprintf(stderr, "usage: shardrun -n WORLD replay_hf [--strategy NAME] "
-				"[--flat | --padded] [--tp N] CASE_DIR...\n");
+				"[--flat | --padded] [--tp N] [--tensor-parts N] CASE_DIR...\n");
 		return 2;
 	}
 	if (srt_context_create(NULL, &context) != SRT_OK) {

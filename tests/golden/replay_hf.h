@@ -23,7 +23,8 @@
 typedef struct hf_options {
 	srt_strategy_t strategy;
 	srt_flat_t flat;
-	int tp; /* tensor-parallel ranks, 1: none */
+	int tp;           /* tensor-parallel ranks, 1: none */
+	int tensor_parts; /* 1: none */
 } hf_options_t;
 
 /* A decoder of a model folder on an engine, with a tape for rows of tokens. */

@@ -87,9 +87,10 @@ srt_status_t hf_open(hf_run_t *r, const hf_engine_t *how)
 
 	if (folder != NULL && config != NULL)
 		status = srt_family_read_config(config, &r->family, &r->config);
+	r->config.tensor_parts = r->options->tensor_parts;
 	if (status == SRT_OK && srt_decoder_check(&r->config, r->options->tp) != SRT_OK)
-		status = srt_fail(SRT_ERR_UNSUPPORTED, "--tp %d: %s", r->options->tp,
-				  srt_error_last());
+		status = srt_fail(SRT_ERR_UNSUPPORTED, "--tp %d --tensor-parts %d: %s",
+				  r->options->tp, r->options->tensor_parts, srt_error_last());
 	if (status == SRT_OK)
 		status = create_mesh(r);
 	if (status == SRT_OK)

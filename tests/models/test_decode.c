@@ -2,7 +2,8 @@
 /*
  * Decoding has the bits of training: tokens and log-probabilities of a Llama, a Qwen3 and a Mistral
  * with a window, in fp32 and bf16, whatever the batch and the chunks of prompts, with ddp, zero3,
- * flat units and offload, and with weights that are gathered once, at every world size;
+ * flat units and offload, and with weights that are gathered once, at every world size, with tensor
+ * parts also at every number of tensor-parallel ranks;
  * log-probabilities are minus the losses of a pass over whole rows, alone or packed. Digests hold
  * that on all devices and instruction sets (test_decode.sh). Also: what ends a sequence, and what
  * is refused.
@@ -25,25 +26,17 @@ static srt_stream_t *stream;
 
 /* ---- models ------------------------------------------------------------------------------- */
 
-static const srt_decoder_names_t names = {
-	.root = "Decoder",
-	.block = "Block",
-	.blocks = "blocks",
-	.embedding = "embedding",
-	.norm = "norm",
-	.head = "head",
-	.part = { [SRT_DECODER_NORM1] = "norm1",
-		  [SRT_DECODER_Q] = "q",
-		  [SRT_DECODER_K] = "k",
-		  [SRT_DECODER_V] = "v",
-		  [SRT_DECODER_Q_NORM] = "q_norm",
-		  [SRT_DECODER_K_NORM] = "k_norm",
-		  [SRT_DECODER_O] = "o",
-		  [SRT_DECODER_NORM2] = "norm2",
-		  [SRT_DECODER_GATE] = "gate",
-		  [SRT_DECODER_UP] = "up",
-		  [SRT_DECODER_DOWN] = "down" },
-};
+#define NAMES                                                                                      \
+	.root = "Decoder", .block = "Block", .blocks = "blocks", .embedding = "embedding",         \
+	.norm = "norm", .head = "head",                                                            \
+	.part = { [SRT_DECODER_NORM1] = "norm1",   [SRT_DECODER_Q] = "q",                          \
+		  [SRT_DECODER_K] = "k",           [SRT_DECODER_V] = "v",                          \
+		  [SRT_DECODER_Q_NORM] = "q_norm", [SRT_DECODER_K_NORM] = "k_norm",                \
+		  [SRT_DECODER_O] = "o",           [SRT_DECODER_NORM2] = "norm2",                  \
+		  [SRT_DECODER_GATE] = "gate",     [SRT_DECODER_UP] = "up",                        \
+		  [SRT_DECODER_DOWN] = "down" }
+
+static const srt_decoder_names_t names = { NAMES };
 
 /* Large initial values, so that every key counts. */
 #define SIZES                                                                                      \
@@ -54,22 +47,27 @@ static const srt_decoder_names_t names = {
 static const struct model {
 	const char *name;
 	srt_decoder_config_t config;
-	uint64_t digests[2]; /* fp32, bf16 */
+	uint64_t digests[2][2]; /* without tensor parts, with: fp32, bf16 */
 } models[] = {
 	{ "llama",
 	  { SIZES, .rope = { .size = sizeof(srt_rope_t), .dim = 8, .base = 10000.0f } },
-	  { 0x57f2b6a3b8e057aau, 0xe1bc05ae4e93cc0bu } },
+	  { { 0x57f2b6a3b8e057aau, 0xe1bc05ae4e93cc0bu },
+	    { 0x6f37932373b3602eu, 0xa7ba5b73e72b226bu } } },
 	{ "qwen3",
 	  { SIZES, .head_dim = 16, .qk_norm = SRT_DECODER_QK_HEAD, .tied = 1,
 	    .rope = { .size = sizeof(srt_rope_t), .dim = 16, .base = 1000000.0f } },
-	  { 0xe6a4f525f789a015u, 0xd4879a30c64691f5u } },
+	  { { 0xe6a4f525f789a015u, 0xd4879a30c64691f5u },
+	    { 0x9fdf01f2036661eau, 0xb9535ce9b19a62efu } } },
 	{ "mistral",
 	  { SIZES, .window = 5,
 	    .rope = { .size = sizeof(srt_rope_t), .dim = 8, .base = 10000.0f } },
-	  { 0x65ac165c31248cd6u, 0x8787b7da168d5507u } },
+	  { { 0x65ac165c31248cd6u, 0x8787b7da168d5507u },
+	    { 0x177e8a8e27f96ba1u, 0xa46f0bda88c04badu } } },
 };
 
 typedef struct opened {
+	srt_mesh_t *mesh; /* NULL: without tensor parts */
+	int is_cut;       /* over several ranks, which generate one sequence at a time */
 	srt_engine_t *engine;
 	srt_decoder_t *decoder;
 	srt_decoder_weights_t *weights; /* NULL: the passes gather */
@@ -83,12 +81,16 @@ static const struct layout {
 	srt_strategy_t strategy;
 	srt_flat_t flat;
 	srt_offload_t offload;
-} layouts[] = { { "zero3", SRT_STRATEGY_ZERO3, SRT_FLAT_NO, { 0 } },
-		{ "ddp", SRT_STRATEGY_DDP, SRT_FLAT_NO, { 0 } },
-		{ "flat, offload",
-		  SRT_STRATEGY_ZERO3,
-		  SRT_FLAT_VIEWS,
-		  { .params = 1, .grads = 1, .state = 1 } } };
+	int parts; /* and all ranks are tensor-parallel ones; 0: none */
+} layouts[] = {
+	{ .name = "zero3", .strategy = SRT_STRATEGY_ZERO3 },
+	{ .name = "ddp", .strategy = SRT_STRATEGY_DDP },
+	{ .name = "flat, offload",
+	  .strategy = SRT_STRATEGY_ZERO3,
+	  .flat = SRT_FLAT_VIEWS,
+	  .offload = { .params = 1, .grads = 1, .state = 1 } },
+	{ .name = "tensor parts", .strategy = SRT_STRATEGY_ZERO3, .parts = 4 },
+};
 
 static void open_model(opened_t *m, const srt_decoder_config_t *config, const struct layout *layout,
 		       int is_bf16)
@@ -96,15 +98,26 @@ static void open_model(opened_t *m, const srt_decoder_config_t *config, const st
 	const srt_precision_t precision = { .size = sizeof(precision),
 					    .param = is_bf16 ? SRT_BF16 : SRT_F32,
 					    .reduce = SRT_F32 };
-	const srt_model_options_t model = { .flat = layout->flat };
+	const char *const dims[] = { "dp", SRT_MODEL_TENSOR_DIM };
+	const int size[] = { 1, srt_context_world_size(context) };
+	srt_decoder_config_t sizes = *config;
+	srt_model_options_t model = { .flat = layout->flat };
 	srt_engine_options_t options = SRT_ENGINE_OPTIONS_INIT;
 
 	*m = (opened_t){ 0 };
+	if (layout->parts > 0) {
+		CHECK_OK_OR_DIE(
+			srt_mesh_create(srt_context_world(context), 2, size, dims, &m->mesh));
+		sizes.tensor_parts = sizes.kv_heads = layout->parts;
+		m->is_cut = size[1] > 1;
+	}
+	model.mesh = m->mesh;
+	options.mesh = m->mesh;
 	options.strategy = layout->strategy;
 	options.offload = layout->offload;
 	options.precision = &precision;
 	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &m->engine));
-	CHECK_OK_OR_DIE(srt_decoder_declare(m->engine, config, &model, &m->decoder));
+	CHECK_OK_OR_DIE(srt_decoder_declare(m->engine, &sizes, &model, &m->decoder));
 	CHECK_OK_OR_DIE(srt_engine_build(m->engine));
 	CHECK_OK_OR_DIE(srt_decoder_init(m->decoder, 5, stream));
 }
@@ -134,6 +147,7 @@ static void close_model(opened_t *m)
 	CHECK_OK(srt_stream_sync(stream));
 	srt_decoder_destroy(m->decoder);
 	srt_engine_destroy(m->engine);
+	srt_mesh_destroy(m->mesh);
 }
 
 /* ---- texts -------------------------------------------------------------------------------- */
@@ -269,11 +283,6 @@ static int has_run(int batch, int chunk)
 	return check_is_long() || (batch == chunk && (is_cpu() || batch % 2 == 0));
 }
 
-static int has_layout(const struct layout *layout)
-{
-	return check_is_long() || is_cpu() || layout == &layouts[0];
-}
-
 /* With gathered weights each rank generates for itself, here rank r r + 1 times. */
 static void test_weights(opened_t *m, const srt_sampling_t *sampling, const texts_t *want,
 			 const char *label)
@@ -312,7 +321,7 @@ static void test_model(const struct model *model, const struct layout *layout, i
 		for (int c = 0; c < 4; c++) {
 			if (!has_run(b, c))
 				continue;
-			open_generator(&m, batches[b], chunks[c]);
+			open_generator(&m, m.is_cut ? 1 : batches[b], chunks[c]);
 			for (int s = 0; s < 2; s++) {
 				texts_t *to = b + c > 0 ? &other : &first[s];
 
@@ -324,7 +333,8 @@ static void test_model(const struct model *model, const struct layout *layout, i
 			close_generator(&m);
 		}
 	}
-	test_weights(&m, &sampled, &first[1], label);
+	if (!m.is_cut)
+		test_weights(&m, &sampled, &first[1], label);
 	for (int s = 0; s < 2; s++) {
 		h = add_digest(h, &first[s]);
 		for (int i = 0; i < NPROMPTS; i++)
@@ -332,10 +342,9 @@ static void test_model(const struct model *model, const struct layout *layout, i
 		check_losses(&m, &first[s], 0, 3, label);
 		check_losses(&m, &first[s], 6, 9, label);
 	}
-	CHECK_MSG(h == model->digests[is_bf16],
-		  "%s: tokens and log-probabilities have the digest "
-		  "0x%016llxu",
-		  label, (unsigned long long)h);
+	CHECK_MSG(h == model->digests[m.mesh != NULL][is_bf16],
+		  "%s: tokens and log-probabilities have the digest 0x%016llxu", label,
+		  (unsigned long long)h);
 	close_model(&m);
 }
 
@@ -468,18 +477,20 @@ static void test_refused(void)
 	close_model(&m);
 }
 
-int main(void)
+/* With an argument a model with tensor parts alone: on more ranks. */
+int main(int argc, char **argv)
 {
+	(void)argv;
 	CHECK_OK_OR_DIE(srt_context_create(NULL, &context));
 	device = srt_context_device(context);
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "test", &stream));
-	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
-		for (int is_bf16 = 0; is_bf16 < 2; is_bf16++) {
+	if (argc > 1)
+		test_model(&models[1], &layouts[sizeof(layouts) / sizeof(layouts[0]) - 1], 1);
+	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]) && argc == 1; i++)
+		for (int is_bf16 = 0; is_bf16 < 2; is_bf16++)
 			for (size_t k = 0; k < sizeof(layouts) / sizeof(layouts[0]); k++)
-				if (has_layout(&layouts[k]))
+				if (k == 0 || check_is_long() || is_cpu())
 					test_model(&models[i], &layouts[k], is_bf16);
-		}
-	}
 	test_ends();
 	test_inputs();
 	test_refused();

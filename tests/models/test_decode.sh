@@ -4,6 +4,7 @@
 for form in $forms; do
 	use_form $form
 	run_ranks "1 2 4" tests/models/test_decode
+	most_ranks=4 run_ranks 4 tests/models/test_decode parts
 	[ "$SHARDRT_BACKEND" = cpu ] || continue
 	for isa in baseline avx2; do
 		[ $isa = baseline ] || grep -q '^#define HAVE_AVX2 1' config.h || continue

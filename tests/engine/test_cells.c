@@ -154,8 +154,8 @@ static void test_shape(const shape_t *shape, const srt_precision_t *precision, i
 		result_free(&got);
 	}
 	result_free(&want);
-	/* The file has whole tensors: ones that are cut elsewhere and whole ones start from the same
-	 * values. */
+	/* The file has whole tensors: ones that are cut elsewhere, and whole ones, start from the
+	 * same values. */
 	cut.cut_parts = cut.cut_parts ? 0 : 2 * srt_mesh_size(mesh, "tp");
 	run(&options, &cut, srt_mesh_coordinate(data, NULL), path, NULL, &got);
 	options.mesh = NULL;

@@ -39,12 +39,8 @@ static const arrangement_t arrangements[] = {
 	{ .name = "views", .strategy = SRT_STRATEGY_ZERO3, .flat = SRT_FLAT_VIEWS },
 	{ .name = "offload", .strategy = SRT_STRATEGY_ZERO3, .offload = true },
 	{ .name = "hybrid", .strategy = SRT_STRATEGY_HYBRID, .replicas = 2 },
-	{ .name = "tp", .strategy = SRT_STRATEGY_ZERO3, .tp = 2 },
-	{ .name = "tp-views",
-	  .strategy = SRT_STRATEGY_ZERO3,
-	  .flat = SRT_FLAT_VIEWS,
-	  .tp = 2,
-	  .parts = 4 },
+	{ .name = "tp", .strategy = SRT_STRATEGY_ZERO3, .tp = 2, .parts = 4 },
+	{ .name = "tp-views", .strategy = SRT_STRATEGY_ZERO3, .flat = SRT_FLAT_VIEWS, .tp = 2 },
 	{ .name = "tp-all", .strategy = SRT_STRATEGY_ZERO1, .tp = -1 },
 	{ .name = "bf16", .strategy = SRT_STRATEGY_ZERO3, .stored = SRT_BF16 },
 };
@@ -84,13 +80,11 @@ static srt_mesh_t *make_mesh(const arrangement_t *a)
 static void subject_create(subject_t *s, const arrangement_t *a)
 {
 	const int64_t three = 3, none = 0;
-	const case_types_t types = { .stored = a->stored,
-				     .flat = a->flat,
-				     .ngroups = 3,
-				     .cut_over = a->tp != 0 ? "tp" : NULL,
-				     .cut_parts = a->parts };
+	case_types_t types = { .stored = a->stored, .flat = a->flat, .ngroups = 3 };
 	srt_engine_options_t options = case_adamw(a->strategy);
 
+	types.cut_over = a->tp != 0 ? "tp" : NULL;
+	types.cut_parts = a->parts;
 	memset(s, 0, sizeof(*s));
 	options.offload.params = options.offload.state = options.offload.grads = a->offload;
 	if (a->tp != 0 || a->replicas > 0)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * replay_hf [--strategy NAME] [--flat | --padded] [--tp N] [--tensor-parts N] CASE_DIR...: replays
- * recordings of transformers and PEFT on the real library, under shardrun: training cases with the case's world
- * size, others with any. One line a case, as replay_golden. Exit status: 0, 1 if a case failed, 77,
- * with the reason, if all were skipped, 2 for what is no case or another world size.
+ * recordings of transformers and PEFT on the real library, under shardrun: training cases with the
+ * case's world size, others with any. One line a case, as replay_golden. Exit status: 0, 1 if a
+ * case failed, 77, with the reason, if all were skipped, 2 for what is no case or another world
+ * size.
  */
 #include "config.h"
 

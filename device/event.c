@@ -200,8 +200,8 @@ srt_status_t srt_event_gen_record(srt_stream_t *stream, srt_event_gen_t *gen)
 		atomic_store(&stream->failure_known, true);
 	}
 	gen->recorded = true;
-	pthread_cond_broadcast(&gen->recorded_cond);
 	pthread_mutex_unlock(&gen->lock);
+	pthread_cond_broadcast(&gen->recorded_cond); /* of the waiters, each takes the lock */
 	release_gen(gen);
 	return status;
 }

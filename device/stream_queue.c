@@ -239,8 +239,13 @@ static void *worker_main(void *arg)
 		status = run_command(stream, command);
 		pthread_mutex_lock(&stream->lock);
 		set_failure(stream, status);
-		stream->completed++;
+		if (++stream->completed < stream->wake_at)
+			continue;
+		stream->wake_at = UINT64_MAX;
+		/* Without the lock, which the woken threads take. */
+		pthread_mutex_unlock(&stream->lock);
 		pthread_cond_broadcast(&stream->space_cond);
+		pthread_mutex_lock(&stream->lock);
 	}
 	pthread_mutex_unlock(&stream->lock);
 	srt_driver_leave(scope);
@@ -281,6 +286,7 @@ srt_status_t srt_queue_open(srt_stream_t *stream)
 	stream->mode = device->backend->stream->sync != NULL ? SRT_STREAM_DRIVER :
 		       device->caps.async_streams            ? SRT_STREAM_WORKER :
 							       SRT_STREAM_INLINE;
+	stream->wake_at = UINT64_MAX;
 	pthread_mutex_init(&stream->lock, NULL);
 	pthread_cond_init(&stream->work_cond, NULL);
 	pthread_cond_init(&stream->space_cond, NULL);
@@ -321,24 +327,32 @@ srt_status_t srt_queue_check_wait(const srt_device_t *device)
 
 /* ---- submission -------------------------------------------------------------------------- */
 
-/* Under the lock. */
-static srt_status_t append_to_ring(srt_stream_t *stream, const srt_command_t *command)
+/* Sleeps until `until` commands are complete, or another caller is woken. Under the lock. */
+static void sleep_until(srt_stream_t *stream, uint64_t until)
+{
+	if (until < stream->wake_at)
+		stream->wake_at = until;
+	pthread_cond_wait(&stream->space_cond, &stream->lock);
+}
+
+/* Under the lock. *wakes: whether the worker must be woken. */
+static srt_status_t append_to_ring(srt_stream_t *stream, const srt_command_t *command, bool *wakes)
 {
 	if (stream->ring == NULL)
 		SRT_TRY(start_worker(stream));
 	while (stream->submitted - stream->completed == NSLOTS) {
 		SRT_TRY(srt_queue_check_wait(stream->device));
-		pthread_cond_wait(&stream->space_cond, &stream->lock);
+		sleep_until(stream, stream->completed + 1);
 	}
 	stream->ring[stream->submitted % NSLOTS] = *command;
-	if (stream->submitted++ == stream->completed)
-		pthread_cond_signal(&stream->work_cond);
+	*wakes = stream->submitted++ == stream->completed;
 	return SRT_OK;
 }
 
 srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 {
 	srt_status_t status = SRT_OK;
+	bool wakes = false;
 
 	SRT_TRY(srt_queue_check_caller());
 	pthread_mutex_lock(&stream->lock);
@@ -348,7 +362,7 @@ srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 				  stream->name, stream->failure.message);
 		atomic_store(&stream->failure_known, true);
 	} else if (stream->submitted != stream->completed || is_blocking(stream, command)) {
-		status = append_to_ring(stream, command);
+		status = append_to_ring(stream, command, &wakes);
 	} else {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 
@@ -356,6 +370,8 @@ srt_status_t srt_queue_put(srt_stream_t *stream, const srt_command_t *command)
 		srt_driver_leave(scope);
 	}
 	pthread_mutex_unlock(&stream->lock);
+	if (wakes)
+		pthread_cond_signal(&stream->work_cond);
 	return status;
 }
 
@@ -367,7 +383,7 @@ static void wait_ring(srt_stream_t *stream)
 	pthread_mutex_lock(&stream->lock);
 	until = stream->submitted;
 	while (stream->completed < until)
-		pthread_cond_wait(&stream->space_cond, &stream->lock);
+		sleep_until(stream, until);
 	pthread_mutex_unlock(&stream->lock);
 }
 
@@ -404,7 +420,7 @@ void srt_queue_drain(srt_stream_t *stream)
 	/* With an empty ring this thread may call the driver while it holds the lock. */
 	while (stream->completed < until ||
 	       (ops->sync != NULL && stream->submitted != stream->completed))
-		pthread_cond_wait(&stream->space_cond, &stream->lock);
+		sleep_until(stream, ops->sync != NULL ? stream->submitted : until);
 	if (ops->sync != NULL) {
 		srt_scope_t scope = srt_driver_enter(stream->device);
 

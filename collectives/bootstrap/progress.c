@@ -53,8 +53,8 @@ static void queue_message(srt_control_channel_t *channel, srt_control_peer_t *pe
 	*peer->tail = m;
 	peer->tail = &m->next;
 	peer->queued_nbytes += sizeof(*m) + m->nbytes;
-	pthread_cond_broadcast(&peer->arrived);
 	pthread_mutex_unlock(&channel->mutex);
+	pthread_cond_broadcast(&peer->arrived);
 }
 
 static void set_state(srt_control_channel_t *channel, int rank, srt_peer_state_t state,

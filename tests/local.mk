@@ -92,6 +92,7 @@ AM_TESTS_ENVIRONMENT = \
 	TSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/harness/tsan.supp:$$TSAN_OPTIONS"; \
 	export ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS; \
 	SRT_DEVICE_TESTS='$(DEVICE_TESTS) $(LONG_DEVICE_TESTS)'; export SRT_DEVICE_TESTS; \
+	SRT_THREAD_TESTS='$(THREAD_TESTS)'; export SRT_THREAD_TESTS; \
 	SRT_ONE_DEVICE_TESTS='$(if $(SRT_TEST_LONG),,$(ONE_DEVICE_TESTS))'; export SRT_ONE_DEVICE_TESTS; \
 	SRT_TEST_LONG='$(SRT_TEST_LONG)'; export SRT_TEST_LONG; \
 	SRT_EMULATOR='$(EMULATOR)'; export SRT_EMULATOR; \
@@ -126,7 +127,7 @@ tests/sources.txt: Makefile
 	$(AM_V_at)mv $@.tmp $@
 
 clean-local:
-	rm -rf tests/cache
+	rm -rf tests/cache tests/cores
 
 .PHONY: check-long
 check-long:

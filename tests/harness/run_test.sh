@@ -15,6 +15,12 @@
 #
 # At the end come lines "# on BACKEND WORLD RESULT [REASON]" and "# took N s, N s of processor time" for
 # tests/harness/summary.sh.
+# processor_time: the seconds of all processes that this shell has waited for; `times` would be of the pipe's shell.
+processor_time()
+{
+	awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%.1f", ($14 + $15) / hz }' /proc/$$/stat
+}
+
 if [ -z "${SRT_TEST_TIMED:-}" ]; then
 	SRT_TEST_TIMED=yes
 	export SRT_TEST_TIMED
@@ -27,9 +33,7 @@ if [ -z "${SRT_TEST_TIMED:-}" ]; then
 	${limit:+timeout -k 20 $limit} $default "${CONFIG_SHELL:-/bin/sh}" "$0" "$@"
 	status=$?
 	[ -z "$limit" ] || case $status in 124 | 137) echo "FAIL: $1 had not ended after $limit s" ;; esac
-	# of all processes that were waited for; in a pipe, `times` would be of the pipe's shell
-	processor=$(awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%.1f", ($14 + $15) / hz }' /proc/$$/stat)
-	echo "# took $(($(date +%s) - start)) s, $processor s of processor time"
+	echo "# took $(($(date +%s) - start)) s, $(processor_time) s of processor time"
 	exit $status
 fi
 required=${SHARDRT_TEST_BACKENDS:+yes}
@@ -69,12 +73,45 @@ SRT_CELLS=$tmp/cells
 export SRT_CELLS
 : > "$SRT_CELLS"
 
+# A script that starts jobs runs on one core, where switches between the threads of ranks are cheap: it takes about half
+# of the processor time. With SRT_TEST_CORES=all, in make check-long, and if it is one of SRT_THREAD_TESTS, it has all
+# cores, so that ranks and streams run at the same time.
+cores=
+case "$SRT_TEST_LONG$SRT_TEST_CORES $SRT_THREAD_TESTS  $name " in
+[!\ ]* | *" $name "*" $name ") ;;
+*.sh\ ) ! mkdir -p tests/cores || ! flock tests/cores chrt -b 0 taskset -c 0-4095 true 2> /dev/null || cores=$(awk '
+	/^Cpus_allowed_list:/ {
+		n = split($2, part, ",")
+		for (i = 1; i <= n; i++) {
+			m = split(part[i], end, "-")
+			for (core = end[1]; core <= end[m]; core++) printf "%d ", core
+		}
+	}' /proc/self/status) ;;
+esac
+
+# on_core COMMAND...: on the core that the fewest tests have locked.
+on_core()
+{
+	for slot in ${cores:+1 2 3 4 5 6 7 8}; do
+		for core in $cores; do
+			status=0
+			flock -n -o -E 254 "tests/cores/$core.$slot" chrt -b 0 taskset -c "$core" "$@" || status=$?
+			[ $status = 254 ] || return $status
+		done
+	done
+	"$@"
+}
+
 # on_backend TEST ARGUMENT...: one form after the other where the test is a program.
 on_backend()
 {
 	. "$srcdir/tests/harness/run_ranks.sh"
 	case $test.$backend in
-	*.sh.* | *.cpu) # which see to the forms themselves
+	*.sh.*) # which see to the forms themselves
+		on_core "${CONFIG_SHELL:-/bin/sh}" "$@"
+		return
+		;;
+	*.cpu)
 		run "$@"
 		return
 		;;
@@ -107,7 +144,7 @@ while read -r backend state reason; do
 		continue
 	fi
 	echo "---- $name on $backend"
-	begin=$(date +%s) status=0
+	begin=$(date +%s) before=$(processor_time) status=0
 	(
 		SHARDRT_BACKEND=$backend
 		export SHARDRT_BACKEND
@@ -136,7 +173,8 @@ while read -r backend state reason; do
 		on_backend "$@"
 	) > "$tmp/out" 2>&1 < /dev/null || status=$?
 	cat "$tmp/out"
-	echo "---- $(($(date +%s) - begin)) s on $backend"
+	echo "---- $(($(date +%s) - begin)) s on $backend," \
+		"$(echo "$before $(processor_time)" | awk '{ printf "%.1f", $2 - $1 }') s of processor time"
 	case $status in
 	0) passed=1 result=pass ;;
 	77) result="skip $(sed -n 's/^SKIP: //p' "$tmp/out" | head -n 1)" ;;

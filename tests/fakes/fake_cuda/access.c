@@ -296,14 +296,19 @@ static void atomic_cell(const page_t *page, cell_t *c, uintptr_t at)
 
 typedef enum how { READ, WRITE, CHANGE } how_t;
 
-static inline void touch(uintptr_t at, size_t nbytes, how_t how)
+/* Most accesses are to the thread's stack: their check is inlined, the rest is not. */
+static inline bool is_private(uintptr_t at)
+{
+	return at - fake_stacks < FAKE_STACKS_NBYTES;
+}
+
+static void touch(uintptr_t at, size_t nbytes, how_t how);
+
+static __attribute__((noinline)) void touch_memory(uintptr_t at, size_t nbytes, how_t how)
 {
 	unsigned offset = at & (PAGE - 1);
-	page_t *page;
+	page_t *page = fast[(at >> PAGE_SHIFT) % NFAST];
 
-	if (at - fake_stacks < FAKE_STACKS_NBYTES)
-		return;
-	page = fast[(at >> PAGE_SHIFT) % NFAST];
 	if (page == NULL || page->number != at >> PAGE_SHIFT)
 		page = page_of(at, nbytes, how != READ);
 	if (page == NULL)
@@ -337,12 +342,20 @@ static inline void touch(uintptr_t at, size_t nbytes, how_t how)
 	}
 }
 
+static inline void touch(uintptr_t at, size_t nbytes, how_t how)
+{
+	if (!is_private(at))
+		touch_memory(at, nbytes, how);
+}
+
 /* An access of a device is to a multiple of its size, a power of two. */
 static inline void touch_whole(uintptr_t at, size_t nbytes, how_t how)
 {
-	if ((at & (nbytes - 1)) != 0 && at - fake_stacks >= FAKE_STACKS_NBYTES)
+	if (is_private(at))
+		return;
+	if ((at & (nbytes - 1)) != 0)
 		misaligned(at, nbytes, how != READ);
-	touch(at, nbytes, how);
+	touch_memory(at, nbytes, how);
 }
 
 void fake_atomic(const volatile void *p, size_t nbytes)

@@ -35,6 +35,18 @@ THREAD_TESTS_NEED = tests/harness/list_backends
 # Comparisons with committed tables: trainings that run code of other tests, and what nvcc made of the kernels. A
 # sanitizer need not see them.
 RESULT_TESTS =
+# Tests of which a sanitizer would see nothing else than in others: text of CUDA kernels, whose accesses the fake driver
+# checks; the engine's code with commands in another order; an installation; a shell script.
+UNSANITIZED_TESTS = \
+	$(POLICY_TESTS) \
+	$(RESULT_TESTS) \
+	$(RESULT_DEVICE_TESTS) \
+	tests/device/test_cuda_fast_attention \
+	tests/device/test_cuda_tiles \
+	tests/engine/test_missing_edges.sh \
+	tests/engine/test_orders.sh \
+	tests/tools/test_gpu_check.sh \
+	tests/tools/test_install.sh
 # Tests of several nodes: `make check-cluster` runs them alone.
 CLUSTER_TESTS =
 check_LTLIBRARIES = libfixtures.la
@@ -148,8 +160,9 @@ check-cluster:
 # reads the sources.
 .PHONY: check-sanitized
 check-sanitized:
-	SRT_TEST_WORLDS=largest SHARDRT_TEST_BACKENDS=cpu $(MAKE) $(AM_MAKEFLAGS) check POLICY_TESTS= RESULT_TESTS= \
-		RESULT_DEVICE_TESTS=
+	SRT_TEST_WORLDS=largest SHARDRT_TEST_BACKENDS=cpu $(MAKE) $(AM_MAKEFLAGS) check \
+		TESTS='$(filter-out $(UNSANITIZED_TESTS),$(TESTS))' \
+		check_PROGRAMS='$(filter-out $(UNSANITIZED_TESTS:.sh=),$(check_PROGRAMS))'
 
 # In a tarball that is built without optional packages: what their absence, or the installation, can change. The bits of
 # all kernels, and of the engine's strategies, are those of the compiler.

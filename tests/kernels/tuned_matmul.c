@@ -135,14 +135,21 @@ static void test_sizes(void)
 	}
 }
 
-/* Every depth with every way into and out of a product; spans of k; distances of cache sets. */
-static void test_depths(void)
+/* Every depth with every way into and out of a product; spans of k; distances of cache sets. In forms that need not all
+ * of it, any two options of a depth have their four pairs of values. */
+static void test_depths(bool all)
 {
 	static const int64_t depths[] = { 1, 511, 512, 513, 1024, 2047, 2048, 2049, 4200 };
+	static const unsigned pairs[] = { 0, 7, 25, 42, 52, 63 };
 
-	for (size_t i = 0; i < SRT_ARRAY_LEN(depths); i++)
-		for (unsigned bits = 0; bits < 64; bits += 3)
-			check_matmul(5, 9, depths[i], bits, i % 2 ? HARD : PLAIN, 1);
+	for (size_t i = 0; i < SRT_ARRAY_LEN(depths); i++) {
+		const values_t kind = i % 2 ? HARD : PLAIN;
+
+		for (unsigned bits = 0; all && bits < 64; bits += 3)
+			check_matmul(5, 9, depths[i], bits, kind, 1);
+		for (size_t b = 0; !all && b < SRT_ARRAY_LEN(pairs); b++)
+			check_matmul(5, 9, depths[i], pairs[b], kind, 1);
+	}
 	check_matmul(25, 37, 1024, 2, PLAIN, 0);
 	check_matmul(25, 37, 2048, 4 | 32, PLAIN, 0);
 }
@@ -177,7 +184,7 @@ void tt_test_matmul(bool all)
 {
 	test_tiles();
 	test_sizes();
-	test_depths();
+	test_depths(all || check_is_long());
 	if (all) {
 		test_halves();
 		test_stretches();

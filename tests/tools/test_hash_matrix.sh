@@ -246,6 +246,8 @@ device_matrix()
 			same $n "$strategy, $SHARDRT_BACKEND, $form" $(hash_of $n $strategy)
 		done
 	done
+	# The rest in the first form, which is faster, and in check-long in the last one.
+	[ -n "$SRT_TEST_LONG" ] || use_form ${forms%% *}
 	staged_matrix $n
 	checked_matrix $n
 	offload_matrix $n

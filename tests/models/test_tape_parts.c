@@ -35,7 +35,7 @@ static int64_t own_of(const model_t *m, int64_t *first)
 	return most < m->c.n - *first ? most : m->c.n - *first;
 }
 
-/* Projections with a weight of their own, and projections in a weight. */
+/* Projections with separate weights, and projections in a weight. */
 static int weights_of(const model_t *m)
 {
 	return m->c.kind == PARTS_SEVERAL ? PARTS_BLOCKS : 1;
@@ -356,7 +356,7 @@ static void test_kind(parts_kind_t kind, srt_dtype_t dtype, int nparts)
 		test_model(m);
 }
 
-/* ---- mistakes ---------------------------------------------------------------------------------- */
+/* ---- mistakes ---------------------------------------------------------------------------- */
 
 enum mistake { LATE, THREE, UNLIKE, RUNS, NMISTAKES };
 

@@ -101,8 +101,8 @@ static srt_status_t run_both(const check_t *c, srt_command_t *command, const srt
 
 /* ---- matrix product ---------------------------------------------------------------------- */
 
-static srt_status_t check_matmul(check_t *c, int64_t m, int64_t n, int64_t k, int trans_a,
-				 int trans_b)
+static srt_status_t check_matmul_to(check_t *c, srt_dtype_t c_dtype, int64_t m, int64_t n,
+				    int64_t k, int trans_a, int trans_b)
 {
 	const srt_dtype_t dtype = c->dtype;
 	srt_binding_t a, b, bias, tuned, portable;
@@ -122,23 +122,30 @@ static srt_status_t check_matmul(check_t *c, int64_t m, int64_t n, int64_t k, in
 			.trans_a = trans_a,
 			.trans_b = trans_b,
 			.accumulate = 1,
+			.c_is_f32 = c_dtype != dtype,
 		},
 	};
 
 	SRT_TRY(make_tensor(c, dtype, (trans_a ? k : m) * command.matmul.lda, 1, &a));
 	SRT_TRY(make_tensor(c, dtype, n * k, 2, &b));
 	SRT_TRY(make_tensor(c, dtype, n, 3, &bias));
-	SRT_TRY(make_tensor(c, dtype, m * n, 4, &tuned));
-	SRT_TRY(make_tensor(c, dtype, m * n, 4, &portable));
+	SRT_TRY(make_tensor(c, c_dtype, m * n, 4, &tuned));
+	SRT_TRY(make_tensor(c, c_dtype, m * n, 4, &portable));
 	memcpy(command.bindings, (srt_binding_t[]){ tuned, a, b, bias }, 4 * sizeof(a));
 	SRT_TRY(run_both(c, &command, (srt_binding_t[4]){ portable }));
-	SRT_TRY(compare_results(c, "matrix product", dtype, &tuned, &portable, m * n));
+	SRT_TRY(compare_results(c, "matrix product", c_dtype, &tuned, &portable, m * n));
 	drop_tensors(c);
 	return SRT_OK;
 }
 
+static srt_status_t check_matmul(check_t *c, int64_t m, int64_t n, int64_t k, int trans_a,
+				 int trans_b)
+{
+	return check_matmul_to(c, c->dtype, m, n, k, trans_a, trans_b);
+}
+
 /* Each shape of tiles with ragged edges, aligned and not, and with a whole tile and slices; then k
- * cut. */
+ * cut. In 16 bits also with C of floats. */
 static srt_status_t check_products(check_t *c)
 {
 	for (int tile = 1; tile <= c->of->ntiles; tile++) {
@@ -147,11 +154,15 @@ static srt_status_t check_products(check_t *c)
 		SRT_TRY(check_matmul(c, 5, 19, 33, ~tile & 1, tile & 1));
 		SRT_TRY(check_matmul(c, 130, 132, 40, tile & 1, tile & 1));
 		SRT_TRY(check_matmul(c, 129, 130, 49, ~tile & 1, tile & 1));
+		if (c->dtype != SRT_F32)
+			SRT_TRY(check_matmul_to(c, SRT_F32, 130, 132, 17, tile & 1, 0));
 	}
 	if (c->of->ntiles)
 		c->of->force(c->of->device, 0, 2);
 	SRT_TRY(check_matmul(c, 13, 37, 520, 0, 1));
 	SRT_TRY(check_matmul(c, 13, 37, 520, 1, 0));
+	if (c->dtype != SRT_F32)
+		SRT_TRY(check_matmul_to(c, SRT_F32, 13, 37, 520, 0, 0));
 	if (c->of->ntiles)
 		c->of->force(c->of->device, 0, 0);
 	return SRT_OK;

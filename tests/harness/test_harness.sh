@@ -102,6 +102,22 @@ runs 0 "# on cpu 3 pass" "$all"
 case $out in *"on other"*) echo "FAIL: a test of one device ran on another: $out" && failed=1 ;; esac
 runs 77 "SKIP: runs on the cpu" "other ok there"
 unset SRT_ONE_DEVICE_TESTS
+
+# A script runs on one core; in check-long, if it is a test of threads, or with SRT_TEST_CORES=all on all of them.
+own=$(sed -n 's/^Cpus_allowed_list:[^0-9]*//p' /proc/self/status)
+if flock $dir chrt -b 0 taskset -c 0-4095 true; then
+	mv $dir/on.sh $dir/kept
+	printf '%s\n' "sed -n 's/^Cpus_allowed_list:[^0-9]*/cores: /p; \$s/.*/./p' /proc/self/status" > $dir/on.sh
+	runs 0 "cores: ${own%%[-,]*}
+." "$all"
+	for all_cores in SRT_TEST_CORES=all SRT_TEST_LONG=1 'SRT_THREAD_TESTS=a.sh on.sh b.sh'; do
+		export "${all_cores?}"
+		runs 0 "cores: $own
+." "$all"
+		unset "${all_cores%%=*}"
+	done
+	mv $dir/kept $dir/on.sh
+fi
 WHAT=fail
 runs 1 "# on other 2 fail" "$all"
 echo "$out" > $dir/FAIL.log

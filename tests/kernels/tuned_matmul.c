@@ -135,8 +135,8 @@ static void test_sizes(void)
 	}
 }
 
-/* Every depth with every way into and out of a product; spans of k; distances of cache sets. In forms that need not all
- * of it, any two options of a depth have their four pairs of values. */
+/* Every depth with every way into and out of a product; spans of k; distances of cache sets. In
+ * forms that need not all of it, any two options of a depth have their four pairs of values. */
 static void test_depths(bool all)
 {
 	static const int64_t depths[] = { 1, 511, 512, 513, 1024, 2047, 2048, 2049, 4200 };

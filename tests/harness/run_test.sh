@@ -15,7 +15,8 @@
 #
 # At the end come lines "# on BACKEND WORLD RESULT [REASON]" and "# took N s, N s of processor time" for
 # tests/harness/summary.sh.
-# processor_time: the seconds of all processes that this shell has waited for; `times` would be of the pipe's shell.
+
+# The seconds of all processes that this shell has waited for; `times` would be of the pipe's shell.
 processor_time()
 {
 	awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%.1f", ($14 + $15) / hz }' /proc/$$/stat
@@ -79,14 +80,16 @@ export SRT_CELLS
 cores=
 case "$SRT_TEST_LONG$SRT_TEST_CORES $SRT_THREAD_TESTS  $name " in
 [!\ ]* | *" $name "*" $name ") ;;
-*.sh\ ) ! mkdir -p tests/cores || ! flock tests/cores chrt -b 0 taskset -c 0-4095 true 2> /dev/null || cores=$(awk '
-	/^Cpus_allowed_list:/ {
-		n = split($2, part, ",")
-		for (i = 1; i <= n; i++) {
-			m = split(part[i], end, "-")
-			for (core = end[1]; core <= end[m]; core++) printf "%d ", core
-		}
-	}' /proc/self/status) ;;
+*.sh\ )
+	mkdir -p tests/cores && flock tests/cores chrt -b 0 taskset -c 0-4095 true 2> /dev/null && cores=$(awk '
+		/^Cpus_allowed_list:/ {
+			n = split($2, part, ",")
+			for (i = 1; i <= n; i++) {
+				m = split(part[i], end, "-")
+				for (core = end[1]; core <= end[m]; core++) printf "%d ", core
+			}
+		}' /proc/self/status)
+	;;
 esac
 
 # on_core COMMAND...: on the core that the fewest tests have locked.

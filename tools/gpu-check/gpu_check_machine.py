@@ -131,7 +131,7 @@ class Machine:
         self.env = dict(os.environ, LD_LIBRARY_PATH=":".join(filter(None, paths)), srcdir=".", CONFIG_SHELL="/bin/sh",
                         SHARDRT_MODULE_PATH=":".join(filter(None, modules)),
                         SHARDRT_CACHE_DIR=os.path.join(tree, "cache"), SHARDRT_NUMERICS="exact",
-                        SRT_DEVICE_TESTS=" ".join(self.device_tests), SRT_TEST_LONG="",
+                        SRT_DEVICE_TESTS=" ".join(self.device_tests), SRT_TEST_LONG="", SRT_TEST_CORES="all",
                         SRT_GOLDEN_DIR=os.path.join(tree, "golden"), PYTHONUNBUFFERED="1",
                         TORCHINDUCTOR_CACHE_DIR=os.path.join(tree, "cache", "inductor"),
                         TRITON_CACHE_DIR=os.path.join(tree, "cache", "triton"))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A case of tests/models/test_tape_parts.c: layers whose sums are in tensor parts, their values,
- * and the sums made plainly. All sums within a part are exact, those of parts are not: some are large
- * and cancel, some are small.
+ * and the sums made plainly. All sums within a part are exact, those of parts are not: some are
+ * large and cancel, some are small.
  */
 #ifndef SRT_TESTS_PARTS_CASE_H
 #define SRT_TESTS_PARTS_CASE_H

@@ -268,7 +268,7 @@ static void check_losses(opened_t *m, const texts_t *t, int first, int last, con
 /* ---- the tests ---------------------------------------------------------------------------- */
 
 /* Each batch with each size of chunks and each layout in check-long; in make check each once, on
- * devices other than the cpu, which differ in the operations alone, two with zero3; one in parts. */
+ * devices other than the cpu, which differ in the operations alone, two with zero3; in parts 1. */
 static int is_cpu(void)
 {
 	const char *backend = getenv("SHARDRT_BACKEND");

@@ -69,12 +69,14 @@ for form in $forms; do
 		same kept --strategy zero3 --reshard never --threads 2
 	done
 	seen=1
-	tree="--lora r=4 --base-dtype bf16 --accumulate-mode tree --micro-batches 4"
-	one=$(hash 1 $tree)
-	for n in 2 4; do
-		[ $n = 2 ] || [ -n "$SRT_TEST_LONG" ] || continue
-		other=$(hash $n $tree --strategy zero3)
-		[ -n "$one" ] && [ "$other" = "$one" ] || fail "tree: $other on $n ranks, not $one"
+	for base in bf16 int8; do
+		tree="--lora r=4 --base-dtype $base --accumulate-mode tree --micro-batches 4"
+		one=$(hash 1 $tree)
+		for n in 2 4; do
+			[ $n = 2 ] || [ -n "$SRT_TEST_LONG" ] || continue
+			other=$(hash $n $tree --strategy zero3)
+			[ -n "$one" ] && [ "$other" = "$one" ] || fail "tree, $base: $other on $n ranks, not $one"
+		done
 	done
 done
 [ "$SHARDRT_BACKEND" = cpu ] || exit $failed

@@ -253,6 +253,14 @@ static srt_status_t create_comms(srt_engine_t *engine)
 	return SRT_OK;
 }
 
+static bool has_gradients(const srt_unit_t *unit)
+{
+	for (size_t i = 0; i < unit->nparams; i++)
+		if (!unit->params[i]->frozen)
+			return true;
+	return false;
+}
+
 /* SRT_ACCUMULATE_TREE: refuses what the tree over micro-batches and ranks cannot do. */
 static srt_status_t check_tree(const srt_engine_t *engine)
 {
@@ -274,7 +282,7 @@ static srt_status_t check_tree(const srt_engine_t *engine)
 	for (size_t u = 0; u < engine->nunits; u++) {
 		const srt_unit_t *unit = engine->units[u];
 
-		if (unit->types.reduce != SRT_F32)
+		if (has_gradients(unit) && unit->types.reduce != SRT_F32)
 			return srt_fail(SRT_ERR_UNSUPPORTED,
 					"SRT_ACCUMULATE_TREE needs gradients that are reduced in "
 					"f32, those of unit '%s' are reduced in %s: set the "

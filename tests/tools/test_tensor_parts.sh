@@ -3,16 +3,17 @@
 #
 # With --tensor-parts 4 one hash for a training over numbers of tensor-parallel ranks (1, 2, 4), of data-parallel ranks
 # (1, 2; with the tree of micro-batches), strategies, backends and jobs of two of them, in each precision: of a GPT, whose
-# vocabulary the parts do not divide, a Llama, an OLMo 2 (norms over all heads) and a Qwen3 (norms of heads). The hashes are
-# in hash_matrix.def, so instruction sets and machines have them, too. A checkpoint of one rank goes on as dp=2,tp=2; with
-# other parts it goes on with a warning. Parts that do not fit are refused.
+# vocabulary the parts do not divide, a Llama, an OLMo 2 (norms over all heads), a Qwen3 (norms of heads) and adapters of the
+# Llama. The hashes are in hash_matrix.def, so instruction sets and machines have them, too. A checkpoint of one rank goes
+# on as dp=2,tp=2; with other parts it goes on with a warning. Activations are what shardrt-info plans. Parts that do not
+# fit are refused.
 #
 #     test_tensor_parts.sh           each value of each axis
 #     test_tensor_parts.sh long      the product (make check-long)
 . "$srcdir/tests/harness/run_ranks.sh"
 [ -x ./shardrun ] || skip "shardrun was not built"
 grep -q '^#define HAVE_XXHASH 1' config.h || skip "built without libxxhash"
-models="gpt llama olmo2 qwen3"
+models="gpt llama olmo2 qwen3 lora"
 grep -q '^#define HAVE_JANSSON 1' config.h || models=gpt
 length=${1:-short}
 tmp=tests/tensor_parts.$length.$SHARDRT_BACKEND.tmp
@@ -38,6 +39,7 @@ train()
 	n=$1
 	case $2 in
 	gpt) model="--layers 2 --heads 4 --width 24 --context 20 --vocab 257" ;;
+	lora) model="--init $decoders/llama_parts.json --init-random --lora r=2" ;;
 	*) model="--init $decoders/$2_parts.json --init-random" ;;
 	esac
 	shift 2
@@ -51,7 +53,7 @@ with_parts()
 {
 	dp=$1 tp=$2 name=$3 precision=$4 strategy=$5
 	shift 5
-	case $name in olmo2) scale=16384 ;; *) scale=524288 ;; esac
+	case $name in olmo2) scale=16384 ;; lora) scale=4194304 ;; *) scale=524288 ;; esac
 	case $precision in
 	fp32) type= ;;
 	bf16) type="--dtype bf16" ;;
@@ -142,10 +144,22 @@ with_parts 2 2 qwen3 bf16 ddp
 with_parts 2 4 llama fp16 zero3 --flat views
 instruction_sets bf16
 (
-	use_form staged-${forms%% *}
+	use_form staged-${forms%% *} && failures=0
 	with_parts 1 2 qwen3 fp32 zero3
 	[ $failures = 0 ]
 ) || failures=$((failures + 1))
+
+# planned TP: activations as shardrt-info plans them are those that ranks allocate
+planned()
+{
+	set -- --preset nano --mesh dp=1,tp=$1 --tensor-parts 4
+	plan=$(./shardrt-info --plan "$@" | awk '$1 == "activations" && !n++ { print $2, $3 }')
+	taken=$(./shardrun -n $tp ./shardrt-train "$@" --text $tmp/text --batch 1 --steps 0 --eval-every 0 |
+		sed -n 's/.* + \(.*\) activations.*/\1/p')
+	[ -n "$plan" ] && [ "$plan" = "$taken" ] || fail "$*: planned $plan, taken $taken"
+}
+
+for tp in 1 2; do planned $tp; done
 
 # one part is none
 for tp in 1 2; do

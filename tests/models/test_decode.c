@@ -257,8 +257,8 @@ static void check_losses(opened_t *m, const texts_t *t, int first, int last, con
 	CHECK_OK(srt_buffer_copy_to_host(losses, view.buffer, view.offset,
 					 (size_t)row.n * sizeof(float), stream));
 	for (int64_t k = 0; k < row.n; k++)
-		differing += row.want[k] <= 0.0f &&
-			     memcmp(&(float){ -losses[k] }, &row.want[k], 4) != 0;
+		differing +=
+			row.want[k] <= 0.0f && memcmp(&(float){ -losses[k] }, &row.want[k], 4) != 0;
 	CHECK_MSG(differing == 0, "%s: %d log-probabilities of texts %d to %d are not the losses",
 		  label, differing, first, last - 1);
 	srt_tape_destroy(tape);

@@ -324,8 +324,16 @@ static void record_end(const recorder_t *r, srt_tensor_t *x)
 	srt_tape_unit_end(r->tape);
 }
 
-static srt_status_t check_pass(const srt_decoder_config_t *c, const srt_decoder_pass_t *pass)
+/* Whether the ranks of a pass have their own rows. */
+static int cuts_rows(const srt_decoder_t *d, const srt_decoder_pass_t *pass)
 {
+	return d->sequence_parallel && pass->loss && pass->hidden == NULL && pass->cache == NULL;
+}
+
+static srt_status_t check_pass(const srt_decoder_t *d, const srt_decoder_pass_t *pass)
+{
+	const srt_decoder_config_t *c = &d->config;
+
 	if (pass->batch < 1 || pass->context < 1 || pass->context > c->context ||
 	    pass->batch > INT32_MAX / pass->context)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -340,15 +348,11 @@ static srt_status_t check_pass(const srt_decoder_config_t *c, const srt_decoder_
 			SRT_ERR_INVALID_ARGUMENT,
 			"decoder: a pass with a cache has one row, or with `step` one "
 			"token of each row, and no documents; `step` needs a cache");
+	if (cuts_rows(d, pass) && !c->rotary && has_positions(pass) && d->tensor_ranks > 1)
+		return srt_model_fail(SRT_ERR_UNSUPPORTED,
+				      "decoder: learned positions of documents are not for "
+				      "sequence parallelism");
 	return SRT_OK;
-}
-
-/* Whether the ranks of a pass have their own rows. Learned positions that are given are looked up
- * by each rank for all rows. */
-static int cuts_rows(const srt_decoder_t *d, const srt_decoder_pass_t *pass)
-{
-	return d->sequence_parallel && pass->loss && pass->hidden == NULL &&
-	       (d->config.rotary || !has_positions(pass));
 }
 
 srt_status_t srt_decoder_record(srt_decoder_t *d, srt_tape_t *tape, const srt_decoder_pass_t *pass,
@@ -358,7 +362,7 @@ srt_status_t srt_decoder_record(srt_decoder_t *d, srt_tape_t *tape, const srt_de
 	recorder_t r = { .d = d, .tape = tape, .pass = pass, .io = &made };
 	srt_tensor_t *x;
 
-	SRT_TRY(check_pass(&d->config, pass));
+	SRT_TRY(check_pass(d, pass));
 	/* given positions go up to the decoder's context */
 	if (d->config.rotary)
 		SRT_TRY(srt_decoder_find_tables(d, tape->device,

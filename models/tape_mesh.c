@@ -13,6 +13,8 @@ void srt_tape_set_mesh(srt_tape_t *tape, const srt_mesh_t *mesh, const char *dim
 	}
 	tape->nranks = nranks > 1 ? nranks : 1;
 	tape->rank = nranks > 1 ? srt_mesh_coordinate(mesh, dim) : 0;
+	tape->nparts = 1;
+	tape->cuts_rows = 0;
 	tape->comm = nranks > 1 ? srt_mesh_comm(mesh, dim) : NULL;
 }
 
@@ -77,7 +79,8 @@ int srt_tape_param_part(srt_tape_t *tape, const char *layer, const srt_param_t *
 		return 1;
 	srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
 		      "%s: tensor-parallel rank %d of %d has %lld of the %lld rows of parameter "
-		      "%s, needs %lld, at least 1: cut its dimension 0 over the ranks",
+		      "%s, needs %lld, at least 1: cut its dimension 0 over the ranks, in as many "
+		      "parts as the tape (srt_placement_t)",
 		      layer, tape->rank, tape->nranks, (long long)cell[0], (long long)shape[0],
 		      srt_param_name(param), (long long)part->n);
 	return 0;

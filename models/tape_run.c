@@ -230,9 +230,9 @@ static srt_status_t run_backward(const srt_run_t *run, const srt_node_t *node)
 		return srt_unit_backward_end(node->unit, run->stream);
 	if (node->layer == NULL)
 		return srt_unit_backward_begin(node->unit, run->stream);
+	SRT_TRY(regather_inputs(run, node)); /* also of a node that the losses do not reach */
 	if (!node->has_backward)
 		return SRT_OK;
-	SRT_TRY(regather_inputs(run, node));
 	SRT_TRY(node->layer->backward(run, node));
 	SRT_TRY(srt_run_sum_gradient(run, node));
 	return merge_gradients(run, node);

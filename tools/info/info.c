@@ -402,6 +402,10 @@ static int parse_options(request_t *r, int argc, char **argv)
 	}
 	if (r->what.mesh.ndim > 0)
 		r->what.world_size = r->what.mesh.nranks;
+	if (r->what.sequence_parallel && tool_mesh_tensor_ranks(&r->what.mesh) == 1) {
+		tool_error("--sequence-parallel needs --mesh with tp");
+		return TOOL_EXIT_USAGE;
+	}
 	if (tool_mesh_check(&r->what.mesh, r->what.strategy, why, sizeof(why)) != 0) {
 		tool_error("%s", why);
 		return TOOL_EXIT_USAGE;

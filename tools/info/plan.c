@@ -77,14 +77,17 @@ static void print_start(const srt_decoder_config_t *config, srt_dtype_t stored)
 /* The memory that shardrt-train needs in addition, for micro-batches of some sizes, on this device
  * and in its numerics mode; exact for rows of one document, as --text and --tokens have them. */
 static srt_status_t print_compute(srt_context_t *context, srt_decoder_t *decoder,
-				  int64_t context_length, const srt_plan_t *first,
-				  const srt_plan_t *last)
+				  const info_plan_t *what, int64_t context_length,
+				  const srt_plan_t *first, const srt_plan_t *last)
 {
 	const int same = same_sizes(first, last);
+	const int ranks = what->sequence_parallel ? tool_mesh_tensor_ranks(&what->mesh) : 1;
 
 	for (int64_t sequences = 1; sequences <= 16; sequences *= 4) {
 		size_t nbytes, scratch, tables;
 
+		if (sequences * context_length % ranks != 0)
+			continue; /* the ranks cannot share its rows */
 		SRT_TRY(srt_decoder_memory(decoder, srt_context_device(context), sequences,
 					   context_length, &nbytes, &scratch));
 		tables = srt_decoder_tables_nbytes(decoder);
@@ -178,7 +181,7 @@ static srt_status_t plan_model(srt_context_t *context, const info_plan_t *what,
 			       (long long)lora->r, (long long)srt_decoder_lora_nparams(decoder));
 		print_plan(&first, &last, what->world_size);
 		print_start(config, precision->stored);
-		status = print_compute(context, decoder, context_length, &first, &last);
+		status = print_compute(context, decoder, what, context_length, &first, &last);
 	}
 	if (status == SRT_OK && what->tree)
 		status = print_tree(engine, what);

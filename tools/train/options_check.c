@@ -113,6 +113,16 @@ static int check_mesh(const train_options_t *o, char *why, size_t nwhy)
 
 	if (tool_mesh_parse(o->mesh, &mesh, why, nwhy) != 0)
 		return -1;
+	if (o->sequence_parallel && tool_mesh_tensor_ranks(&mesh) == 1) {
+		snprintf(why, nwhy, "--sequence-parallel needs --mesh with tp");
+		return -1;
+	}
+	if (o->tensor_parts > 1 && o->optimizer == TRAIN_ADAMW8BIT) {
+		snprintf(why, nwhy,
+			 "--optimizer adamw8bit is not for --tensor-parts: which states are in 8 "
+			 "bits depends on tp; choose adamw");
+		return -1;
+	}
 	return tool_mesh_check(&mesh, (srt_strategy_t)o->strategy, why, nwhy);
 }
 

@@ -192,8 +192,10 @@ static void describe_param(const srt_engine_t *engine, size_t i, char *text)
 		at += snprintf(text + at, TEXT_NBYTES - (size_t)at, "%s%lld", d > 0 ? "," : "",
 			       (long long)param->shape[d]);
 	if (at < TEXT_NBYTES)
-		snprintf(text + at, TEXT_NBYTES - (size_t)at, ")%s decay %g",
-			 param->frozen ? " frozen" : "", (double)param->weight_decay);
+		at += snprintf(text + at, TEXT_NBYTES - (size_t)at, ")%s decay %g",
+			       param->frozen ? " frozen" : "", (double)param->weight_decay);
+	if (at < TEXT_NBYTES && param->cut.nparts > 1)
+		snprintf(text + at, TEXT_NBYTES - (size_t)at, " in %d parts", param->cut.nparts);
 }
 
 /* What is declared as a list. A difference is reported by its first item. Units come first: their

@@ -126,7 +126,7 @@ static int cut_rows(srt_tape_t *tape, srt_node_desc_t *desc)
 	if (!srt_tape_can_cut_rows(tape, desc->layer->name, desc->rows))
 		return 0;
 	desc->rows /= tape->nranks;
-	desc->args.own_offset = (nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
+	desc->args.own_offset = srt_align_block(nbytes);
 	desc->forward_scratch = desc->args.own_offset + nbytes / (size_t)tape->nranks;
 	desc->backward_scratch = nbytes;
 	return 1;

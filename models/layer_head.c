@@ -308,8 +308,7 @@ static srt_tensor_t *record_head(srt_tape_t *tape, const srt_layer_t *layer, srt
 	if (layer->gathers) {
 		desc.args.part.ld = ld;
 		desc.args.stats_rows = rows;
-		desc.args.stats_offset =
-			(nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
+		desc.args.stats_offset = srt_align_block(nbytes);
 		nbytes = desc.args.stats_offset + srt_tape_stats_nbytes(tape, rows);
 	}
 	desc.rows = x->rows;

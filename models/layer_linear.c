@@ -243,7 +243,7 @@ static int describe_in_parts(srt_tape_t *tape, srt_node_desc_t *desc, const srt_
 	if (!srt_tape_can_cut_rows(tape, desc->layer->name, x->rows))
 		return 0;
 	desc->rows = x->rows / tape->nranks;
-	desc->args.own_offset = (nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
+	desc->args.own_offset = srt_align_block(nbytes);
 	desc->forward_scratch = desc->args.own_offset + srt_tape_f32_nbytes(tape, desc->rows, n);
 	desc->backward_scratch = (size_t)(x->rows * n) * (srt_dtype_bits(x->dtype) / 8);
 	return 1;

@@ -9,7 +9,7 @@
 /* ---- the gradient of the objective ------------------------------------------------------ */
 
 /* Scratch to round it in: a float, and after it an element of the loss's dtype. */
-#define ELEMENT_OFFSET ((size_t)256)
+#define ELEMENT_OFFSET SRT_BLOCK_ALIGN
 #define SCALE_NBYTES (2 * ELEMENT_OFFSET)
 
 /* A loss whose dtype was not set is of SRT_F32. */
@@ -34,8 +34,7 @@ void srt_tape_loss_dtype(srt_tape_t *tape, srt_tensor_t *loss, srt_dtype_t dtype
 		return;
 	}
 	if (dtype != SRT_F32 && !rounds_loss(node)) {
-		node->args.scale_offset = (node->backward_scratch + ELEMENT_OFFSET - 1) /
-					  ELEMENT_OFFSET * ELEMENT_OFFSET;
+		node->args.scale_offset = srt_align_block(node->backward_scratch);
 		node->backward_scratch = node->args.scale_offset + SCALE_NBYTES;
 	}
 	node->args.loss_dtype = dtype;

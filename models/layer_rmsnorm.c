@@ -12,9 +12,6 @@
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
 
-/* Whole rows in scratch begin at multiples of this, as blocks do. */
-#define ROWS_ALIGN ((size_t)256)
-
 static srt_rmsnorm_t get_args(const srt_run_t *run, const srt_node_t *node)
 {
 	const srt_tensor_t *x = node->in[0];
@@ -60,23 +57,18 @@ typedef struct part_runs {
 	srt_view_t narrow, x, dy, rstd;
 } part_runs_t;
 
-static size_t align_runs(size_t nbytes)
-{
-	return (nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
-}
-
 /* Bytes of the backward scratch; sets the offsets of `runs`. */
 static size_t place_runs(int nparts, int64_t norm_n, part_runs_t *runs)
 {
 	const size_t nelem = (size_t)(runs->rows * runs->n);
-	size_t end = align_runs((size_t)nparts * (size_t)norm_n * sizeof(float));
+	size_t end = srt_align_block((size_t)nparts * (size_t)norm_n * sizeof(float));
 
 	runs->x = srt_view(NULL, end, SRT_F32);
-	end = align_runs(end + nelem * sizeof(float));
+	end = srt_align_block(end + nelem * sizeof(float));
 	runs->dy = srt_view(NULL, end, SRT_F32);
-	end = align_runs(end + nelem * sizeof(float));
+	end = srt_align_block(end + nelem * sizeof(float));
 	runs->rstd = srt_view(NULL, end, SRT_F32);
-	end = align_runs(end + nelem / (size_t)norm_n * sizeof(float));
+	end = srt_align_block(end + nelem / (size_t)norm_n * sizeof(float));
 	runs->narrow.offset = end;
 	return end + nelem * 2;
 }
@@ -276,7 +268,7 @@ static size_t measure_rows(int64_t rows, int64_t n, srt_dtype_t dtype)
 {
 	const size_t nbytes = (size_t)(rows * n) * (srt_dtype_bits(dtype) / 8);
 
-	return (nbytes + ROWS_ALIGN - 1) / ROWS_ALIGN * ROWS_ALIGN;
+	return srt_align_block(nbytes);
 }
 
 static srt_view_t get_rows(const srt_node_t *node, srt_view_t scratch, int i)

@@ -75,21 +75,17 @@ srt_status_t srt_run_whole_grad_out(const srt_run_t *run, const srt_node_t *node
 
 /* ---- parameters of norms ---------------------------------------------------------------- */
 
-static size_t align_rows(size_t nbytes)
-{
-	return (nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
-}
-
 /* Offsets into the backward scratch, after the sums. */
 static size_t get_x_offset(const srt_tensor_t *x, int nvectors)
 {
-	return align_rows((size_t)x->n * (size_t)nvectors * sizeof(float));
+	return srt_align_block((size_t)x->n * (size_t)nvectors * sizeof(float));
 }
 
 static size_t get_dy_offset(const srt_tensor_t *x, int nvectors)
 {
 	return get_x_offset(x, nvectors) +
-	       (x->dtype == SRT_F32 ? 0 : align_rows((size_t)(x->rows * x->n) * sizeof(float)));
+	       (x->dtype == SRT_F32 ? 0 :
+				      srt_align_block((size_t)(x->rows * x->n) * sizeof(float)));
 }
 
 size_t srt_tape_row_params_nbytes(srt_tape_t *tape, const srt_tensor_t *x, int nvectors)

@@ -331,8 +331,15 @@ static inline int srt_tape_own_parts(const srt_tape_t *tape)
 	return tape->nparts > 1 ? tape->nparts / tape->nranks : 1;
 }
 
-/* Own statistics begin at a multiple of this in their block, and those of all ranks too. */
-#define SRT_STATS_ALIGN ((size_t)256)
+/* Blocks, and tensors in one block, begin at multiples of this, for vector loads and sub-buffers
+ * of GPUs. */
+#define SRT_BLOCK_ALIGN ((size_t)256)
+
+/* Where the next one begins, after nbytes. */
+static inline size_t srt_align_block(size_t nbytes)
+{
+	return (nbytes + SRT_BLOCK_ALIGN - 1) / SRT_BLOCK_ALIGN * SRT_BLOCK_ALIGN;
+}
 
 /* Bytes of a layer that gathers: its own statistics of `rows` rows, 3 floats for each part, and
  * those of all ranks. They are in its first saved value if it saves one, else in its scratch. */

@@ -14,9 +14,6 @@
 
 #include <stdlib.h>
 
-/* Blocks start at multiples of this, for vector loads and for sub-buffers of GPUs. */
-#define BLOCK_ALIGN ((size_t)256)
-
 static void extend_block(srt_tape_t *tape, int block, int time)
 {
 	if (block == SRT_NO_BLOCK)
@@ -343,11 +340,6 @@ static int compare_sizes(const void *a, const void *b)
 	return x < y ? -1 : 1;
 }
 
-static size_t align_offset(size_t nbytes)
-{
-	return (nbytes + BLOCK_ALIGN - 1) & ~(BLOCK_ALIGN - 1);
-}
-
 static int blocks_overlap(const srt_block_t *a, const srt_block_t *b)
 {
 	return a->first <= b->last && b->first <= a->last && a->offset < b->offset + b->nbytes &&
@@ -362,7 +354,7 @@ static void place_block(srt_block_t *block, srt_block_t *const *placed, int npla
 	for (int c = -1; c < nplaced; c++) {
 		int free_here = 1;
 
-		block->offset = c < 0 ? 0 : placed[c]->offset + align_offset(placed[c]->nbytes);
+		block->offset = c < 0 ? 0 : placed[c]->offset + srt_align_block(placed[c]->nbytes);
 		if (block->offset >= best)
 			continue;
 		for (int p = 0; p < nplaced && free_here; p++)

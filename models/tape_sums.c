@@ -248,11 +248,6 @@ done:
 
 /* ---- statistics --------------------------------------------------------------------------- */
 
-static size_t align_stats(size_t nbytes)
-{
-	return (nbytes + SRT_STATS_ALIGN - 1) / SRT_STATS_ALIGN * SRT_STATS_ALIGN;
-}
-
 static size_t get_own_nbytes(const srt_tape_t *tape, int64_t rows)
 {
 	return (size_t)rows * 3 * sizeof(float) * (size_t)srt_tape_own_parts(tape);
@@ -264,7 +259,7 @@ size_t srt_tape_stats_nbytes(srt_tape_t *tape, int64_t rows)
 	srt_tape_f32_nbytes(tape, rows, 3);
 	if (tape->nranks == 1)
 		return get_own_nbytes(tape, rows);
-	return align_stats(get_own_nbytes(tape, rows)) +
+	return srt_align_block(get_own_nbytes(tape, rows)) +
 	       get_own_nbytes(tape, rows) * (size_t)tape->nranks;
 }
 
@@ -277,7 +272,8 @@ static size_t get_stats_offset(const srt_tape_t *tape, const srt_node_t *node)
 static size_t get_all_stats_offset(const srt_tape_t *tape, const srt_node_t *node)
 {
 	return get_stats_offset(tape, node) +
-	       (tape->nranks > 1 ? align_stats(get_own_nbytes(tape, node->args.stats_rows)) : 0);
+	       (tape->nranks > 1 ? srt_align_block(get_own_nbytes(tape, node->args.stats_rows)) :
+				   0);
 }
 
 srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node, int part)

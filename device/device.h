@@ -119,7 +119,7 @@ struct srt_stream {
 	pthread_t worker;
 	srt_command_t *ring; /* NULL: no worker yet */
 	uint64_t submitted, completed;
-	uint64_t wake_at; /* callers are woken when so many commands are complete */
+	uint64_t wake_at; /* the number of completed commands at which callers are woken */
 	bool ending;
 };
 

@@ -9,6 +9,7 @@
 
 #include "models/decoder_impl.h"
 #include "models/sample.h"
+#include "models/tape_impl.h"
 #include "models/try.h"
 
 #define CHUNK 64
@@ -257,22 +258,12 @@ static srt_status_t compute_losses_by_part(srt_generator_t *g, srt_loss_t *args,
 {
 	const int64_t chunk = (g->vocab + g->tensor_parts - 1) / g->tensor_parts;
 	const srt_vocab_part_t all = { .vocab = g->vocab, .n = g->vocab };
-	srt_vocab_part_t part = { .vocab = g->vocab, .ld = g->vocab };
 
 	args->part = &all;
 	args->nparts = g->tensor_parts;
 	args->stride = 3 * args->rows;
 	args->stats = g->stats;
-	for (int p = 0; p < g->tensor_parts; p++) {
-		srt_view_t x = args->x, stats = g->stats;
-
-		part.first = p * chunk;
-		part.n = chunk < g->vocab - part.first ? chunk : g->vocab - part.first;
-		x.offset += (size_t)part.first * sizeof(float);
-		stats.offset += (size_t)(p * args->stride) * sizeof(float);
-		SRT_TRY(srt_op_cross_entropy_part(stats, x, args->target, args->rows, &part,
-						  stream));
-	}
+	SRT_TRY(srt_loss_make_stats(args, chunk, stream));
 	return srt_op_cross_entropy_merge(args, stream);
 }
 

@@ -215,42 +215,21 @@ static srt_status_t measure_head(srt_tape_t *tape, const srt_node_t *node)
 	return last > 0 ? measure_chunk(tape, node, &c) : SRT_OK;
 }
 
-static const srt_layer_t head_layer = {
-	.name = "head_loss",
-	.keeps_in = 1u << 0 | 1u << 1,
-	.keeps_out = 1,
-	.is_loss = 1,
-	.adds = 1,
-	.forward = forward_head,
-	.backward = backward_head,
-	.measure = measure_head,
-};
+#define HEAD(id, label, ...)                                                                       \
+	static const srt_layer_t id##_layer = { .name = label,                                     \
+						.keeps_in = 1u << 0 | 1u << 1,                     \
+						.keeps_out = 1,                                    \
+						.is_loss = 1,                                      \
+						.forward = forward_head,                           \
+						.backward = backward_head,                         \
+						.measure = measure_head,                           \
+						__VA_ARGS__ }
 
+HEAD(head, "head_loss", .adds = 1);
 /* The gradient of x is summed over the ranks before it is added to another one. */
-static const srt_layer_t colwise_layer = {
-	.name = "head_loss_colwise",
-	.keeps_in = 1u << 0 | 1u << 1,
-	.keeps_out = 1,
-	.is_loss = 1,
-	.sums = SRT_SUM_GRADIENT,
-	.gathers = SRT_GATHER_STATS,
-	.forward = forward_head,
-	.backward = backward_head,
-	.measure = measure_head,
-};
-
+HEAD(colwise, "head_loss_colwise", .sums = SRT_SUM_GRADIENT, .gathers = SRT_GATHER_STATS);
 /* The input has a gradient in parts. */
-static const srt_layer_t parts_layer = {
-	.name = "head_loss_colwise",
-	.keeps_in = 1u << 0 | 1u << 1,
-	.keeps_out = 1,
-	.is_loss = 1,
-	.adds = 1,
-	.gathers = SRT_GATHER_STATS,
-	.forward = forward_head,
-	.backward = backward_head,
-	.measure = measure_head,
-};
+HEAD(parts, "head_loss_colwise", .adds = 1, .gathers = SRT_GATHER_STATS);
 
 /* The default chunk. On a GPU its products fill all multiprocessors. The ranks that gather
  * statistics of chunks need the same chunks whatever their devices are. */

@@ -163,71 +163,24 @@ static srt_status_t backward_linear(const srt_run_t *run, const srt_node_t *node
 	return SRT_OK;
 }
 
-static const srt_layer_t linear_layer = {
-	.name = "linear",
-	.keeps_in = 1u << 0,
-	.in_for_param = 1,
-	.adds = 1,
-	.forward = forward_linear,
-	.backward = backward_linear,
-	.measure = measure_linear,
-};
+#define LINEAR(id, label, ...)                                                                     \
+	static const srt_layer_t id##_layer = { .name = label,                                     \
+						.keeps_in = 1u << 0,                               \
+						.in_for_param = 1,                                 \
+						.backward = backward_linear,                       \
+						.measure = measure_linear,                         \
+						__VA_ARGS__ }
 
-static const srt_layer_t colwise_layer = {
-	.name = "linear_colwise",
-	.keeps_in = 1u << 0,
-	.in_for_param = 1,
-	.sums = SRT_SUM_GRADIENT,
-	.forward = forward_linear,
-	.backward = backward_linear,
-	.measure = measure_linear,
-};
-
-static const srt_layer_t rowwise_layer = {
-	.name = "linear_rowwise",
-	.keeps_in = 1u << 0,
-	.in_for_param = 1,
-	.adds = 1,
-	.sums = SRT_SUM_OUTPUT,
-	.forward = forward_linear,
-	.backward = backward_linear,
-	.measure = measure_linear,
-};
-
+LINEAR(linear, "linear", .forward = forward_linear, .adds = 1);
+LINEAR(colwise, "linear_colwise", .forward = forward_linear, .sums = SRT_SUM_GRADIENT);
+LINEAR(rowwise, "linear_rowwise", .forward = forward_linear, .adds = 1, .sums = SRT_SUM_OUTPUT);
 /* The input has a gradient in parts. */
-static const srt_layer_t colwise_parts_layer = {
-	.name = "linear_colwise",
-	.keeps_in = 1u << 0,
-	.in_for_param = 1,
-	.adds = 1,
-	.forward = forward_linear,
-	.backward = backward_linear,
-	.measure = measure_linear,
-};
-
-static const srt_layer_t rowwise_parts_layer = {
-	.name = "linear_rowwise",
-	.keeps_in = 1u << 0,
-	.in_for_param = 1,
-	.adds = 1,
-	.sums = SRT_SUM_OUTPUT_PARTS,
-	.forward = forward_in_parts,
-	.backward = backward_linear,
-	.measure = measure_linear,
-};
-
+LINEAR(colwise_parts, "linear_colwise", .forward = forward_linear, .adds = 1);
+LINEAR(rowwise_parts, "linear_rowwise", .forward = forward_in_parts, .adds = 1,
+       .sums = SRT_SUM_OUTPUT_PARTS);
 /* The output has this rank's rows. */
-static const srt_layer_t rowwise_rows_layer = {
-	.name = "linear_rowwise",
-	.keeps_in = 1u << 0,
-	.in_for_param = 1,
-	.adds = 1,
-	.sums = SRT_SUM_OUTPUT_ROWS,
-	.gathers = SRT_GATHER_GRAD_OUT,
-	.forward = forward_in_parts,
-	.backward = backward_linear,
-	.measure = measure_linear,
-};
+LINEAR(rowwise_rows, "linear_rowwise", .forward = forward_in_parts, .adds = 1,
+       .sums = SRT_SUM_OUTPUT_ROWS, .gathers = SRT_GATHER_GRAD_OUT);
 
 /* Sets what the node needs to make y in parts. @return whether it can. */
 static int describe_in_parts(srt_tape_t *tape, srt_node_desc_t *desc, const srt_tensor_t *x,

@@ -188,26 +188,41 @@ srt_tensor_t *srt_layer_cross_entropy(srt_tape_t *tape, srt_tensor_t *x, srt_ten
 
 /* ---- cross-entropy over columns of the ranks ---------------------------------------------- */
 
-srt_status_t srt_run_vocab_stats(const srt_run_t *run, const srt_node_t *node, srt_view_t x,
-				 srt_view_t targets, int64_t rows)
+srt_status_t srt_loss_make_stats(const srt_loss_t *own, int64_t chunk, srt_stream_t *stream)
 {
-	const srt_vocab_part_t *all = &node->args.part;
-	const int nparts = srt_tape_own_parts(run->tape);
-	const int64_t chunk = nparts > 1 ? node->args.parts.chunk : all->n;
+	const srt_vocab_part_t *all = own->part;
 
-	for (int p = 0; p < nparts; p++) {
+	for (int p = 0; p < own->nparts; p++) {
 		const int64_t first = p * chunk < all->n ? p * chunk : all->n;
 		const int64_t left = all->n - first;
 		const srt_vocab_part_t part = { .vocab = all->vocab,
 						.first = all->first + first,
 						.n = chunk < left ? chunk : left,
 						.ld = all->ld ? all->ld : all->n };
-		srt_view_t columns = x;
+		srt_view_t columns = own->x, stats = own->stats;
 
-		columns.offset += (size_t)first * (srt_dtype_bits(x.dtype) / 8);
-		SRT_TRY(srt_op_cross_entropy_part(srt_run_stats(run, node, p), columns, targets,
-						  rows, &part, run->stream));
+		columns.offset += (size_t)first * (srt_dtype_bits(columns.dtype) / 8);
+		stats.offset += (size_t)(p * own->stride) * sizeof(float);
+		SRT_TRY(srt_op_cross_entropy_part(stats, columns, own->target, own->rows, &part,
+						  stream));
 	}
+	return SRT_OK;
+}
+
+srt_status_t srt_run_vocab_stats(const srt_run_t *run, const srt_node_t *node, srt_view_t x,
+				 srt_view_t targets, int64_t rows)
+{
+	srt_loss_t own = SRT_LOSS_INIT;
+
+	own.rows = rows;
+	own.x = x;
+	own.target = targets;
+	own.part = &node->args.part;
+	own.nparts = srt_tape_own_parts(run->tape);
+	own.stride = 3 * node->args.stats_rows;
+	own.stats = srt_run_stats(run, node);
+	SRT_TRY(srt_loss_make_stats(&own, own.nparts > 1 ? node->args.parts.chunk : own.part->n,
+				    run->stream));
 	return srt_run_gather_stats(run, node);
 }
 

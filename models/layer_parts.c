@@ -32,7 +32,7 @@ int srt_tape_parts_of(srt_tape_t *tape, const char *layer, const srt_param_t *pa
 		tape, SRT_ERR_INVALID_ARGUMENT,
 		"%s: tensor-parallel rank %d of %d has %lld of the %lld elements of dimension "
 		"%d of parameter %s, which are not its %d of %d tensor parts: cut the "
-		"dimension with so many parts (srt_placement_t)",
+		"dimension in parts of this number (srt_placement_t)",
 		layer, tape->rank, tape->nranks, (long long)cell[dim], (long long)shape[dim], dim,
 		srt_param_name(param), own, tape->nparts);
 	return 0;
@@ -89,7 +89,6 @@ srt_status_t srt_run_add_parts(const srt_run_t *run, const srt_node_t *node,
 			       const srt_sum_parts_t *sum)
 {
 	srt_sum_parts_t own = SRT_SUM_PARTS_INIT, all = *sum;
-
 	const int cuts_rows = node->layer->sums == SRT_SUM_OUTPUT_ROWS ||
 			      node->layer->sums == SRT_SUM_GRADIENT_ROWS;
 
@@ -120,7 +119,7 @@ static srt_status_t forward_to_parts(const srt_run_t *run, const srt_node_t *nod
 	return SRT_OK;
 }
 
-static srt_status_t backward_to_parts(const srt_run_t *run, const srt_node_t *node)
+srt_status_t srt_run_backward_parts(const srt_run_t *run, const srt_node_t *node)
 {
 	srt_sum_parts_t sum = SRT_SUM_PARTS_INIT;
 
@@ -138,7 +137,7 @@ static const srt_layer_t to_parts_layer = {
 	.is_view = 1,
 	.sums = SRT_SUM_GRADIENT_PARTS,
 	.forward = forward_to_parts,
-	.backward = backward_to_parts,
+	.backward = srt_run_backward_parts,
 };
 
 /* What an earlier use of x in the open section has made. */

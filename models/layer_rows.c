@@ -3,9 +3,8 @@
  * Sequence parallelism (srt_tape_set_sequence_parallel()), as Megatron-LM's: outputs of rowwise
  * layers and of embeddings, and what is computed of them by row, are this rank's rows. A colwise
  * layer gathers the rows of all ranks, and in the backward pass again instead of keeping them; the
- * gradient of that is made in parts (layer_parts.c), and
- * each rank gets its rows of their sum. The gradients of a norm's parameters are sums over own
- * rows, then over the ranks.
+ * gradient of that is made in parts (layer_parts.c), and each rank gets its rows of their sum. The
+ * gradients of a norm's parameters are sums over own rows, then over the ranks.
  */
 #include <shardrt/models/layers.h>
 #include "models/tape_impl.h"
@@ -28,18 +27,6 @@ static srt_status_t forward_gather_rows(const srt_run_t *run, const srt_node_t *
 	return srt_run_gather_input(run, node);
 }
 
-static srt_status_t backward_gather_rows(const srt_run_t *run, const srt_node_t *node)
-{
-	srt_sum_parts_t sum = SRT_SUM_PARTS_INIT;
-
-	if (!srt_run_grad_in(run, node, 0, &sum.out, &sum.accumulate))
-		return SRT_OK;
-	sum.rows = node->out->rows;
-	sum.n = node->out->n;
-	sum.parts = srt_run_grad_out(run, node);
-	return srt_run_add_parts(run, node, &sum);
-}
-
 static const srt_layer_t gather_rows_layer = {
 	.name = "gather_rows",
 	.adds = 1,
@@ -47,7 +34,7 @@ static const srt_layer_t gather_rows_layer = {
 	.sums = SRT_SUM_GRADIENT_ROWS,
 	.gathers = SRT_GATHER_ROWS,
 	.forward = forward_gather_rows,
-	.backward = backward_gather_rows,
+	.backward = srt_run_backward_parts,
 };
 
 srt_tensor_t *srt_tape_gather_rows(srt_tape_t *tape, srt_tensor_t *x)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The inside of a tape, for models/tape*.c and models/layer_*.c only.
+ * The inside of a tape, for models/tape*.c, models/layer_*.c and what records decoders.
  *
  * Every layer has the same parts: a function that checks the shapes and records a node, a forward
  * and a backward function, and a `static const srt_layer_t` that has them and the values that the
@@ -55,13 +55,13 @@ struct srt_tensor {
 	int nuses;
 	int keep;
 	int needs_grad;
-	int grad_parts;          /* 0, or: the gradient is kept as so many parts, SRT_F32 */
-	int regathers;           /* its rows are not kept for the backward pass: gathered again */
-	int regather_at;         /* the first node of the backward pass that reads them, or -1 */
-	int has_own_rows;        /* this rank's, of rows that are cut over the ranks */
-	int value;               /* block */
-	int again;               /* block of the recomputed value, for the nodes of the section */
-	int grad;                /* block of the complete gradient, once planned */
+	int grad_parts;   /* the number of parts, SRT_F32, that the gradient is kept in, or 0 */
+	int regathers;    /* its rows are not kept for the backward pass: gathered again */
+	int regather_at;  /* the first node of the backward pass that reads them, or -1 */
+	int has_own_rows; /* this rank's, of rows that are cut over the ranks */
+	int value;        /* block */
+	int again;        /* block of the recomputed value, for the nodes of the section */
+	int grad;         /* block of the complete gradient, once planned */
 	struct srt_tensor *next; /* of the tape's list */
 };
 
@@ -408,6 +408,10 @@ srt_status_t srt_run_part_products(const srt_run_t *run, const srt_matmul_t *mm,
 srt_status_t srt_run_add_parts(const srt_run_t *run, const srt_node_t *node,
 			       const srt_sum_parts_t *sum);
 
+/* The backward function of a layer whose output has a gradient in parts: their sum is the gradient
+ * of the input. */
+srt_status_t srt_run_backward_parts(const srt_run_t *run, const srt_node_t *node);
+
 /* ---- layer_rows.c ----------------------------------------------------------------------- */
 
 /* Whether rows can be cut over the ranks; fails the tape if not. */
@@ -445,8 +449,8 @@ srt_status_t srt_run_sum_parts(const srt_run_t *run, const srt_node_t *node);
 /* This rank's rows of the sum of a layer that cuts rows. */
 srt_view_t srt_run_own_sum(const srt_run_t *run, const srt_node_t *node, srt_dtype_t dtype);
 
-/* This rank's statistics of a part, and those of all parts, (parts, 3 * stats_rows); SRT_F32. */
-srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node, int part);
+/* Statistics of this rank's parts, and of all parts, (parts, 3 * stats_rows); SRT_F32. */
+srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node);
 srt_view_t srt_run_all_stats(const srt_run_t *run, const srt_node_t *node);
 /* Gathers them. Called by layers. */
 srt_status_t srt_run_gather_stats(const srt_run_t *run, const srt_node_t *node);
@@ -457,6 +461,11 @@ srt_status_t srt_run_gather_input(const srt_run_t *run, const srt_node_t *node);
 srt_status_t srt_run_gather_grad_out(const srt_run_t *run, const srt_node_t *node);
 
 /* ---- layer_loss.c ----------------------------------------------------------------------- */
+
+/* Makes the statistics of own->nparts parts of `chunk` columns each, the last ones shorter, of the
+ * logits own->x, which are the columns own->part. Of `own` are set rows, x, target, part, nparts,
+ * stride and stats. */
+srt_status_t srt_loss_make_stats(const srt_loss_t *own, int64_t chunk, srt_stream_t *stream);
 
 /* Makes the statistics of a cross-entropy over this rank's columns x of logits, `rows` of them and
  * at most stats_rows, and gathers those of all ranks. */

@@ -276,12 +276,9 @@ static size_t get_all_stats_offset(const srt_tape_t *tape, const srt_node_t *nod
 				   0);
 }
 
-srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node, int part)
+srt_view_t srt_run_stats(const srt_run_t *run, const srt_node_t *node)
 {
-	const size_t nbytes = (size_t)node->args.stats_rows * 3 * sizeof(float);
-
-	return srt_view(run->tape->arena, get_stats_offset(run->tape, node) + (size_t)part * nbytes,
-			SRT_F32);
+	return srt_view(run->tape->arena, get_stats_offset(run->tape, node), SRT_F32);
 }
 
 srt_view_t srt_run_all_stats(const srt_run_t *run, const srt_node_t *node)

@@ -63,7 +63,7 @@ typedef struct case_types {
 	/* 2: matrices are in a group; 3: and vectors in another; the root's are not */
 	size_t ngroups;
 	const char *cut_over; /* a dimension of the mesh that most parameters are cut over */
-	int cut_parts;        /* in so many parts; 0: as many as ranks */
+	int cut_parts;        /* parts of its placement; 0: one for each rank */
 	bool muon;            /* the group of matrices is of Muon */
 } case_types_t;
 void case_declare_as(engine_case_t *c, srt_context_t *context, const srt_engine_options_t *options,

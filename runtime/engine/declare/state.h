@@ -47,7 +47,7 @@ typedef struct srt_cut {
 	int64_t outer, extent, inner;
 	int dim;     /* the dimension that is cut */
 	int nblocks; /* n: each of its n equal blocks is cut; 0 or 1: it is cut as a whole */
-	int nparts;  /* that a rank has whole ones of; 0 or 1: as many as ranks */
+	int nparts;  /* that it is cut in, a rank has whole ones; 0 or 1: one for each rank */
 } srt_cut_t;
 
 #endif

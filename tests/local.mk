@@ -25,9 +25,12 @@ DEVICE_SCRIPT_TESTS =
 RANK_TESTS =
 LONG_TESTS =
 LONG_DEVICE_TESTS =
-# Device tests of code that calls a device as other tests do: make check runs them on the cpu alone, make check-long on
-# every backend.
+# Device tests of code that calls a device as other tests do: on the backends opencl and late, and on the fake CUDA driver,
+# only make check-long runs them.
 ONE_DEVICE_TESTS =
+# Device tests of the engine and of what is above it that make check runs on every backend. The others run on the cpu and
+# on one backend more (LEFT_OUT_opencl, LEFT_OUT_late): above the device interface the code is the same on each.
+EVERY_DEVICE_TESTS =
 # Tests of threads, streams and ranks, for TSan: `make check-threads` runs them. The second list has the
 # programs that their scripts run, apart from those that are named as the script is.
 THREAD_TESTS =
@@ -83,6 +86,16 @@ check_PROGRAMS += $(PROGRAM_TESTS) $(DEVICE_PROGRAM_TESTS) $(RANK_TESTS)
 EXTRA_DIST += $(SCRIPT_TESTS) $(DEVICE_SCRIPT_TESTS) $(RANK_TESTS:=.sh) \
 	$(LONG_TESTS) $(LONG_DEVICE_TESTS)
 
+# What make check leaves out on a backend, and make check-long does not: the engine and tensors run on late, which finds
+# missing waits, and what is above them on opencl, whose memory and compiler are others than the cpu's. With
+# SHARDRT_TEST_BACKENDS they run on all that it names, unless SRT_TEST_DEVICES=spread.
+srt_engine_tests = tests/engine/% tests/tensors/%
+srt_above_tests = $(filter-out $(EVERY_DEVICE_TESTS),$(filter $(srt_engine_tests) tests/golden/% tests/models/% tests/tools/%,$(DEVICE_TESTS)))
+LEFT_OUT_opencl = $(ONE_DEVICE_TESTS) $(filter $(srt_engine_tests),$(srt_above_tests))
+LEFT_OUT_late = $(ONE_DEVICE_TESTS) $(filter-out $(srt_engine_tests),$(srt_above_tests))
+LEFT_OUT_fakecuda = $(ONE_DEVICE_TESTS) $(srt_above_tests)
+srt_all_devices = $(SRT_TEST_LONG)$(if $(filter spread,$(SRT_TEST_DEVICES)),,$(SHARDRT_TEST_BACKENDS))
+
 # ---- how they are run
 TEST_EXTENSIONS = .sh
 LOG_COMPILER = $(SHELL) $(srcdir)/tests/harness/run_test.sh
@@ -106,7 +119,7 @@ AM_TESTS_ENVIRONMENT = \
 	export ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS; \
 	SRT_DEVICE_TESTS='$(DEVICE_TESTS) $(LONG_DEVICE_TESTS)'; export SRT_DEVICE_TESTS; \
 	SRT_THREAD_TESTS='$(THREAD_TESTS)'; export SRT_THREAD_TESTS; \
-	SRT_ONE_DEVICE_TESTS='$(if $(SRT_TEST_LONG),,$(ONE_DEVICE_TESTS))'; export SRT_ONE_DEVICE_TESTS; \
+	SRT_LEFT_OUT='$(if $(srt_all_devices),,$(LEFT_OUT_opencl:%=opencl:%) $(LEFT_OUT_late:%=late:%))'; export SRT_LEFT_OUT; \
 	SRT_TEST_LONG='$(SRT_TEST_LONG)'; export SRT_TEST_LONG; \
 	SRT_EMULATOR='$(EMULATOR)'; export SRT_EMULATOR; \
 	SRT_GOLDEN_DIR='$(SRT_GOLDEN_DIR)'; export SRT_GOLDEN_DIR; \
@@ -200,10 +213,10 @@ check-dist:
 	SRT_TEST_WORLDS=largest SHARDRT_TEST_BACKENDS=cpu $(MAKE) $(AM_MAKEFLAGS) distcheck TESTS='$(DIST_TESTS)' \
 		check_PROGRAMS='$(DIST_TESTS_NEED) $(filter $(DIST_TESTS:.sh=),$(check_PROGRAMS))'
 
-# The cuda backend over the fake driver (tests/fakes/fake_cuda/): the tests that run on any device.
+# The cuda backend over the fake driver (tests/fakes/fake_cuda/): the tests of devices, kernels and collectives, and a few above.
 .PHONY: check-cuda
 check-cuda:
-	SHARDRT_TEST_BACKENDS=fakecuda $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(ONE_DEVICE_TESTS),$(DEVICE_TESTS))'
+	SHARDRT_TEST_BACKENDS=fakecuda $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(LEFT_OUT_fakecuda),$(DEVICE_TESTS))'
 
 # The backend late (tests/fakes/backend_late/): the tests that run on any device, in an order of TOY_SEED.
 .PHONY: check-late

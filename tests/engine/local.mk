@@ -23,6 +23,7 @@ RANK_TESTS += \
 	tests/engine/test_scaler \
 	tests/engine/test_state8
 THREAD_TESTS += $(engine_thread_tests:=.sh)
+EVERY_DEVICE_TESTS += tests/engine/test_engine.sh tests/engine/test_offload.sh
 ONE_DEVICE_TESTS += tests/engine/test_checkpoint_sharded.sh tests/engine/test_engine_errors.sh tests/engine/test_guide.sh
 # Run by the scripts of the RANK_TESTS.
 engine_thread_programs = tests/engine/test_engine_values

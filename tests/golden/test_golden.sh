@@ -337,33 +337,45 @@ case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}.$SRT_TEST_LONG.$SRT_TEST_WORLDS in
 cpu.* | cuda.* | *.1.*) few= ;;
 esac
 worlds $(list_cases) $(cat $work/derived) > $work/cases
+few=yes
+worlds $(list_cases) > $work/families
 failed=0
-# The cpu's first form with all strategies, on up to 3 ranks unless the test is long; all else with one of them by turns:
-# the same bits. The tables of other sizes in the first form alone, and all cases of a family if the test is long.
+# replay ONE CASE...: on $n ranks; ONE: --one or empty
+replay()
+{
+	one=$1 status=0
+	shift
+	[ $# -gt 0 ] || return 0
+	./shardrun -n "$n" tests/golden/replay_golden $one "$@" >> $work/$form 2>&1 || status=$?
+	case $status in
+	0) cell "$n" pass ;;
+	77) cell "$n" skip "all cases need features that are not built yet" ;;
+	*) cell "$n" fail && failed=1 ;;
+	esac
+}
+
+# The cpu's first form with all strategies, on up to 3 ranks and one case of a family unless the test is long; all else with
+# one of them by turns: the same bits. The tables of other sizes in the first form alone, and all cases of a family if the
+# test is long.
 for form in $forms; do
 	use_form $form
-	case $form in
-	"${forms%% *}") cp $work/cases $work/chosen ;;
-	*)
-		few=yes
-		[ -z "$SRT_TEST_LONG" ] || few=
-		worlds $(list_cases) > $work/chosen
-		;;
-	esac
-	for n in $(cut -d' ' -f1 $work/chosen | sort -nu); do
-		one=--one status=0
-		case $SHARDRT_BACKEND.$form.$n.$SRT_TEST_WORLDS in
-		*.largest) ;;
-		cpu.threads.[1-3].*) one= ;;
-		cpu.threads.*) [ -z "$SRT_TEST_LONG" ] || one= ;;
+	chosen=$work/cases
+	[ $form = "${forms%% *}" ] || [ -n "$SRT_TEST_LONG" ] || chosen=$work/families
+	for n in $(cut -d' ' -f1 $chosen | sort -nu); do
+		grep "^$n " $chosen > $work/of_world
+		case $SHARDRT_BACKEND.$form.$SRT_TEST_LONG.$SRT_TEST_WORLDS.$n in
+		*.largest.*) ;;
+		cpu.threads.1.*)
+			replay "" $(cut -d' ' -f2 $work/of_world)
+			continue
+			;;
+		cpu.threads..*.[1-3])
+			replay "" $(grep -Fxf $work/families $work/of_world | cut -d' ' -f2)
+			grep -vFxf $work/families $work/of_world > $work/rest
+			mv $work/rest $work/of_world
+			;;
 		esac
-		./shardrun -n "$n" tests/golden/replay_golden $one \
-			$(sed -n "s/^$n //p" $work/chosen) >> $work/$form 2>&1 || status=$?
-		case $status in
-		0) cell "$n" pass ;;
-		77) cell "$n" skip "all cases need features that are not built yet" ;;
-		*) cell "$n" fail && failed=1 ;;
-		esac
+		replay --one $(cut -d' ' -f2 $work/of_world)
 	done
 	echo "$form:"
 	grep -v '^skip:' $work/$form

@@ -7,7 +7,7 @@
 # tests/backends.txt, which `make check` writes: a line for each of SHARDRT_TEST_BACKENDS, or of all that
 # are known. Programs run in each form of the backend (tests/harness/run_ranks.sh), scripts see to it themselves.
 # A backend without a device is a skip with its reason, or a failure where SHARDRT_TEST_BACKENDS is set.
-# One of SRT_ONE_DEVICE_TESTS runs on the cpu alone. Any other test runs once, with SHARDRT_BACKEND=cpu.
+# What SRT_LEFT_OUT names as BACKEND:TEST does not run on this backend. Any other test runs once, with SHARDRT_BACKEND=cpu.
 #
 # With SRT_TEST_LIMIT=SECONDS it is ended, and has failed, if it has not ended by then.
 #
@@ -128,10 +128,9 @@ on_backend()
 
 passed=0 failed=0 result=
 while read -r backend state reason; do
-	case "$backend $SRT_ONE_DEVICE_TESTS " in
-	cpu\ *) ;;
-	*" $name "*)
-		result=${result:-skip runs on the cpu, on other backends in make check-long}
+	case " $SRT_LEFT_OUT " in
+	*" $backend:$name "*)
+		result=${result:-skip runs on $backend in make check-long}
 		continue
 		;;
 	esac

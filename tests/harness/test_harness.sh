@@ -96,12 +96,12 @@ export SHARDRT_TEST_BACKENDS
 runs 1 "FAIL: SHARDRT_TEST_BACKENDS has opencl: no device today" "$all"
 unset SHARDRT_TEST_BACKENDS
 runs 0 "# took" "$all"
-SRT_ONE_DEVICE_TESTS=on.sh
-export SRT_ONE_DEVICE_TESTS
+SRT_LEFT_OUT="toy:a.sh other:on.sh"
+export SRT_LEFT_OUT
 runs 0 "# on cpu 3 pass" "$all"
-case $out in *"on other"*) echo "FAIL: a test of one device ran on another: $out" && failed=1 ;; esac
-runs 77 "SKIP: runs on the cpu" "other ok there"
-unset SRT_ONE_DEVICE_TESTS
+case $out in *"on other"*) echo "FAIL: a test ran on a backend where it is left out: $out" && failed=1 ;; esac
+runs 77 "SKIP: runs on other in make check-long" "other ok there"
+unset SRT_LEFT_OUT
 
 # A script runs on one core; in check-long, if it is a test of threads, or with SRT_TEST_CORES=all on all of them.
 own=$(sed -n 's/^Cpus_allowed_list:[^0-9]*//p' /proc/self/status)

@@ -29,6 +29,7 @@ DEVICE_SCRIPT_TESTS += \
 	tests/tools/test_train_resume.sh \
 	tests/tools/test_train_sft.sh
 THREAD_TESTS += $(tools_thread_tests)
+EVERY_DEVICE_TESTS += tests/tools/test_hash_matrix.sh tests/tools/test_train_streams.sh
 ONE_DEVICE_TESTS += tests/tools/test_ckpt.sh tests/tools/test_generate.sh tests/tools/test_train_cli.sh tests/tools/test_train_hf.sh \
 	tests/tools/test_train_init.sh \
 	tests/tools/test_sequence_parallel.sh \

@@ -240,7 +240,7 @@ device_matrix()
 		for strategy in $strategies; do
 			case $length.$n.$precision.$form.$strategy in
 			long.* | short.[23].fp32.*.ddp | short.[23].*.zero3 | short.5.*.${forms%% *}.zero3) ;;
-			short.[23].*16.${forms%% *}.* | short.[23].infinity.${forms%% *}.ddp) ;;
+			short.3.bf16.*.zero2 | short.2.fp16.*.zero1 | short.[23].infinity.${forms%% *}.ddp) ;;
 			*) continue ;;
 			esac
 			same $n "$strategy, $SHARDRT_BACKEND, $form" $(hash_of $n $strategy)
@@ -263,12 +263,12 @@ mixed_matrix()
 		by_rank="sh $srcdir/tests/harness/by_rank.sh $mix"
 		for strategy in $strategies; do
 			case $length.$precision.$strategy in
-			long.* | short.fp32.ddp | short.*.zero3) ;;
+			long.* | short.*.zero3) ;;
 			*) continue ;;
 			esac
 			same $n "$strategy, $mix" $(hash_of $n $strategy)
 		done
-		[ $length.$precision = short.bf16 ] || staged_matrix $n
+		case $length.$precision.$mix in long.* | short.fp32.* | short.fp16.cpu+*) staged_matrix $n ;; esac
 		cell_of $mix $n "$([ $failures = $before ] && echo pass || echo fail)"
 	done
 	by_rank=
@@ -284,8 +284,8 @@ is_mesh_cell()
 	fi
 	case $SHARDRT_BACKEND.$n.$precision.$1.$2.$3 in
 	*.2.*.plain.*) ;; # in the other matrices
-	*.fp32.plain.zero3.none | *.fp32.*.all | *.4.bf16.replicas.zero2.state | *.3.fp16.plain.zero1.state) return 0 ;;
-	*.4.*16.replicas.hybrid.all | *.[24].*16.tp.zero[23].all | *.4.*.replicas.hybrid.none) return 0 ;;
+	*.fp32.plain.zero3.none | *.fp32.*.zero3.all | *.4.bf16.replicas.zero2.state | *.3.fp16.plain.zero1.state) return 0 ;;
+	*.4.bf16.replicas.hybrid.all | *.[24].fp16.tp.zero2.all | *.4.fp32.replicas.hybrid.none) return 0 ;;
 	esac
 	return 1
 }

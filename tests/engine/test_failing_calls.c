@@ -8,7 +8,9 @@
  *     test_failing_calls VARIANT FILE CALL K RANK  the K-th call fails on the rank
  *
  * VARIANT: "plain", or "all" with a split mesh, groups that are resharded to, offload, mixed
- * precision, micro-batches that are reduced once, a gradient scaler, clipping and a hash.
+ * precision, micro-batches that are reduced once, a gradient scaler, clipping and a hash; or
+ * "state8", whose optimizer states are in 8 bits: calls are counted while one is read, which is the
+ * program's end.
  *
  * Prints a line for each rank: "rank R: done", or the error that the program got.
  */
@@ -110,10 +112,10 @@ int __wrap_open(const char *path, int flags, ...)
 			return try_status;                                                         \
 	} while (0)
 
-enum { NUNITS = 3, NELEM = 1000, NSTEPS = 2, NMICROBATCHES = 2 };
+enum { NUNITS = 3, NELEM = 8192, NSTEPS = 2, NMICROBATCHES = 2 };
 
 typedef struct program {
-	bool all; /* the variant */
+	bool all, state8; /* the variant */
 	srt_context_t *context;
 	srt_stream_t *stream;
 	srt_mesh_t *mesh, *slice;
@@ -145,7 +147,7 @@ static srt_status_t add_all(program_t *p, srt_engine_options_t *options)
 static srt_status_t declare_units(program_t *p, const srt_engine_options_t *options)
 {
 	const srt_unit_options_t unit = { .size = sizeof(unit), .reshard = p->all ? 2 : 0 };
-	const int64_t shape[] = { NELEM };
+	const int64_t shape[] = { NELEM / 128, 128 };
 	char name[16];
 
 	TRY(srt_stream_create(srt_context_device(p->context), 0, "compute", &p->stream));
@@ -154,7 +156,7 @@ static srt_status_t declare_units(program_t *p, const srt_engine_options_t *opti
 		snprintf(name, sizeof(name), "unit%d", i);
 		TRY(srt_unit_create(p->engine, i ? p->units[0] : NULL, name, &unit, &p->units[i]));
 		snprintf(name, sizeof(name), "w%d", i);
-		TRY(srt_param_create(p->units[i], name, SRT_F32, 1, shape, NULL, &p->params[i]));
+		TRY(srt_param_create(p->units[i], name, SRT_F32, 2, shape, NULL, &p->params[i]));
 	}
 	return SRT_OK;
 }
@@ -172,7 +174,8 @@ static srt_status_t declare_alone(program_t *p, const srt_engine_options_t *opti
 static srt_status_t declare(program_t *p)
 {
 	srt_engine_options_t options = { ENGINE_BASE, .strategy = SRT_STRATEGY_ZERO3,
-					 .optim = OPTIM(.kind = SRT_OPTIM_ADAM, .lr = 0.01f,
+					 .optim = OPTIM(.kind = SRT_OPTIM_ADAMW, .lr = 0.01f,
+							.state_bits = p->state8 ? 8 : 0,
 							ADAM_BASE) };
 
 	TRY(srt_context_create(NULL, &p->context));
@@ -238,26 +241,39 @@ static srt_status_t hash(program_t *p)
 	return status == SRT_ERR_UNSUPPORTED ? SRT_OK : status; /* built without libxxhash */
 }
 
-static srt_status_t run(program_t *p, const char *path)
+static srt_status_t read_state(program_t *p)
 {
+	static float state[NELEM];
+
+	return srt_param_get(p->params[0], SRT_PARAM_STATE0, state, p->stream);
+}
+
+/* argv: of a failure; NULL: calls are only counted. */
+static void count_calls(char **argv, int rank)
+{
+	for (int i = 0; i < NCALLS; i++) {
+		atomic_store(&calls[i], 0);
+		if (argv != NULL && rank == atoi(argv[5]) && strcmp(names[i], argv[3]) == 0)
+			fails_at[i] = atol(argv[4]);
+	}
+}
+
+static srt_status_t run(program_t *p, const char *path, char **argv, int rank)
+{
+	if (!p->state8)
+		count_calls(argv, rank);
 	TRY(declare(p));
 	for (int i = 0; i < NSTEPS; i++)
 		TRY(step(p));
+	if (p->state8) {
+		count_calls(argv, rank);
+		return read_state(p);
+	}
 	if (p->all)
 		TRY(hash(p));
 	TRY(srt_engine_save(p->engine, path, NULL, 0, p->stream));
 	TRY(srt_engine_load(p->engine, path, p->stream));
 	return srt_stream_sync(p->stream);
-}
-
-static void plan_failure(char **argv, int rank)
-{
-	if (rank != atoi(argv[5]))
-		return;
-	for (int i = 0; i < NCALLS; i++) {
-		if (strcmp(names[i], argv[3]) == 0)
-			fails_at[i] = atol(argv[4]);
-	}
 }
 
 int main(int argc, char **argv)
@@ -269,10 +285,9 @@ int main(int argc, char **argv)
 
 	if (argc != 3 && argc != 6)
 		return 2;
-	if (argc == 6)
-		plan_failure(argv, rank);
 	program.all = strcmp(argv[1], "all") == 0;
-	status = run(&program, argv[2]);
+	program.state8 = strcmp(argv[1], "state8") == 0;
+	status = run(&program, argv[2], argc == 6 ? argv : NULL, rank);
 	printf("rank %d: %s\n", rank, status == SRT_OK ? "done" : srt_error_last());
 	srt_engine_destroy(program.engine);
 	srt_scaler_destroy(program.scaler);

@@ -200,7 +200,7 @@ static srt_status_t check_used(srt_param_t *param, srt_stream_t *stream)
 	return SRT_OK;
 }
 
-/* State k in 8 bits: its fp32 values in a buffer of the device. */
+/* State k in 8 bits: its fp32 values in a buffer of the device. Local. */
 static srt_status_t decode_state(srt_param_t *param, int k, srt_buffer_t **values,
 				 srt_stream_t *stream)
 {
@@ -222,13 +222,36 @@ static srt_status_t decode_state(srt_param_t *param, int k, srt_buffer_t **value
 	return status;
 }
 
-static srt_status_t gather(srt_param_t *param, srt_param_what_t what, const srt_gather_sink_t *sink,
-			   srt_stream_t *stream)
+/* The parts that are sharded over ranks, or a cell, -> the sink. */
+static srt_status_t gather_local(srt_param_t *param, srt_view_t local,
+				 const srt_gather_sink_t *sink, srt_stream_t *stream)
+{
+	const srt_engine_t *engine = param->unit->engine;
+
+	if (!srt_roles_sharded(engine, engine->world))
+		return take_cell(param, local, sink, stream);
+	return gather_parts(param, LEVEL_SHARDS, local, sink, stream);
+}
+
+/* As gather_local(), of state k in 8 bits. Begins only if all ranks had memory to decode theirs. */
+static srt_status_t gather_coded(srt_param_t *param, int k, const char *doing,
+				 const srt_gather_sink_t *sink, srt_stream_t *stream)
+{
+	srt_buffer_t *decoded = NULL;
+	srt_status_t status = decode_state(param, k, &decoded, stream);
+
+	status = srt_comm_status_consensus(param->unit->engine->comm, doing, status);
+	if (status == SRT_OK)
+		status = gather_local(param, srt_view(decoded, 0, SRT_F32), sink, stream);
+	srt_buffer_destroy(decoded); /* waits for its streams */
+	return status;
+}
+
+static srt_status_t gather(srt_param_t *param, srt_param_what_t what, const char *doing,
+			   const srt_gather_sink_t *sink, srt_stream_t *stream)
 {
 	srt_engine_t *engine = param->unit->engine;
 	const int k = (int)what - (int)SRT_PARAM_STATE0;
-	srt_buffer_t *decoded = NULL;
-	srt_status_t status;
 	srt_view_t local;
 
 	if (engine->checks.on && srt_unit_in_use(engine->units[0]))
@@ -248,18 +271,12 @@ static srt_status_t gather(srt_param_t *param, srt_param_what_t what, const srt_
 		SRT_TRY(check_used(param, stream));
 		local = srt_param_device_view(param, (int)srt_role_stepped(engine));
 	} else if (srt_state8_is_coded(param) && k >= 0 && k < engine->memory.nstates) {
-		SRT_TRY(decode_state(param, k, &decoded, stream));
-		local = srt_view(decoded, 0, SRT_F32);
+		return gather_coded(param, k, doing, sink, stream);
 	} else {
 		SRT_TRY(srt_param_local(param, what, &local));
 		local = srt_param_device_view(param, SRT_ROLE_STATE + k);
 	}
-	if (!srt_roles_sharded(engine, engine->world))
-		status = take_cell(param, local, sink, stream);
-	else
-		status = gather_parts(param, LEVEL_SHARDS, local, sink, stream);
-	srt_buffer_destroy(decoded); /* waits for its streams */
-	return status;
+	return gather_local(param, local, sink, stream);
 }
 
 srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
@@ -269,7 +286,7 @@ srt_status_t srt_param_gather(srt_param_t *param, srt_param_what_t what,
 
 	snprintf(doing, sizeof(doing), "gathering tensor '%s'", param->name);
 	return srt_comm_share_failure(param->unit->engine->comm, doing, stream,
-				      gather(param, what, sink, stream));
+				      gather(param, what, doing, sink, stream));
 }
 
 srt_status_t srt_param_get(srt_param_t *param, srt_param_what_t what, void *unsharded,

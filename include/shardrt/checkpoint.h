@@ -274,7 +274,8 @@ SRT_API srt_status_t srt_checkpoint_save_end(srt_checkpoint_write_t *write);
  * @return on all ranks, with the rank that failed: SRT_ERR_NOT_FOUND without the folder or one of
  *         its files; SRT_ERR_FORMAT, with file and tensor, if something in it is damaged or of
  *         another checkpoint; SRT_ERR_INVALID_ARGUMENT for a missing tensor or entry, another
- *         shape, dtype, optimizer or number of groups; SRT_ERR_MISMATCH if the ranks have opened
+ *         shape, dtype, optimizer or number of groups, or a parameter in a group of another
+ *         optimizer; SRT_ERR_MISMATCH if the ranks have opened
  *         different checkpoints; SRT_ERR_STATE before srt_engine_build(), within a step or before
  *         srt_engine_write_end(). If the failure was found while tensors were read, the sentence
  *         states that some values have changed.

@@ -189,6 +189,7 @@ static srt_status_t add_tensor(const srt_saved_tensor_t *saved, const size_t *fi
 	t->dtype = form.dtype;
 	t->ndim = form.ndim;
 	t->steps = -1;
+	t->group = saved->kind == SRT_MANIFEST_VALUE && !p->frozen ? (int32_t)p->group : -1;
 	memcpy(t->shape, form.shape, sizeof(t->shape));
 	if (t->name == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
@@ -215,11 +216,11 @@ srt_status_t srt_saved_manifest(srt_engine_t *engine, const srt_saved_tensor_t *
 	return status;
 }
 
-const char *srt_optimizer_name(const srt_optim_t *optim)
+const char *srt_group_optimizer_name(const srt_optim_options_t *group)
 {
-	const bool in_8_bits = srt_optim_in_8_bits(optim);
+	const bool in_8_bits = group->state_bits == 8;
 
-	switch (srt_optim_kind(optim)) {
+	switch (group->kind) {
 	case SRT_OPTIM_SGD:
 		return "sgd";
 	case SRT_OPTIM_ADAM:
@@ -232,6 +233,13 @@ const char *srt_optimizer_name(const srt_optim_t *optim)
 		break;
 	}
 	return "none";
+}
+
+const char *srt_optimizer_name(const srt_optim_t *optim)
+{
+	if (srt_optim_has_muon(optim))
+		return "muon";
+	return srt_group_optimizer_name(&optim->groups[0]);
 }
 
 srt_status_t srt_checkpoint_check(const srt_engine_t *engine, const char *call,

@@ -59,6 +59,20 @@ static void format_shape(const int64_t *shape, int ndim, char out[128])
 	snprintf(out + used, 128 - used, "]");
 }
 
+/* States of codes and of floats, in an optimizer with state_bits 8: where tensor parallelism cuts
+ * rows, they are floats. in_8_bits: the engine's are codes. */
+static srt_status_t fail_bits(const srt_param_t *p, bool in_8_bits)
+{
+	static const char *const forms[] = { "in fp32", "in 8 bits" };
+
+	return srt_fail(
+		SRT_ERR_INVALID_ARGUMENT,
+		"the optimizer states of parameter '%s' are %s in the checkpoint, but %s in "
+		"the engine: load it with the number of tensor-parallel ranks that saved "
+		"it, or set srt_checkpoint_options_t.values_only",
+		p->name, forms[!in_8_bits], forms[in_8_bits]);
+}
+
 static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *saved)
 {
 	const srt_manifest_tensor_t *t = find_source(l, saved);
@@ -81,6 +95,8 @@ static srt_status_t check_tensor(const loader_t *l, const srt_saved_tensor_t *sa
 				have, need);
 	if (t->dtype == form.dtype)
 		return SRT_OK;
+	if (saved->kind >= SRT_MANIFEST_STATE0 && (t->dtype == SRT_U8 || form.dtype == SRT_U8))
+		return fail_bits(saved->param, form.dtype == SRT_U8);
 	if (!srt_dtype_is_float(t->dtype) || !srt_dtype_is_float(form.dtype) || p == NULL ||
 	    !l->options.cast)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
@@ -107,13 +123,41 @@ static srt_status_t check_optimizer(const loader_t *l)
 		return SRT_OK;
 	if (strcmp(l->reader.manifest.optimizer, name) != 0)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-				"the checkpoint is of optimizer %s, but the engine has %s",
+				"the checkpoint is of optimizer %s, but the engine has %s: create "
+				"it with the former, or set srt_checkpoint_options_t.values_only",
 				srt_printable(l->reader.manifest.optimizer).text, name);
 	if (l->reader.manifest.ngroups != l->engine->optim->ngroups)
 		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
 				"the checkpoint has %zu groups of parameters, but the engine %zu",
 				l->reader.manifest.ngroups, l->engine->optim->ngroups);
 	return SRT_OK;
+}
+
+/* A parameter that was in a group of one optimizer is in one of that again. Older checkpoints do
+ * not say in which. */
+static srt_status_t check_group(const loader_t *l, const srt_param_t *p, int32_t group)
+{
+	const char *need = srt_group_optimizer_name(&l->engine->optim->groups[p->group]);
+	const char *have = group >= 0 ? l->reader.manifest.groups[group].optimizer : NULL;
+
+	if (have == NULL || strcmp(have, need) == 0)
+		return SRT_OK;
+	return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+			"parameter '%s' was stepped by %s when the checkpoint was saved, but is "
+			"stepped by %s in the engine: create it in a group of the former, or set "
+			"srt_checkpoint_options_t.values_only",
+			p->name, srt_printable(have).text, need);
+}
+
+static srt_status_t check_trained(const loader_t *l, const srt_param_t *p,
+				  const srt_manifest_tensor_t *t)
+{
+	if (t->steps < 0)
+		return srt_fail(SRT_ERR_INVALID_ARGUMENT,
+				"parameter '%s' is trainable, but was frozen when the checkpoint "
+				"was saved",
+				p->name);
+	return check_group(l, p, t->group);
 }
 
 /* Logs values that the engine does not have, at most MAX_UNREAD by name. */
@@ -151,16 +195,11 @@ static srt_status_t check_rest(const loader_t *l)
 				"the checkpoint was saved without a scaler");
 	SRT_TRY(srt_entries_load(o, &l->reader.manifest, l->engine->rank, l->engine->world, false));
 	for (size_t i = 0; i < l->ntensors; i++) {
-		const srt_manifest_tensor_t *t;
+		const srt_saved_tensor_t *saved = &l->tensors[i];
 
-		SRT_TRY(check_tensor(l, &l->tensors[i]));
-		t = find_source(l, &l->tensors[i]);
-		if (has_optimizer(l) && l->tensors[i].kind == SRT_MANIFEST_VALUE &&
-		    !l->tensors[i].param->frozen && t->steps < 0)
-			return srt_fail(SRT_ERR_INVALID_ARGUMENT,
-					"parameter '%s' is trainable, but was frozen when the "
-					"checkpoint was saved",
-					l->tensors[i].param->name);
+		SRT_TRY(check_tensor(l, saved));
+		if (has_optimizer(l) && saved->kind == SRT_MANIFEST_VALUE && !saved->param->frozen)
+			SRT_TRY(check_trained(l, saved->param, find_source(l, saved)));
 	}
 	if (l->reader.manifest.numerics_version != srt_numerics_version() &&
 	    !l->options.values_only && l->engine->rank == 0)

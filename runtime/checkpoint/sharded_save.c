@@ -85,10 +85,16 @@ static srt_status_t take_groups(srt_checkpoint_write_t *s, srt_stream_t *stream)
 		srt_calloc(engine->optim->ngroups + 1, sizeof(*m->groups), "groups of parameters");
 	if (m->groups == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	for (m->ngroups = 0; m->ngroups < engine->optim->ngroups; m->ngroups++) {
-		m->groups[m->ngroups].has_lr = engine->optim->has_lr[m->ngroups];
-		SRT_TRY(srt_optim_get_step_info(engine->optim, m->ngroups, &info, stream));
-		SRT_TRY(srt_step_info_read(&m->groups[m->ngroups].state, &info));
+	while (m->ngroups < engine->optim->ngroups) {
+		const size_t g = m->ngroups++;
+		srt_manifest_group_t *group = &m->groups[g];
+
+		group->optimizer = srt_strdup(srt_group_optimizer_name(&engine->optim->groups[g]));
+		if (group->optimizer == NULL)
+			return SRT_ERR_OUT_OF_MEMORY;
+		group->has_lr = engine->optim->has_lr[g];
+		SRT_TRY(srt_optim_get_step_info(engine->optim, g, &info, stream));
+		SRT_TRY(srt_step_info_read(&group->state, &info));
 	}
 	for (size_t i = 0; i < m->ntensors; i++) {
 		srt_param_t *p = s->tensors[i].param;

@@ -2,9 +2,10 @@
 /*
  * Matrices of engine_case.c stepped by Muon, the other parameters by AdamW: the bits of zero3 with
  * every strategy, form and place; the memory that was planned; a step that is skipped; what is
- * refused. tests/golden/replay_hf_muon.c compares them with one rank and with PyTorch. Run by
- * test_muon.sh.
+ * refused, also of a checkpoint. tests/golden/replay_hf_muon.c compares them with one rank and with
+ * PyTorch. Run by test_muon.sh; an argument is a folder for a checkpoint.
  */
+#include "runtime/checkpoint/formats/manifest.h"
 #include "tests/engine/engine_case.h"
 
 #include <math.h>
@@ -366,7 +367,86 @@ static void test_refused(void)
 	refuse_group(&muon, "only SGD and Muon have it");
 }
 
-int main(void)
+/* ---- checkpoints ---------------------------------------------------------------------------- */
+
+/* Two matrices: "w" by Muon or by AdamW, "v" by Muon. */
+static srt_engine_t *make_matrices(bool w_by_muon)
+{
+	const srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
+	const srt_optim_options_t muon = SRT_OPTIM_MUON_INIT;
+	srt_param_options_t by_muon = SRT_PARAM_OPTIONS_INIT;
+	const int64_t shape[] = { 4, 3 };
+	srt_engine_t *engine;
+	srt_unit_t *unit;
+	srt_param_t *param;
+
+	check(srt_engine_create(context, &options, &engine));
+	check(srt_unit_create(engine, NULL, "root", NULL, &unit));
+	check(srt_engine_group_create(engine, &muon, &by_muon.group));
+	check(srt_param_create(unit, "w", SRT_F32, 2, shape, w_by_muon ? &by_muon : NULL, &param));
+	check(srt_param_create(unit, "v", SRT_F32, 2, shape, &by_muon, &param));
+	check(srt_engine_build(engine));
+	return engine;
+}
+
+/* Rank 0 writes the manifest again as older versions did. */
+static void drop_groups(const char *folder)
+{
+	srt_manifest_t m = { .world = 0 };
+	int ranks[MAX_WORLD];
+
+	if (rank == 0) {
+		CHECK_OK_OR_DIE(srt_manifest_read(folder, &m));
+		for (size_t g = 0; g < m.ngroups; g++) {
+			free(m.groups[g].optimizer);
+			m.groups[g].optimizer = NULL;
+		}
+		for (size_t i = 0; i < m.ntensors; i++)
+			m.tensors[i].group = -1;
+		CHECK_OK(srt_manifest_save(&m, folder));
+		srt_manifest_clear(&m);
+	}
+	check(srt_comm_oob_allgather(srt_context_world(context), &rank, sizeof(rank), ranks));
+}
+
+/* A matrix that moved from Muon to AdamW or back is not loaded, unless a checkpoint does not say
+ * who stepped it. */
+static void test_moved(const char *folder)
+{
+	srt_checkpoint_options_t values = SRT_CHECKPOINT_OPTIONS_INIT;
+	srt_engine_t *from, *to;
+	srt_stream_t *stream;
+	srt_status_t status;
+
+	check(srt_stream_create(srt_context_device(context), 0, "test", &stream));
+	values.values_only = 1;
+	for (int moves_to_muon = 0; moves_to_muon < 2; moves_to_muon++) {
+		from = make_matrices(!moves_to_muon);
+		to = make_matrices(moves_to_muon);
+		status = srt_checkpoint_save(from, folder, NULL, stream);
+		if (status == SRT_ERR_UNSUPPORTED) {
+			printf("SKIP: checkpoints: %s\n", srt_error_last());
+		} else {
+			CHECK_OK_OR_DIE(status);
+			CHECK_OK(srt_checkpoint_load(from, folder, NULL, stream));
+			CHECK_STATUS(srt_checkpoint_load(to, folder, NULL, stream),
+				     SRT_ERR_INVALID_ARGUMENT);
+			CHECK_ERROR_HAS(moves_to_muon ?
+						"parameter 'w' was stepped by adamw when the "
+						"checkpoint was saved, but is stepped by muon" :
+						"parameter 'w' was stepped by muon when the "
+						"checkpoint was saved, but is stepped by adamw");
+			CHECK_OK(srt_checkpoint_load(to, folder, &values, stream));
+			drop_groups(folder);
+			CHECK_OK(srt_checkpoint_load(to, folder, NULL, stream));
+		}
+		srt_engine_destroy(from);
+		srt_engine_destroy(to);
+	}
+	srt_stream_destroy(stream);
+}
+
+int main(int argc, char **argv)
 {
 	const srt_precision_t bf16 = { .size = sizeof(bf16), .param = SRT_BF16, .reduce = SRT_F32 };
 
@@ -381,6 +461,8 @@ int main(void)
 	test_guide();
 	test_skip();
 	test_refused();
+	if (argc > 1)
+		test_moved(argv[1]);
 	srt_context_destroy(context);
 	return check_done();
 }

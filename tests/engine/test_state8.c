@@ -234,6 +234,41 @@ static void test_checkpoint(const result_t *want, const char *folder)
 	case_destroy(&b);
 }
 
+/* Tensor parallelism cuts rows, whose states stay fp32: a checkpoint of one is not loaded where they
+ * are in 8 bits. */
+static void test_moved(const char *folder)
+{
+	const int shape[] = { 1, srt_context_world_size(context) };
+	const char *const names[] = { "dp", "tp" };
+	srt_engine_options_t options = case_adamw(SRT_STRATEGY_ZERO3);
+	engine_case_t a, b;
+	srt_status_t status;
+	srt_mesh_t *mesh;
+
+	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, shape, names, &mesh));
+	options.optim = &adamw8;
+	options.mesh = mesh;
+	case_declare_as(&a, context, &options, H,
+			&(case_types_t){ .stored = SRT_F32, .ngroups = 3, .cut_over = "tp" });
+	case_build(&a);
+	create(&b, SRT_STRATEGY_ZERO3, false);
+	status = srt_checkpoint_save(a.engine, folder, NULL, a.stream);
+	if (status != SRT_ERR_UNSUPPORTED) {
+		CHECK_OK(status);
+		CHECK_STATUS(srt_checkpoint_load(b.engine, folder, NULL, b.stream),
+			     SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS("are in fp32 in the checkpoint, but in 8 bits in the engine: load "
+				"it with the number of tensor-parallel ranks");
+		CHECK_STATUS(srt_checkpoint_save(b.engine, folder, NULL, b.stream), SRT_OK);
+		CHECK_STATUS(srt_checkpoint_load(a.engine, folder, NULL, a.stream),
+			     SRT_ERR_INVALID_ARGUMENT);
+		CHECK_ERROR_HAS("are in 8 bits in the checkpoint, but in fp32 in the engine");
+	}
+	case_destroy(&a);
+	case_destroy(&b);
+	srt_mesh_destroy(mesh);
+}
+
 /* ---- what is refused --------------------------------------------------------------------- */
 
 static void test_flat(void)
@@ -288,6 +323,8 @@ int main(int argc, char **argv)
 	test_resume(&want, SRT_STRATEGY_ZERO3, SRT_STRATEGY_ZERO1);
 	if (argc > 1)
 		test_checkpoint(&want, argv[1]);
+	if (argc > 1 && srt_context_world_size(context) > 1)
+		test_moved(argv[1]);
 	drop(&want);
 	test_flat();
 	test_access();

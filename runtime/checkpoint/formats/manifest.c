@@ -41,6 +41,8 @@ void srt_manifest_clear(srt_manifest_t *m)
 		free(m->tensors[i].boxes);
 		free(m->tensors[i].name);
 	}
+	for (size_t i = 0; i < m->ngroups; i++)
+		free(m->groups[i].optimizer);
 	for (size_t i = 0; i < m->nentries; i++) {
 		free(m->entries[i].key);
 		free(m->entries[i].data);

@@ -10,8 +10,9 @@
  *
  * Nothing in a file is trusted before it is checked: memory and time are in proportion to the
  * file's own length, boxes lie within their tensors and cover them exactly once, a tensor has at
- * most one box in each file, file names have no folder. The order of keys is part of the format; a
- * new key needs a new version.
+ * most one box in each file, file names have no folder. The order of keys is part of the format. A
+ * new key needs a new version, unless a manifest without it has a meaning: "numerics", "optimizer"
+ * of a group and "group" of a tensor are not in older manifests.
  * These files use neither an engine nor a device. Without libxxhash no manifest is read or written,
  * without jansson none is written.
  */
@@ -70,11 +71,13 @@ typedef struct srt_manifest_tensor {
 	int ndim;
 	int64_t shape[SRT_MAX_DIMS];
 	int32_t steps; /* that the optimizer made of it; -1: it is not trainable, or no value */
+	int32_t group; /* that its optimizer has it in; -1: as above, or not known */
 	srt_manifest_box_t *boxes;
 	size_t nboxes;
 } srt_manifest_tensor_t;
 
 typedef struct srt_manifest_group {
+	char *optimizer; /* srt_group_optimizer_name(); NULL: not known */
 	srt_k_step_state_t state;
 	bool has_lr;
 } srt_manifest_group_t;

@@ -34,18 +34,17 @@ static srt_status_t fail_value(const char *key, const char *expected)
 	return srt_fail(SRT_ERR_FORMAT, "'%s' is not %s", key, expected);
 }
 
-/* Whether the next key of an object is this one; if not, it stays the next one. `before`: '{' for
- * its first key, ',' for others. */
+/* Whether the next key of an object is this one; it stays the next one. `before`: '{' for its first
+ * key, ',' for others. */
 static srt_status_t find_key(reader_t *r, char before, const char *key, bool *found)
 {
+	*found = false;
 	if (r->key == NULL) {
 		if (!srt_json_skip_char(&r->json, before))
 			return srt_json_fail(&r->json, before == '{' ? "an object" : "','");
 		SRT_TRY(srt_json_key(&r->json, &r->key));
 	}
 	*found = strcmp(r->key, key) == 0;
-	if (*found)
-		r->key = NULL;
 	return SRT_OK;
 }
 
@@ -54,13 +53,14 @@ static srt_status_t read_key(reader_t *r, char before, const char *key)
 	bool found;
 
 	SRT_TRY(find_key(r, before, key, &found));
-	if (found)
-		return SRT_OK;
-	return srt_fail(
-		SRT_ERR_FORMAT,
-		"byte %zu of the manifest: expected the key '%s', not '%s': a newer version or "
-		"another program has written it",
-		(size_t)(r->json.at - r->json.text), key, srt_printable(r->key).text);
+	if (!found)
+		return srt_fail(
+			SRT_ERR_FORMAT,
+			"byte %zu of the manifest: expected the key '%s', not '%s': a newer "
+			"version or another program has written it",
+			(size_t)(r->json.at - r->json.text), key, srt_printable(r->key).text);
+	r->key = NULL;
+	return SRT_OK;
 }
 
 static srt_status_t read_end(reader_t *r)
@@ -134,14 +134,12 @@ static srt_status_t read_double(reader_t *r, const char *key, double *value)
 static srt_status_t read_word(reader_t *r, char before, const char *key, bool is_float, void *value)
 {
 	int64_t integer;
-	int32_t word;
 	uint32_t bits;
 
 	SRT_TRY(read_integer(r, before, key, is_float ? 0 : INT32_MIN,
 			     is_float ? UINT32_MAX : INT32_MAX, &integer));
-	word = (int32_t)integer;
-	bits = (uint32_t)integer;
-	memcpy(value, is_float ? (const void *)&bits : (const void *)&word, sizeof(bits));
+	bits = (uint32_t)integer; /* of a negative integer, too */
+	memcpy(value, &bits, sizeof(bits));
 	return SRT_OK;
 }
 
@@ -254,6 +252,7 @@ static srt_status_t read_types(reader_t *r, srt_manifest_tensor_t *t)
 {
 	char *kind, *dtype;
 	size_t nbytes;
+	bool fits;
 
 	SRT_TRY(read_text(r, ',', "kind", &kind));
 	SRT_TRY(read_text(r, ',', "dtype", &dtype));
@@ -268,22 +267,25 @@ static srt_status_t read_types(reader_t *r, srt_manifest_tensor_t *t)
 	if (t->dtype == SRT_DTYPE_COUNT)
 		return fail_value("dtype", "a dtype");
 	SRT_TRY(read_integers(r, "shape", t->shape, &t->ndim));
-	for (int i = 0; i < t->ndim; i++) { /* a size of 0 does not hide an overflow */
-		if (!count_nbytes(t->dtype, 1, &t->shape[i], &nbytes))
-			return fail_value("shape", "that of a tensor which fits the address space");
-	}
-	return count_nbytes(t->dtype, t->ndim, t->shape, &nbytes) ?
-		       SRT_OK :
-		       fail_value("shape", "that of a tensor which fits the address space");
+	fits = count_nbytes(t->dtype, t->ndim, t->shape, &nbytes);
+	for (int i = 0; i < t->ndim; i++) /* a size of 0 does not hide an overflow */
+		fits = fits && count_nbytes(t->dtype, 1, &t->shape[i], &nbytes);
+	return fits ? SRT_OK : fail_value("shape", "that of a tensor which fits the address space");
 }
 
 static srt_status_t read_rest(reader_t *r, srt_manifest_tensor_t *t)
 {
-	int64_t steps;
+	int64_t steps, group = -1;
+	bool found;
 
 	SRT_TRY(read_types(r, t));
 	SRT_TRY(read_integer(r, ',', "steps", -1, INT32_MAX, &steps));
 	t->steps = (int32_t)steps;
+	SRT_TRY(find_key(r, ',', "group", &found));
+	if (found)
+		SRT_TRY(read_integer(r, ',', "group", 0, (int64_t)r->manifest->ngroups - 1,
+				     &group));
+	t->group = (int32_t)group;
 	r->tensor = t;
 	srt_cover_begin(&r->cover, t->ndim, t->shape, r->random);
 	SRT_TRY(read_array(r, ',', "boxes", &t->boxes, &t->nboxes, sizeof(*t->boxes), read_box));
@@ -369,8 +371,12 @@ static srt_status_t check_files(const srt_manifest_t *m)
 static srt_status_t read_group(reader_t *r, void *item)
 {
 	srt_manifest_group_t *g = item;
+	bool found;
 
-	SRT_TRY(read_key(r, '{', "has_lr"));
+	SRT_TRY(find_key(r, '{', "optimizer", &found));
+	if (found)
+		SRT_TRY(read_string(r, '{', "optimizer", &g->optimizer));
+	SRT_TRY(read_key(r, ',', "has_lr"));
 	g->has_lr = srt_json_word(&r->json, "true");
 	if (!g->has_lr && !srt_json_word(&r->json, "false"))
 		return fail_value("has_lr", "true or false");
@@ -388,6 +394,7 @@ static srt_status_t read_scaler(reader_t *r)
 	SRT_TRY(find_key(r, ',', "scaler", &r->manifest->has_scaler));
 	if (!r->manifest->has_scaler)
 		return SRT_OK;
+	SRT_TRY(read_key(r, ',', "scaler"));
 	SRT_TRY(read_word(r, '{', "scale", true, &s->scale));
 	SRT_TRY(read_word(r, ',', "growth_tracker", false, &s->growth_tracker));
 	SRT_TRY(read_word(r, ',', "growth_interval", false, &s->growth_interval));
@@ -428,7 +435,7 @@ static srt_status_t read_mode(reader_t *r, int *fast)
 	SRT_TRY(find_key(r, ',', "numerics", &found));
 	if (!found)
 		return SRT_OK;
-	SRT_TRY(srt_json_string(&r->json, &text));
+	SRT_TRY(read_text(r, ',', "numerics", &text));
 	*fast = strcmp(text, "fast") == 0;
 	return *fast || strcmp(text, "exact") == 0 ?
 		       SRT_OK :

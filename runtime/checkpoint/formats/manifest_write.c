@@ -119,16 +119,18 @@ static bool write_tensors(json_t *array, const srt_manifest_t *m)
 
 	for (size_t i = 0; i < m->ntensors && ok; i++) {
 		const srt_manifest_tensor_t *t = &m->tensors[i];
-		json_t *boxes = json_array();
+		json_t *boxes = json_array(), *tensor;
 
 		ok = write_boxes(boxes, t);
-		/* "o" takes the reference, also of a pack that fails */
-		ok = append(array, json_pack("{s:s, s:s, s:s, s:o, s:i, s:o}", "name", t->name,
-					     "kind", srt_manifest_kinds[t->kind], "dtype",
-					     srt_dtype_name(t->dtype), "shape",
-					     write_integers(t->shape, t->ndim), "steps",
-					     (int)t->steps, "boxes", boxes)) &&
-		     ok;
+		tensor = json_pack("{s:s, s:s, s:s, s:o, s:i}", "name", t->name, "kind",
+				   srt_manifest_kinds[t->kind], "dtype", srt_dtype_name(t->dtype),
+				   "shape", write_integers(t->shape, t->ndim), "steps",
+				   (int)t->steps);
+		if (t->group >= 0)
+			ok = json_object_set_new(tensor, "group", json_integer(t->group)) == 0 &&
+			     ok;
+		ok = json_object_set_new(tensor, "boxes", boxes) == 0 && ok;
+		ok = append(array, tensor) && ok;
 	}
 	return ok;
 }
@@ -141,7 +143,10 @@ static bool write_groups(json_t *array, const srt_manifest_t *m)
 		const srt_manifest_group_t *g = &m->groups[i];
 		json_t *fields = json_object();
 
-		ok = json_object_set_new(fields, "has_lr", json_boolean(g->has_lr)) == 0;
+		if (g->optimizer != NULL)
+			ok = json_object_set_new(fields, "optimizer", json_string(g->optimizer)) ==
+			     0;
+		ok = json_object_set_new(fields, "has_lr", json_boolean(g->has_lr)) == 0 && ok;
 		for (size_t f = 0; f < srt_manifest_nfields; f++) {
 			const srt_manifest_field_t *field = &srt_manifest_fields[f];
 			const char *at = (const char *)&g->state + field->offset;

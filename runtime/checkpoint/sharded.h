@@ -56,7 +56,7 @@ srt_status_t srt_saved_manifest(srt_engine_t *engine, const srt_saved_tensor_t *
 				srt_manifest_t *manifest, srt_saved_file_t **files);
 
 const char *srt_group_optimizer_name(const srt_optim_options_t *group);
-/* Of all groups: "muon" if one has it. */
+/* The name of all groups together: "muon" if one has it. */
 const char *srt_optimizer_name(const srt_optim_t *optim);
 /* Arguments and state of a public call. *options: a copy of `given`, or the defaults for NULL.
  * Local. */

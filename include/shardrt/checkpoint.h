@@ -51,8 +51,9 @@ SRT_API srt_status_t srt_engine_save(srt_engine_t *engine, const char *path,
 
 /**
  * Sets the parameters and buffers from a safetensors file of unsharded tensors, or from a folder of
- * several, as srt_file_open() reads it. Each rank reads its own rows. A tied parameter may have any
- * of its names in the file. Tensors that the engine does not have are logged. Collective, blocking.
+ * several, as srt_file_open() reads it. Each rank reads its own rows, in pieces of at most 2^21
+ * elements, for which it needs host memory. A tied parameter may have any of its names in the file.
+ * Tensors that the engine does not have are logged. Collective, blocking.
  * @param path file or folder, the same on every rank (SHARDRT_LOAD_COPIES=yes: or copies).
  * @return on all ranks: SRT_ERR_FORMAT for a malformed file, SRT_ERR_INVALID_ARGUMENT for a missing
  *         tensor or another shape or dtype (the sentence has the name and both shapes),
@@ -104,8 +105,8 @@ typedef struct srt_file_names {
 
 /**
  * As srt_engine_load(), from a file with other names. Each rank reads the rows that it owns; of a
- * transposed matrix it reads these rows' part of each row of the file, in blocks of 4 MiB. Host
- * memory: the rank's largest shard, and a block. Collective, blocking.
+ * transposed matrix it reads these rows' part of each row of the file, in blocks of 4 MiB, and needs
+ * host memory for its shard of the matrix and a block. Collective, blocking.
  * @param names borrowed for the call; its functions are called on all ranks and must agree there.
  * @return as srt_engine_load(); SRT_ERR_INVALID_ARGUMENT too for a transposed tensor that is not a
  *         matrix, or interleaved heads that the rows are not a multiple of.

@@ -21,6 +21,8 @@
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/values/values.h"
 
+/* Elements of a shard that are read at once: memory for a large shard is not needed twice. */
+#define PIECE_NELEM ((int64_t)1 << 21)
 /* Most unused tensors of a file that are named in the log. */
 #define MAX_EXTRA 8
 
@@ -31,7 +33,7 @@ typedef struct loading {
 	const srt_file_names_t *given;
 	srt_file_names_t names; /* of `given`; find is NULL: the engine's names */
 	srt_safetensors_t *file;
-	void *elements, *block; /* of the largest tensor; for transposed ones */
+	void *elements, *block; /* of the largest piece; for transposed tensors */
 	bool *used;             /* each tensor of the file: a name of the engine has it */
 } loading_t;
 
@@ -170,6 +172,13 @@ static size_t most(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
+/* Most elements of a shard that are read at once: all where a file has the transpose, in which they
+ * do not follow each other. */
+static int64_t count_piece(const srt_param_t *p, const source_t *s)
+{
+	return s->in_file.transposed ? p->shard.nelem : srt_min64(p->shard.nelem, PIECE_NELEM);
+}
+
 /* Everything that can be wrong with the file, before anything is changed. Then allocates. */
 static srt_status_t check_file(loading_t *l)
 {
@@ -186,8 +195,9 @@ static srt_status_t check_file(loading_t *l)
 		SRT_TRY(check_source(l,
 				     &(srt_needed_t){ p->name, p->dtype, p->ndim, p->shape, false },
 				     &s));
-		largest = most(largest, p->shard.nbytes);
-		largest = most(largest, (size_t)p->shard.nelem * srt_dtype_size(s.tensor->dtype));
+		largest = most(largest,
+			       (size_t)count_piece(p, &s) * most(srt_dtype_size(p->dtype),
+								 srt_dtype_size(s.tensor->dtype)));
 	}
 	for (size_t i = 0; i < engine->unit_buffers.n; i++) {
 		const srt_unit_buffer_t *b = engine->unit_buffers.all[i];
@@ -208,36 +218,54 @@ static srt_status_t check_file(loading_t *l)
 		       SRT_OK;
 }
 
-static srt_status_t read_shard(const loading_t *l, const srt_param_t *p, const source_t *s)
+/* n elements of the shard from element `first` of it on. */
+static srt_status_t read_piece(const loading_t *l, const srt_param_t *p, const source_t *s,
+			       int64_t first, int64_t n)
 {
 	const int cell = srt_cell_index(l->engine, l->engine->rank);
 	const size_t elem = srt_dtype_size(s->tensor->dtype);
-	const int64_t begin = p->shard.first, end = begin + p->shard.nelem;
+	const int64_t begin = p->shard.first + first, end = begin + n;
 
-	for (int64_t at = begin, n, first, run; at < end; at += n) {
-		n = srt_min64(srt_cell_run(p, cell, at, &first), end - at);
-		first = srt_source_find(first, (int64_t)s->tensor->nelem,
-					s->in_file.interleaved_heads, &run);
-		n = srt_min64(n, run);
-		SRT_TRY(srt_safetensors_read(l->file, s->tensor, (size_t)first * elem,
-					     (size_t)n * elem,
+	if (s->in_file.transposed)
+		return srt_transposed_read(p, l->file, s->tensor, l->block, l->elements);
+	for (int64_t at = begin, run, whole, follow; at < end; at += run) {
+		run = srt_min64(srt_cell_run(p, cell, at, &whole), end - at);
+		whole = srt_source_find(whole, (int64_t)s->tensor->nelem,
+					s->in_file.interleaved_heads, &follow);
+		run = srt_min64(run, follow);
+		SRT_TRY(srt_safetensors_read(l->file, s->tensor, (size_t)whole * elem,
+					     (size_t)run * elem,
 					     (char *)l->elements + (size_t)(at - begin) * elem));
+	}
+	return SRT_OK;
+}
+
+static srt_status_t load_pieces(const loading_t *l, const srt_param_t *p, srt_stream_t *stream,
+				srt_stream_t *home)
+{
+	const source_t s = find_source(l, p);
+	const size_t elem = srt_dtype_size(p->dtype);
+
+	for (int64_t at = 0, n; at < p->shard.nelem; at += n) {
+		n = srt_min64(count_piece(p, &s), p->shard.nelem - at);
+		SRT_TRY(read_piece(l, p, &s, at, n));
+		if (s.tensor->dtype != p->dtype)
+			SRT_TRY(srt_cast_shard(l->engine, s.tensor->dtype, p->dtype, (size_t)n,
+					       l->elements, stream));
+		SRT_TRY(srt_buffer_copy_from_host(p->views.local.buffer,
+						  p->views.local.offset + (size_t)at * elem,
+						  l->elements, (size_t)n * elem, home));
 	}
 	return SRT_OK;
 }
 
 static srt_status_t load_shard(const loading_t *l, srt_param_t *p, srt_stream_t *stream)
 {
-	const source_t s = find_source(l, p);
+	srt_stream_t *home;
 
-	if (s.in_file.transposed)
-		SRT_TRY(srt_transposed_read(p, l->file, s.tensor, l->block, l->elements));
-	else
-		SRT_TRY(read_shard(l, p, &s));
-	if (s.tensor->dtype != p->dtype && p->shard.nelem > 0)
-		SRT_TRY(srt_cast_shard(l->engine, s.tensor->dtype, p->dtype, (size_t)p->shard.nelem,
-				       l->elements, stream));
-	return srt_param_set_shard(p, l->call, l->elements, stream);
+	SRT_TRY(srt_param_write_begin(p, l->call, stream, &home));
+	SRT_TRY(load_pieces(l, p, stream, home));
+	return srt_param_write_end(p, home, stream);
 }
 
 static srt_status_t load_buffer(const loading_t *l, srt_unit_buffer_t *b, srt_stream_t *stream)

@@ -21,8 +21,7 @@
 
 #include <shardrt/init.h>
 
-/* After the values of the parameter changed on `home`. */
-static srt_status_t end_write(srt_param_t *param, srt_stream_t *home, srt_stream_t *stream)
+srt_status_t srt_param_write_end(srt_param_t *param, srt_stream_t *home, srt_stream_t *stream)
 {
 	srt_param_has_values(param);
 	SRT_TRY(srt_param_round(param, home));
@@ -31,9 +30,8 @@ static srt_status_t end_write(srt_param_t *param, srt_stream_t *home, srt_stream
 	return srt_home_leave(param->unit->engine, stream);
 }
 
-/* Before values change on `home`; end_write() follows the change. */
-static srt_status_t begin_write(srt_param_t *param, const char *call, srt_stream_t *stream,
-				srt_stream_t **home)
+srt_status_t srt_param_write_begin(srt_param_t *param, const char *call, srt_stream_t *stream,
+				   srt_stream_t **home)
 {
 	srt_unit_t *unit = param->unit;
 
@@ -166,7 +164,7 @@ static srt_status_t init_param(srt_param_t *param, const char *call, uint64_t se
 	round_numbers(init, numbers);
 	SRT_TRY(check_init(param, call, init, numbers));
 	SRT_TRY(srt_full_check(engine, call));
-	SRT_TRY(begin_write(param, call, stream, &home));
+	SRT_TRY(srt_param_write_begin(param, call, stream, &home));
 	SRT_TRY(verify_init(param, seed, init, numbers));
 	for (int64_t at = begin, n, first; at < end; at += n) {
 		n = srt_cell_run(param, srt_cell_index(engine, engine->rank), at, &first);
@@ -175,7 +173,7 @@ static srt_status_t init_param(srt_param_t *param, const char *call, uint64_t se
 			param->views.local.offset + (size_t)(at - begin) * srt_dtype_size(y.dtype);
 		SRT_TRY(fill_run(param, seed, init, numbers, y, first, n, home));
 	}
-	return end_write(param, home, stream);
+	return srt_param_write_end(param, home, stream);
 }
 
 srt_status_t srt_param_init(srt_param_t *param, uint64_t seed, const srt_init_t *init,
@@ -214,12 +212,12 @@ srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const voi
 	const size_t nbytes = param->shard.nbytes;
 	srt_stream_t *home;
 
-	SRT_TRY(begin_write(param, call, stream, &home));
+	SRT_TRY(srt_param_write_begin(param, call, stream, &home));
 	if (nbytes > 0)
 		SRT_TRY(srt_buffer_copy_from_host(param->views.local.buffer,
 						  param->views.local.offset, elements, nbytes,
 						  home));
-	return end_write(param, home, stream);
+	return srt_param_write_end(param, home, stream);
 }
 
 /* This rank's shard, copied from the unsharded tensor. */
@@ -257,12 +255,12 @@ srt_status_t srt_param_set_full(srt_param_t *param, srt_param_what_t what, srt_v
 	const int role = is_value ? SRT_ROLE_MASTER : (int)srt_role_stepped(engine);
 	srt_stream_t *home;
 
-	SRT_TRY(is_value ? begin_write(param, "srt_unit_full_params_end", stream, &home) :
+	SRT_TRY(is_value ? srt_param_write_begin(param, "srt_unit_full_params_end", stream, &home) :
 			   srt_home_enter(engine, stream, &home));
 	/* Edge: the last readers, for which `home` waits -> the copy by the device. */
 	SRT_TRY(srt_home_leave(engine, stream));
 	SRT_TRY(copy_shard(param, srt_param_device_view(param, role), full, on_host, stream));
 	SRT_TRY(srt_home_enter(engine, stream, &home));
-	return is_value ? end_write(param, home, stream) :
+	return is_value ? srt_param_write_end(param, home, stream) :
 			  srt_event_record(engine->order.stepped, home);
 }

@@ -6,6 +6,11 @@
 #include "runtime/engine/engine.h"
 
 /* ---- values.c */
+/* Around a change of values on *home, outside of passes: what comes before and after it. `call` is
+ * for messages. */
+srt_status_t srt_param_write_begin(srt_param_t *param, const char *call, srt_stream_t *stream,
+				   srt_stream_t **home);
+srt_status_t srt_param_write_end(srt_param_t *param, srt_stream_t *home, srt_stream_t *stream);
 /* Sets this rank's shard from its own elements in host memory. */
 srt_status_t srt_param_set_shard(srt_param_t *param, const char *call, const void *elements,
 				 srt_stream_t *stream);

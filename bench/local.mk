@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	bench/peer_collectives.py \
 	bench/peer_kernels.py \
 	bench/peer_llama_cpp.py \
+	bench/peer_load.py \
 	bench/peer_lora.py \
 	bench/peer_mpi.c \
 	bench/peer_startup.py \
@@ -42,6 +43,10 @@ bench_bench_startup_SOURCES = bench/bench_startup.c
 bench_bench_startup_LDADD = $(SRT_LIB)
 bench_bench_stream_SOURCES = bench/bench_stream.c
 bench_bench_stream_LDADD = $(SRT_CORE)
+
+# Run by tests/tools/test_load_memory_long.sh too.
+bench_bench_load_SOURCES = bench/bench_load.c
+bench_bench_load_LDADD = libshardrt-models.la $(SRT_LIB)
 
 # Run by tests/collectives/test_scale.sh too.
 if HAVE_UCX

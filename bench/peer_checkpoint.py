@@ -26,20 +26,13 @@ import sys
 import tempfile
 import time
 
-from peers import need_programs, run_torch_ranks, skip
+from peers import drop_files, need_programs, run_torch_ranks, skip
 
 UNITS, TENSORS, ROWS, COLUMNS = 10, 5, 2000, 1000
 NBYTES = UNITS * TENSORS * ROWS * COLUMNS * 4
 
 
 # ---- a rank of PyTorch ---------------------------------------------------------------------
-
-
-def drop_files(folder):
-    for name in os.listdir(folder):
-        fd = os.open(os.path.join(folder, name), os.O_RDONLY)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
 
 
 def measure(call):

@@ -17,6 +17,14 @@ def need_programs(build, *programs):
             skip(f"{program} is not in {build} (--build, make {program})")
 
 
+def drop_files(folder):
+    """The files of a folder leave the page cache (on tmpfs they do not)."""
+    for name in os.listdir(folder):
+        fd = os.open(os.path.join(folder, name), os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

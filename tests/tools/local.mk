@@ -51,7 +51,7 @@ SCRIPT_TESTS += \
 	tests/tools/test_train_hosts.sh
 CLUSTER_TESTS += tests/tools/test_shardrun_hosts.sh tests/tools/test_train_hosts.sh \
 	tests/tools/test_train_launchers.sh
-LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.sh \
+LONG_TESTS += tests/tools/test_aarch64_long.sh tests/tools/test_gpu_check_long.sh tests/tools/test_load_memory_long.sh \
 	tests/tools/test_memory_limit_long.sh tests/tools/test_smollm2_long.sh tests/tools/test_strategies_long.sh \
 	tests/tools/test_train_damage_long.sh \
 	tests/tools/test_train_launchers_long.sh
@@ -59,6 +59,7 @@ LONG_DEVICE_TESTS += tests/tools/test_hash_matrix_long.sh tests/tools/test_tenso
 	tests/tools/test_train_restarts_long.sh
 PROGRAM_TESTS += tests/tools/test_restart_delay
 tests_tools_test_restart_delay_SOURCES = tests/tools/test_restart_delay.c tools/shardrun/restart.c
+check_PROGRAMS += bench/bench_load
 # Run by the script of the same name.
 check_PROGRAMS += tests/tools/test_gguf tests/tools/test_strategies
 tests_tools_test_gguf_SOURCES = tests/tools/gguf_file.c tests/tools/gguf_file.h tests/tools/test_gguf.c

@@ -135,11 +135,15 @@ static srt_status_t reserve_example(const srt_sft_source_t *source, srt_sft_t *s
 	return SRT_OK;
 }
 
+/* Adds an example, without the tokens after its last answer, which nothing would predict. */
 static srt_status_t add_example(reading_t *r, const int32_t *ids, size_t n,
 				const unsigned char *is_answer)
 {
 	srt_sft_t *sft = r->sft;
 
+	while (n > 0 && !is_answer[n - 1])
+		n--;
+	SRT_TRY(check_tokens(r->source, ids, n, is_answer));
 	SRT_TRY(reserve_tokens(r->source, sft, n));
 	SRT_TRY(reserve_example(r->source, sft));
 	memcpy(sft->ids + sft->ntokens, ids, n * sizeof(*ids));
@@ -151,7 +155,6 @@ static srt_status_t add_example(reading_t *r, const int32_t *ids, size_t n,
 	return SRT_OK;
 }
 
-/* Adds the tokens of parts, without those after the last answer, which nothing would predict. */
 static srt_status_t add_parts(reading_t *r, srt_chat_parts_t *parts)
 {
 	const srt_sft_source_t *s = r->source;
@@ -170,12 +173,8 @@ static srt_status_t add_parts(reading_t *r, srt_chat_parts_t *parts)
 	}
 	if (status == SRT_OK) {
 		mark_answers(parts, n, is_answer);
-		while (n > 0 && !is_answer[n - 1])
-			n--;
-		status = check_tokens(s, ids, n, is_answer);
-	}
-	if (status == SRT_OK)
 		status = add_example(r, ids, n, is_answer);
+	}
 	free(ids);
 	free(is_answer);
 	return status;
@@ -188,6 +187,8 @@ static srt_status_t add_line(reading_t *r, const srt_sft_line_t *line)
 	srt_chat_parts_t parts = { .nparts = 0 };
 	srt_status_t status;
 
+	if (line->ids != NULL)
+		return add_example(r, line->ids, line->nids, line->is_answer);
 	if (s->chat != NULL)
 		status = srt_chat_lay_out(s->chat, line->messages, line->nmessages, s->bos, eos, 0,
 					  &parts);

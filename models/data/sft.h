@@ -5,9 +5,11 @@
  *
  *     {"prompt": "...", "completion": "..."}
  *     {"messages": [{"role": "system" | "user" | "assistant", "content": "..."}, ...]}
+ *     {"input_ids": [...], "labels": [...]}
  *
- * Tokens of answers are predicted, the others are only read: the targets of these are -1. Examples
- * are encoded once and kept in memory, 5 bytes for each token.
+ * Tokens of answers are predicted, the others are only read: the targets of these are -1. Tokens of
+ * the third form are answers but where their label is -100; the first one never is. Examples are
+ * encoded once and kept in memory, 5 bytes for each token.
  *
  * Rows of tokens have several examples each, the documents of srt_decoder_put_positions(). In an
  * epoch each example is once in a row: the rows of epoch e are a function of (seed, e), so they do

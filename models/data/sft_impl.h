@@ -14,12 +14,15 @@
 
 #include "models/data/sft.h"
 
-/** The messages of a line. */
+/** The messages of a line, or its tokens. */
 typedef struct srt_sft_line {
 	void *json;                   /* that has their texts; of jansson, owned */
 	srt_chat_message_t *messages; /* owned */
 	size_t nmessages;
 	bool is_pair; /* a prompt and its completion */
+	int32_t *ids; /* (nids) owned, as is_answer; NULL: it has messages */
+	unsigned char *is_answer;
+	size_t nids;
 } srt_sft_line_t;
 
 /**

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A line of JSON -> messages; see sft.h. */
+/* A line of JSON -> messages, or tokens; see sft.h. */
 #ifdef HAVE_CONFIG_H
 #include "config.h"
 #endif
@@ -7,6 +7,7 @@
 #include "models/data/sft_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <string.h>
 
 #include "models/string.h"
@@ -177,6 +178,61 @@ static srt_status_t read_messages(const json_t *object, srt_sft_line_t *line)
 	return check_order(line);
 }
 
+/* ---- tokens ----------------------------------------------------------------------------- */
+
+/* The label of a token that is not predicted, as transformers has it. */
+#define NO_LABEL (-100)
+
+/* Token i, and whether it is predicted. Nothing predicts the first. */
+static srt_status_t read_id(const json_t *ids, const json_t *labels, size_t i, srt_sft_line_t *line)
+{
+	const json_t *id = json_array_get(ids, i);
+	const json_t *label = labels != NULL ? json_array_get(labels, i) : id;
+
+	if (!json_is_integer(id) || json_integer_value(id) < 0 ||
+	    json_integer_value(id) > INT32_MAX)
+		return srt_model_fail(SRT_ERR_FORMAT, "element %zu of \"input_ids\" is no token",
+				      i + 1);
+	if (!json_equal(id, label) &&
+	    (!json_is_integer(label) || json_integer_value(label) != NO_LABEL))
+		return srt_model_fail(SRT_ERR_FORMAT,
+				      "element %zu of \"labels\" is neither that of \"input_ids\" "
+				      "nor %d",
+				      i + 1, NO_LABEL);
+	line->ids[i] = (int32_t)json_integer_value(id);
+	line->is_answer[i] = i > 0 && json_integer_value(label) != NO_LABEL;
+	return SRT_OK;
+}
+
+static srt_status_t read_tokens(const json_t *object, srt_sft_line_t *line)
+{
+	const json_t *ids = json_object_get(object, "input_ids");
+	const json_t *labels = json_object_get(object, "labels");
+	const size_t n = json_array_size(ids);
+
+	SRT_TRY(check_keys(object, "the example", "input_ids", labels != NULL ? "labels" : NULL));
+	if (!json_is_array(ids) || (labels != NULL && !json_is_array(labels)))
+		return srt_model_fail(SRT_ERR_FORMAT, "\"%s\" is %s, not a list",
+				      json_is_array(ids) ? "labels" : "input_ids",
+				      name_type(json_is_array(ids) ? labels : ids));
+	if (labels != NULL && json_array_size(labels) != n)
+		return srt_model_fail(SRT_ERR_FORMAT,
+				      "there are %zu \"input_ids\", but %zu \"labels\"", n,
+				      json_array_size(labels));
+	line->ids = calloc(n + 1, sizeof(*line->ids));
+	line->is_answer = calloc(n + 1, 1);
+	if (line->ids == NULL || line->is_answer == NULL)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no host memory for an example");
+	for (size_t i = 0; i < n; i++)
+		SRT_TRY(read_id(ids, labels, i, line));
+	line->nids = n;
+	if (memchr(line->is_answer, 1, n) == NULL)
+		return srt_model_fail(SRT_ERR_FORMAT, "no token after the first is predicted");
+	return SRT_OK;
+}
+
+/* ---- a line ----------------------------------------------------------------------------- */
+
 srt_status_t srt_sft_line_read(const char *text, size_t nbytes, srt_sft_line_t *line)
 {
 	json_error_t error = { .line = 0 };
@@ -195,14 +251,18 @@ srt_status_t srt_sft_line_read(const char *text, size_t nbytes, srt_sft_line_t *
 		return read_messages(root, line);
 	if (json_object_get(root, "prompt") != NULL || json_object_get(root, "completion") != NULL)
 		return read_pair(root, line);
+	if (json_object_get(root, "input_ids") != NULL)
+		return read_tokens(root, line);
 	return srt_model_fail(SRT_ERR_FORMAT, "it has neither \"messages\" nor \"prompt\" and "
-					      "\"completion\"");
+					      "\"completion\" nor \"input_ids\"");
 }
 
 void srt_sft_line_clear(srt_sft_line_t *line)
 {
 	json_decref(line->json);
 	free(line->messages);
+	free(line->ids);
+	free(line->is_answer);
 	*line = (srt_sft_line_t){ .json = NULL };
 }
 #else

@@ -78,6 +78,46 @@ static void test_refused_lines(void)
 		"the \"content\" of message 1 is a list, not a text");
 	REFUSED(CHAT("{\"role\": \"user\", \"content\": \"a\", \"name\": \"b\"}"),
 		"message 1 has the key \"name\"");
+	REFUSED("{\"input_ids\": 3}", "\"input_ids\" is a number, not a list");
+	REFUSED("{\"input_ids\": [1, 2], \"labels\": 2}", "\"labels\" is a number, not a list");
+	REFUSED("{\"input_ids\": [1, 2], \"labels\": [1]}", "2 \"input_ids\", but 1 \"labels\"");
+	REFUSED("{\"input_ids\": [1, 2.5]}", "element 2 of \"input_ids\" is no token");
+	REFUSED("{\"input_ids\": [-1, 2]}", "element 1 of \"input_ids\" is no token");
+	REFUSED("{\"input_ids\": [1, 4294967296]}", "element 2 of \"input_ids\" is no token");
+	REFUSED("{\"input_ids\": [1, 2], \"labels\": [1, 3]}",
+		"element 2 of \"labels\" is neither");
+	REFUSED("{\"input_ids\": [1, 2], \"labels\": [-100, null]}",
+		"element 2 of \"labels\" is neither");
+	REFUSED("{\"input_ids\": [1, 2], \"labels\": [1, -100]}", "no token after the first");
+	REFUSED("{\"input_ids\": [1]}", "no token after the first is predicted");
+	REFUSED("{\"input_ids\": []}", "no token after the first is predicted");
+	REFUSED("{\"input_ids\": [1, 2, 256]}", "the token 256, but");
+	REFUSED("{\"input_ids\": [1, 2], \"attention_mask\": [1, 1]}",
+		"the key \"attention_mask\", which nothing reads");
+}
+
+/* Tokens of another program; nothing predicts the first one, nor any after the last label. */
+static void test_tokens(void)
+{
+	static const char lines[] =
+		"{\"input_ids\": [5, 0, 255]}\n"
+		"{\"labels\": [7, -100, 9, -100], \"input_ids\": [7, 8, 9, 10]}";
+	const srt_sft_source_t source = sft_of_bytes(64);
+	srt_sft_t *sft = NULL;
+	srt_sft_example_t e;
+
+	write_sft(lines, sizeof(lines) - 1);
+	CHECK_OK_OR_DIE(srt_sft_open(&source, &sft));
+	CHECK_INT(srt_sft_info(sft).nanswer_tokens, 3);
+	e = srt_sft_example(sft, 0);
+	CHECK_INT(e.ntokens, 3);
+	CHECK(e.ids[0] == 5 && e.ids[1] == 0 && e.ids[2] == 255);
+	CHECK(!e.is_answer[0] && e.is_answer[1] && e.is_answer[2]);
+	e = srt_sft_example(sft, 1);
+	CHECK_INT(e.ntokens, 3);
+	CHECK(e.ids[0] == 7 && e.ids[1] == 8 && e.ids[2] == 9);
+	CHECK(!e.is_answer[0] && !e.is_answer[1] && e.is_answer[2]);
+	srt_sft_destroy(sft);
 }
 
 /* Lines of many bytes, or of many values. */
@@ -208,6 +248,7 @@ int main(void)
 {
 	sft_case_begin();
 	test_refused_lines();
+	test_tokens();
 	test_long_lines();
 	test_files();
 	test_many_lines();

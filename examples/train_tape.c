@@ -84,7 +84,7 @@ static srt_tensor_t *record(srt_tape_t *tape, srt_tensor_t *ids, srt_tensor_t *t
 }
 
 /* A batch: random tokens, and for each the one two places before it. */
-static void make_batch(srt_view_t ids, srt_view_t targets, uint32_t seed)
+static void make_batch(const srt_tensor_t *ids, const srt_tensor_t *targets, uint32_t seed)
 {
 	int32_t id[ROWS], target[ROWS];
 
@@ -93,16 +93,15 @@ static void make_batch(srt_view_t ids, srt_view_t targets, uint32_t seed)
 		id[i] = (int32_t)(seed >> 28); /* below VOCAB */
 		target[i] = i % CONTEXT < 2 ? id[i] : id[i - 2];
 	}
-	check(srt_buffer_copy_from_host(ids.buffer, ids.offset, id, sizeof(id), stream));
-	check(srt_buffer_copy_from_host(targets.buffer, targets.offset, target, sizeof(target),
-					stream));
+	check(srt_tensor_put(ids, id, stream));
+	check(srt_tensor_put(targets, target, stream));
 }
 
-static float get_mean(srt_view_t loss)
+static float get_mean(const srt_tensor_t *loss)
 {
 	float rows[ROWS], sum = 0.0f;
 
-	check(srt_buffer_copy_to_host(rows, loss.buffer, loss.offset, sizeof(rows), stream));
+	check(srt_tensor_get(loss, rows, stream));
 	for (int i = 0; i < ROWS; i++)
 		sum += rows[i];
 	return sum / ROWS;
@@ -115,7 +114,6 @@ int main(void)
 	srt_engine_t *engine;
 	srt_tape_t *tape;
 	srt_tensor_t *ids, *targets, *loss;
-	srt_buffer_t *memory;
 	float mean = 0.0f;
 
 	check(srt_context_create(NULL, &context));
@@ -127,22 +125,19 @@ int main(void)
 	targets = srt_tape_input(tape, SRT_I32, ROWS, 1);
 	loss = record(tape, ids, targets);
 	check(srt_tape_finish(tape)); /* reports the failure of any layer */
-	check(srt_buffer_create(srt_context_device(context), srt_tape_mem_kind(tape),
-				srt_tape_nbytes(tape), "activations", &memory));
-	check(srt_tape_bind(tape, memory));
+	check(srt_tape_allocate(tape));
 	for (int step = 1; step <= STEPS; step++) {
 		const int rank = srt_context_rank(context);
 
-		make_batch(srt_tensor_view(ids), srt_tensor_view(targets),
+		make_batch(ids, targets,
 			   (uint32_t)(step * srt_context_world_size(context) + rank) * 2654435761u);
 		check(srt_tape_forward(tape, stream));
 		check(srt_tape_backward(tape, 1.0f / ROWS, (srt_view_t){ 0 }, stream));
 		check(srt_engine_step(engine, stream)); /* gradients averaged over the ranks */
-		if (step % 80 == 0 && ((mean = get_mean(srt_tensor_view(loss))), rank == 0))
+		if (step % 80 == 0 && ((mean = get_mean(loss)), rank == 0))
 			printf("step %3d  loss %.4f\n", step, (double)mean);
 	}
 	srt_tape_destroy(tape);
-	srt_buffer_destroy(memory);
 	srt_engine_destroy(engine);
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);

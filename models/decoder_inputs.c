@@ -9,13 +9,7 @@
 /* Does nothing for an input that the pass does not have. */
 static srt_status_t put_input(srt_tensor_t *input, const int32_t *values, srt_stream_t *stream)
 {
-	srt_view_t view;
-
-	if (input == NULL)
-		return SRT_OK;
-	view = srt_tensor_view(input);
-	return srt_buffer_copy_from_host(view.buffer, view.offset, values,
-					 (size_t)srt_tensor_rows(input) * sizeof(*values), stream);
+	return input != NULL ? srt_tensor_put(input, values, stream) : SRT_OK;
 }
 
 srt_status_t srt_decoder_put_tokens(const srt_decoder_io_t *io, const int32_t *ids,

@@ -18,39 +18,12 @@ void srt_decoder_tables_destroy(srt_decoder_tables_t *tables)
 	}
 }
 
-static srt_status_t fill_table(srt_device_t *device, const srt_rope_t *rope, int64_t npositions,
-			       float *host, srt_buffer_t *table)
-{
-	const int64_t half = npositions * (rope->dim / 2);
-	srt_stream_t *stream;
-	srt_status_t status;
-
-	SRT_TRY(srt_rope_tables(rope, npositions, host, host + half));
-	SRT_TRY(srt_stream_create(device, 0, "tables", &stream));
-	status =
-		srt_buffer_copy_from_host(table, 0, host, (size_t)half * 2 * sizeof(*host), stream);
-	if (status == SRT_OK)
-		status = srt_stream_sync(stream);
-	srt_stream_destroy(stream);
-	return status;
-}
-
 static srt_status_t create_table(srt_device_t *device, const srt_rope_t *rope, int64_t npositions,
 				 srt_buffer_t **table)
 {
-	const size_t nbytes = (size_t)(npositions * rope->dim) * sizeof(float);
-	float *host = malloc(nbytes);
-	srt_status_t status;
+	srt_rotary_in_t in = { .npositions = npositions };
 
-	if (host == NULL)
-		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
-				      "no host memory for the angles of %lld positions",
-				      (long long)npositions);
-	status = srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "rotary positions", table);
-	if (status == SRT_OK)
-		status = fill_table(device, rope, npositions, host, *table);
-	free(host);
-	return status;
+	return srt_rotary_create(device, rope, &in, table);
 }
 
 srt_status_t srt_decoder_find_tables(srt_decoder_t *d, srt_device_t *device, int64_t npositions,

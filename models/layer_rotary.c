@@ -4,6 +4,9 @@
  * gradient by the opposite angle; it reads the positions again.
  */
 #include <shardrt/models/layers.h>
+
+#include <stdlib.h>
+
 #include "models/tape_impl.h"
 
 enum { X, POSITIONS };
@@ -83,4 +86,57 @@ srt_tensor_t *srt_layer_rotary(srt_tape_t *tape, srt_tensor_t *x, const srt_rota
 	desc.rows = x->rows;
 	desc.n = x->n;
 	return srt_tape_record(tape, &desc);
+}
+
+/* ---- tables ----------------------------------------------------------------------------- */
+
+/* @param[out] host room for the table. */
+static srt_status_t fill_table(srt_device_t *device, const srt_rope_t *rope, int64_t npositions,
+			       float *host, srt_buffer_t *table)
+{
+	const int64_t half = npositions * (rope->dim / 2);
+	srt_stream_t *stream;
+	srt_status_t status;
+
+	SRT_TRY(srt_rope_tables(rope, npositions, host, host + half));
+	SRT_TRY(srt_stream_create(device, 0, "tables", &stream));
+	status = srt_buffer_copy_from_host(table, 0, host, srt_buffer_nbytes(table), stream);
+	if (status == SRT_OK)
+		status = srt_stream_sync(stream);
+	srt_stream_destroy(stream);
+	return status;
+}
+
+srt_status_t srt_rotary_create(srt_device_t *device, const srt_rope_t *rope, srt_rotary_in_t *in,
+			       srt_buffer_t **tables)
+{
+	const size_t nbytes = (size_t)(in->npositions * rope->dim) * sizeof(float);
+	srt_buffer_t *table = NULL;
+	srt_status_t status;
+	float *host;
+
+	if (in->npositions < 1 || in->npositions > SRT_ROPE_MAX_POSITIONS || rope->dim < 2)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "srt_rotary_create: %lld positions, %lld rotated values of a "
+				      "head: possible are 1 .. %lld, and 2 or more",
+				      (long long)in->npositions, (long long)rope->dim,
+				      (long long)SRT_ROPE_MAX_POSITIONS);
+	host = malloc(nbytes);
+	if (host == NULL)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,
+				      "no host memory for the angles of %lld positions",
+				      (long long)in->npositions);
+	status = srt_buffer_create(device, SRT_MEM_DEVICE, nbytes, "rotary positions", &table);
+	if (status == SRT_OK)
+		status = fill_table(device, rope, in->npositions, host, table);
+	free(host);
+	if (status != SRT_OK) {
+		srt_buffer_destroy(table);
+		return status;
+	}
+	in->dim = rope->dim;
+	in->cos = srt_view(table, 0, SRT_F32);
+	in->sin = srt_view(table, nbytes / 2, SRT_F32);
+	*tables = table;
+	return SRT_OK;
 }

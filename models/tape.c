@@ -53,6 +53,7 @@ void srt_tape_destroy(srt_tape_t *tape)
 	if (tape == NULL)
 		return;
 	srt_tape_destroy_sums(tape);
+	srt_buffer_destroy(tape->own_arena);
 	while (tape->tensors != NULL) {
 		srt_tensor_t *next = tape->tensors->next;
 

@@ -17,6 +17,14 @@ srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena)
 	return tape->status == SRT_OK ? srt_tape_create_sums(tape) : srt_tape_status(tape);
 }
 
+srt_status_t srt_tape_allocate(srt_tape_t *tape)
+{
+	if (tape->finished && tape->own_arena == NULL)
+		SRT_TRY(srt_buffer_create(tape->device, srt_tape_mem_kind(tape), tape->nbytes,
+					  "activations", &tape->own_arena));
+	return srt_tape_bind(tape, tape->own_arena);
+}
+
 static srt_view_t get_view(const srt_tape_t *tape, int block, srt_dtype_t dtype)
 {
 	if (block == SRT_NO_BLOCK)
@@ -27,6 +35,28 @@ static srt_view_t get_view(const srt_tape_t *tape, int block, srt_dtype_t dtype)
 srt_view_t srt_tensor_view(const srt_tensor_t *tensor)
 {
 	return get_view(tensor->tape, tensor->value, tensor->dtype);
+}
+
+static size_t count_nbytes(const srt_tensor_t *tensor)
+{
+	return (size_t)(srt_tensor_rows(tensor) * srt_tensor_cols(tensor)) *
+	       (srt_dtype_bits(tensor->dtype) / 8);
+}
+
+srt_status_t srt_tensor_put(const srt_tensor_t *tensor, const void *values, srt_stream_t *stream)
+{
+	const srt_view_t to = srt_tensor_view(tensor);
+
+	return srt_buffer_copy_from_host(to.buffer, to.offset, values, count_nbytes(tensor),
+					 stream);
+}
+
+srt_status_t srt_tensor_get(const srt_tensor_t *tensor, void *values, srt_stream_t *stream)
+{
+	const srt_view_t from = srt_tensor_view(tensor);
+
+	return srt_buffer_copy_to_host(values, from.buffer, from.offset, count_nbytes(tensor),
+				       stream);
 }
 
 srt_view_t srt_tensor_grad(const srt_tensor_t *tensor)

@@ -18,6 +18,7 @@
 #include <shardrt/ops.h>
 #include <shardrt/shardrt.h>
 
+#include <shardrt/models/rotary.h>
 #include <shardrt/models/tape.h>
 
 #ifdef __cplusplus
@@ -210,6 +211,16 @@ typedef struct srt_rotary_in {
 	int64_t dim; /* values of a head that are rotated, the first ones: even, up to head_dim */
 	int64_t copied; /* last heads of a row, which are not: v after q and k */
 } srt_rotary_in_t;
+
+/**
+ * Makes the angles of in->npositions positions in memory of a device, and sets in->cos, in->sin and
+ * in->dim. Waits for the device.
+ * @param[out] tables (2, npositions, dim / 2), SRT_F32, owned by the caller: to be destroyed after
+ *        the tapes; set on success only.
+ * @return as srt_rope_tables(), or the failure of the device.
+ */
+SRT_API srt_status_t srt_rotary_create(srt_device_t *device, const srt_rope_t *rope,
+				       srt_rotary_in_t *in, srt_buffer_t **tables);
 
 /** y (rows,n) = x with the pairs of values of each head turned by the angle of the row's position
  * (srt_op_rotary()); n is a multiple of head_dim. */

@@ -53,7 +53,7 @@ typedef enum srt_tape_mode {
  */
 SRT_API srt_status_t srt_tape_create(srt_device_t *device, srt_tape_mode_t mode, srt_tape_t **tape);
 
-/** Frees the tape and its tensors, not the arena it is bound to; before its device. NULL is
+/** Frees the tape and its tensors, not an arena of srt_tape_bind(); before its device. NULL is
  * allowed. */
 SRT_API void srt_tape_destroy(srt_tape_t *tape);
 
@@ -115,8 +115,8 @@ typedef srt_param_t *(*srt_find_scales_t)(const srt_param_t *codes, const void *
 SRT_API void srt_tape_set_scales(srt_tape_t *tape, srt_find_scales_t find, const void *arg);
 
 /**
- * Records an input of shape (rows,n), which the caller fills before each forward pass through
- * srt_tensor_view(). Its memory and value stay until it is written again.
+ * Records an input of shape (rows,n), which the caller fills before each forward pass by
+ * srt_tensor_put() or through srt_tensor_view(). Its memory and value stay until it is written again.
  * @param dtype SRT_F32, SRT_F16, SRT_BF16, SRT_I32 or SRT_U8.
  * @return a tensor owned by the tape, NULL after a failure.
  */
@@ -185,6 +185,8 @@ SRT_API srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape);
  * @return SRT_ERR_MISMATCH on all of them if their tapes sum different tensors.
  */
 SRT_API srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena);
+/** srt_tape_bind() with memory that is allocated for this tape alone and freed with it. */
+SRT_API srt_status_t srt_tape_allocate(srt_tape_t *tape);
 
 /** Rows of a tensor. */
 SRT_API int64_t srt_tensor_rows(const srt_tensor_t *tensor);
@@ -195,6 +197,13 @@ SRT_API srt_dtype_t srt_tensor_dtype(const srt_tensor_t *tensor);
 /** Where the values are: inputs always, others from their forward to their last use. Needs
  * srt_tape_bind(). */
 SRT_API srt_view_t srt_tensor_view(const srt_tensor_t *tensor);
+/** Copies all values of a tensor, in its dtype, from host memory, as srt_buffer_copy_from_host(): into
+ * an input, before a forward pass. Needs srt_tape_bind(). */
+SRT_API srt_status_t srt_tensor_put(const srt_tensor_t *tensor, const void *values,
+				    srt_stream_t *stream);
+/** Copies all values of a tensor to host memory and waits, as srt_buffer_copy_to_host(): of an
+ * input, or of a tensor that srt_tape_keep() keeps. */
+SRT_API srt_status_t srt_tensor_get(const srt_tensor_t *tensor, void *values, srt_stream_t *stream);
 /** Where the gradient was left; buffer NULL if the tensor gets none. The memory is reused in the
  * backward pass unless the tensor is kept. */
 SRT_API srt_view_t srt_tensor_grad(const srt_tensor_t *tensor);

@@ -235,7 +235,7 @@ struct srt_tape {
 	size_t nbytes;
 	size_t scratch_nbytes; /* of the stream that it runs on */
 	srt_buffer_t *arena;
-	srt_buffer_t *own_arena; /* NULL: the arena is the caller's */
+	srt_buffer_t *own_arena;     /* NULL: the arena is the caller's */
 	srt_find_value_t find_value; /* NULL: the values are those that the units gather */
 	const void *find_arg;
 	srt_find_scales_t find_scales; /* NULL: there are no weights in 8 bits */

@@ -105,8 +105,8 @@ typedef struct srt_file_names {
 
 /**
  * As srt_engine_load(), from a file with other names. Each rank reads the rows that it owns; of a
- * transposed matrix it reads these rows' part of each row of the file, in blocks of 4 MiB, and needs
- * host memory for its shard of the matrix and a block. Collective, blocking.
+ * transposed matrix it reads these rows' part of each row of the file, in blocks of 4 MiB, and
+ * needs host memory for its shard of the matrix and a block. Collective, blocking.
  * @param names borrowed for the call; its functions are called on all ranks and must agree there.
  * @return as srt_engine_load(); SRT_ERR_INVALID_ARGUMENT too for a transposed tensor that is not a
  *         matrix, or interleaved heads that the rows are not a multiple of.

@@ -14,6 +14,7 @@ unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR
 [ "$(wc -l < "$srcdir/examples/train_own.c")" -le 120 ] || fail "train_own.c has more than 120 lines"
 [ "$(wc -l < "$srcdir/examples/train_all.c")" -le 160 ] || fail "train_all.c has more than 160 lines"
 [ "$(wc -l < "$srcdir/examples/train_modules.c")" -le 160 ] || fail "train_modules.c has more than 160 lines"
+[ "$(wc -l < "$srcdir/examples/train_llama.c")" -le 150 ] || fail "train_llama.c has more than 150 lines"
 [ "$(wc -l < "$srcdir/examples/train_tape.c")" -le 150 ] || fail "train_tape.c has more than 150 lines"
 grep -E '#[ ]*include ["<](models|base|runtime|backends|collectives|kernels)/' "$srcdir"/examples/*.c &&
 	fail "an example uses more than the public headers"

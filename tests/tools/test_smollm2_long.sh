@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # SmolLM2-135M, a published Llama, as transformers has it: perplexity of the first 20000 characters of a text, greedy
-# tokens, a GGUF file, and a folder that is saved and loaded again. Needs the model's folder, SRT_SMOLLM2, and the text: the
+# tokens, the losses of 20 steps, a GGUF file, and a folder that is saved and loaded again. Needs the model's folder, SRT_SMOLLM2, and the text: the
 # recorded runs' folder has both a recipe (hf/smollm2.md) and the figures.
 skip() { echo "SKIP: $*"; exit 77; }
 [ -n "$SRT_SMOLLM2" ] || skip "SRT_SMOLLM2 does not name a folder of SmolLM2-135M"
@@ -32,6 +32,31 @@ done
 cat $work/out
 grep -q '"ids": \[7042, 30, 198, 198, 504, 2988, 314, 42, 216, 34, 32, 33, 40, 29, 32, 33, 29, 34, 34, 216\]' $work/out ||
 	fail "transformers has other tokens"
+
+# ---- twenty steps on the first 512 tokens, in two rows. The losses of transformers 5.24, PyTorch 2.15, fp32 are those of
+#
+#     model = AutoModelForCausalLM.from_pretrained("smollm2", dtype=torch.float32)
+#     ids = AutoTokenizer.from_pretrained("smollm2")(open("text").read(), add_special_tokens=False).input_ids
+#     rows = torch.tensor(ids[:512]).reshape(2, 256)
+#     adamw = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0)
+#     for step in range(20):
+#         loss = model(input_ids=rows, labels=rows).loss
+#         loss.backward(); adamw.step(); adamw.zero_grad(); print(f"{loss.item():.9g}")
+losses="3.81400585 3.69724226 3.5908277 3.49383593 3.40521669 3.32349443 3.24714184 3.17482734 3.10536027 3.03772712
+	2.97123909 2.90544844 2.84003639 2.77475333 2.70940638 2.64388704 2.57823372 2.51260114 2.44707584 2.38167095"
+./shardrt-tokens encode --tokenizer "$SRT_SMOLLM2" $work/text $work/tokens > $work/out || { cat $work/out; exit 1; }
+# 1024 bytes of a head, then tokens of 16 bits
+tail -c +1025 $work/tokens | head -c 1024 | od -An -v -tu2 -w512 |
+	sed 's/ *\([0-9][0-9]*\)/,\1/g; s/^,\(.*\)/{"input_ids": [\1]}/' > $work/rows
+[ "$(wc -l < $work/rows)" = 2 ] || fail "not two rows: $(cat $work/rows)"
+./shardrun -n 2 ./shardrt-train --init "$SRT_SMOLLM2" --sft $work/rows --context 256 --batch 2 --steps 20 --lr 1e-5 \
+	--schedule constant --warmup 0 --beta2 0.999 --weight-decay 0 --clip 0 --strategy zero3 --numerics exact \
+	--log $work/log > $work/out || { cat $work/out; exit 1; }
+sed 's/.*"loss": \([-0-9.e]*\).*/\1/' $work/log | awk -v losses="$losses" 'BEGIN { n = split(losses, want) } {
+	d = $1 / want[NR] - 1
+	print "step " NR ": loss " $1 ", transformers " want[NR] ", relative difference " d
+	bad += !(d < 1e-5 && d > -1e-5)
+} END { exit bad || NR != n || n != 20 }' || fail "the losses of 20 steps"
 
 # As a GGUF file: llama.cpp has the same perplexity, if Python has it; F32 and, with what rounding does, Q8_0.
 python=${PYTHON:-python3}

@@ -116,7 +116,8 @@ SRT_API void srt_tape_set_scales(srt_tape_t *tape, srt_find_scales_t find, const
 
 /**
  * Records an input of shape (rows,n), which the caller fills before each forward pass by
- * srt_tensor_put() or through srt_tensor_view(). Its memory and value stay until it is written again.
+ * srt_tensor_put() or through srt_tensor_view(). Its memory and value stay until it is written
+ * again.
  * @param dtype SRT_F32, SRT_F16, SRT_BF16, SRT_I32 or SRT_U8.
  * @return a tensor owned by the tape, NULL after a failure.
  */
@@ -197,8 +198,8 @@ SRT_API srt_dtype_t srt_tensor_dtype(const srt_tensor_t *tensor);
 /** Where the values are: inputs always, others from their forward to their last use. Needs
  * srt_tape_bind(). */
 SRT_API srt_view_t srt_tensor_view(const srt_tensor_t *tensor);
-/** Copies all values of a tensor, in its dtype, from host memory, as srt_buffer_copy_from_host(): into
- * an input, before a forward pass. Needs srt_tape_bind(). */
+/** Copies all values of a tensor, in its dtype, from host memory, as srt_buffer_copy_from_host():
+ * into an input, before a forward pass. Needs an arena. */
 SRT_API srt_status_t srt_tensor_put(const srt_tensor_t *tensor, const void *values,
 				    srt_stream_t *stream);
 /** Copies all values of a tensor to host memory and waits, as srt_buffer_copy_to_host(): of an

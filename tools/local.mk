@@ -19,6 +19,8 @@ libtools_la_SOURCES = \
 	tools/model_source.h \
 	tools/option_table.c \
 	tools/option_table.h \
+	tools/peak.c \
+	tools/peak.h \
 	tools/precision.c \
 	tools/precision.h \
 	tools/prompt.c \
@@ -70,6 +72,12 @@ shardrt_info_SOURCES = \
 	tools/info/info.c \
 	tools/info/info.h \
 	tools/info/backends.c \
+	tools/info/bench.c \
+	tools/info/bench.h \
+	tools/info/bench_collectives.c \
+	tools/info/bench_hints.c \
+	tools/info/bench_products.c \
+	tools/info/bench_step.c \
 	tools/info/config.c \
 	tools/info/features.c \
 	tools/info/flight.c \
@@ -81,7 +89,7 @@ shardrt_info_SOURCES = \
 	tools/info/plan.c \
 	tools/info/topology.c
 shardrt_info_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
-shardrt_info_LDADD = libtools.la libmodels.la $(SRT_LIB) $(SRT_PKG_LIBS) -lm
+shardrt_info_LDADD = libtools.la libmodels.la $(PEAK_LIBS) $(SRT_LIB) $(SRT_PKG_LIBS) -lm
 
 # Asks drivers for their devices, for the library, which finds it with the modules.
 srtprobedir = $(pkglibdir)
@@ -141,8 +149,6 @@ shardrt_train_SOURCES = \
 	tools/train/options_check.c \
 	tools/train/options_internal.h \
 	tools/train/options_table.c \
-	tools/train/peak.c \
-	tools/train/peak.h \
 	tools/train/report.c \
 	tools/train/resume.c \
 	tools/train/save.c \
@@ -169,13 +175,13 @@ if HAVE_AVX512
 PEAK_LIBS += libpeak_avx512.la
 endif
 noinst_LTLIBRARIES += $(PEAK_LIBS)
-libpeak_baseline_la_SOURCES = tools/train/peak_fma.c
+libpeak_baseline_la_SOURCES = tools/peak_fma.c
 libpeak_baseline_la_CPPFLAGS = $(libisa_baseline_la_CPPFLAGS)
 libpeak_baseline_la_CFLAGS = $(libisa_baseline_la_CFLAGS)
-libpeak_avx2_la_SOURCES = tools/train/peak_fma.c
+libpeak_avx2_la_SOURCES = tools/peak_fma.c
 libpeak_avx2_la_CPPFLAGS = $(libisa_avx2_la_CPPFLAGS)
 libpeak_avx2_la_CFLAGS = $(libisa_avx2_la_CFLAGS)
-libpeak_avx512_la_SOURCES = tools/train/peak_fma.c
+libpeak_avx512_la_SOURCES = tools/peak_fma.c
 libpeak_avx512_la_CPPFLAGS = $(libisa_avx512_la_CPPFLAGS)
 libpeak_avx512_la_CFLAGS = $(libisa_avx512_la_CFLAGS)
 

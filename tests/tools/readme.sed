@@ -21,3 +21,4 @@ s/(PKG_CONFIG_PATH=|rpath,)DIR/\1installed/
 s/--steps [0-9]+/--steps 2/
 /--steps/!s/--(text|tokens) [^ ]+/& --steps 2 --eval-every 0/
 s/--generate 500/--generate 20/
+s/--bench/& --seconds 1/

@@ -159,6 +159,61 @@ if [ -c /dev/full ]; then
 	done
 fi
 
+# Speeds: all rows are there, with positive numbers and sane shares, whatever the speeds are; causes that are known.
+# bench RANKS THREADS [VARIABLE=VALUE...]
+bench()
+{
+	ranks=$1 threads=$2
+	shift 2
+	has 0 "us      speed           share" env SHARDRT_BACKEND=cpu SHARDRT_THREADS="$threads" "$@" \
+		./shardrun -n "$ranks" $info --bench --seconds 1
+	rows=$(echo "$out" | awk '
+		/^#/ || !/ G(FLOP|B)\/s / { next }
+		{ low = sub(/  low$/, ""); share = $NF; speed = $(NF - 2); us = $(NF - 3) }
+		!(speed > 0) || !(us == "-" || us > 0) || !(share == "-" || share > 0 && share < 100) || (low && share == "-") {
+			print "bad"
+		}
+		{ sub(/, .*/, ""); sub(/  .*/, ""); count[$0]++ }
+		END { for (name in count) print name ":" count[name] }' | LC_ALL=C sort | tr '\n' ' ')
+}
+peak='multiply-adds:2 '
+[ "$(uname -m)" = x86_64 ] || peak=
+moved="copy:1 ${peak}product bf16 exact:3 product fp32 exact:3 read:1 training step:1 "
+bench 1 2
+# Products of mode fast are there, or the reason why not.
+case $out in
+*"# products in mode fast: none: "?*) [ "$rows" = "$moved" ] || complain "rows with one rank: $rows" ;;
+*) case $rows in
+   *"product bf16 fast:3 "*"product fp32 fast:3 "*) ;;
+   *) complain "neither rows of mode fast nor a reason: $rows" ;;
+   esac ;;
+esac
+case $out in
+*"# collectives are measured with several ranks: shardrun -n 2"*) ;;
+*) complain "one rank does not say how to measure collectives: $out" ;;
+esac
+isa=auto
+if grep -q '^flags.* avx512dq' /proc/cpuinfo && $info | grep -q 'cpu kernels: .*avx2'; then isa=avx2; fi
+bench 2 1 SHARDRT_PEER_MEMORY=no SHARDRT_CPU_ISA=$isa
+for row in all-gather:2 all-reduce:2 reduce-scatter:2 copy:1 read:1 "training step:1"; do
+	case " $rows" in
+	*" $row "*) ;;
+	*) complain "two ranks lack $row: $rows" ;;
+	esac
+done
+case $rows in *bad*) complain "numbers: $out" ;; esac
+case $out in
+*"# collectives are staged: SHARDRT_COLLECTIVES=auto, SHARDRT_PEER_MEMORY=no"*) ;;
+*) complain "staged collectives are no cause: $out" ;;
+esac
+case $isa,$out in
+auto,* | *"# SHARDRT_CPU_ISA=avx2: this processor has avx512"*) ;;
+*) complain "an instruction set that is not used is no cause: $out" ;;
+esac
+has 2 "--seconds needs --bench" $info --seconds 2
+has 2 "must be a whole number in 1..3600" $info --bench --seconds 0
+has 1 'backend "tpu"' env SHARDRT_BACKEND=tpu $info --bench
+
 # The tree of modules, alone and with a plan; what deferred initial values save.
 has 0 "    0 (Block), unit blocks.0" $info --tree
 has 0 "weight f32 (384, 128), dimension 0 cut over tp in 3 blocks" $info --tree --mesh dp=2,tp=2

@@ -23,6 +23,7 @@
 static const char usage[] =
 	"Usage: shardrt-info [OPTION]...\n"
 	"   or: shardrt-info --flight FILES|FOLDERS\n"
+	"   or: [shardrun -n N] shardrt-info --bench [--seconds S]\n"
 	"Prints the version and build of libshardrt, and topology, backends and devices of this\n"
 	"machine.\n"
 	"\n"
@@ -34,6 +35,9 @@ static const char usage[] =
 	"  -d, --device         print the device that a program gets with this configuration\n"
 	"      --flight         read files that ranks wrote to the folder of SHARDRT_FLIGHT, and print\n"
 	"                       the last collectives of the ranks, and which rank waits for which\n"
+	"      --bench          measure multiply-adds, memory, products, collectives and a training\n"
+	"                       step, with shares of their limits and causes of low ones\n"
+	"      --seconds S      about how long that takes (default 60)\n"
 	"  -h, --help           print this help and exit\n"
 	"\n"
 	"Memory plan and modules of a model, for one rank of a job that is not run:\n"
@@ -68,6 +72,8 @@ static const char usage[] =
 enum {
 	OPT_CONFIG_PAGE = 256,
 	OPT_FLIGHT,
+	OPT_BENCH,
+	OPT_SECONDS,
 	OPT_PLAN,
 	OPT_TREE,
 	OPT_PRESET,
@@ -97,6 +103,8 @@ static const struct option long_options[] = {
 	{ "device", no_argument, NULL, 'd' },
 	{ "config-page", no_argument, NULL, OPT_CONFIG_PAGE },
 	{ "flight", no_argument, NULL, OPT_FLIGHT },
+	{ "bench", no_argument, NULL, OPT_BENCH },
+	{ "seconds", required_argument, NULL, OPT_SECONDS },
 	{ "help", no_argument, NULL, 'h' },
 	{ "plan", no_argument, NULL, OPT_PLAN },
 	{ "tree", no_argument, NULL, OPT_TREE },
@@ -224,7 +232,8 @@ static int print_all(void)
 
 /* The command line. */
 typedef struct request {
-	int features, config, device, page, version, help, flight;
+	int features, config, device, page, version, help, flight, bench;
+	int seconds;        /* of --bench; 0: not given */
 	char *const *paths; /* of --flight */
 	int npaths;
 	const char *plan_option; /* an option that needs --plan or --tree, if given */
@@ -299,6 +308,12 @@ static int parse_option(request_t *r, int opt)
 	case OPT_FLIGHT:
 		r->flight = 1;
 		return 0;
+	case OPT_BENCH:
+		r->bench = 1;
+		return 0;
+	case OPT_SECONDS:
+		r->seconds = parse_count("--seconds", optarg, 3600);
+		return r->seconds ? 0 : TOOL_EXIT_USAGE;
 	case 'h':
 		r->help = 1;
 		return 0;
@@ -392,6 +407,10 @@ static int parse_options(request_t *r, int argc, char **argv)
 		tool_error("unexpected argument \"%s\"", argv[optind]);
 		return TOOL_EXIT_USAGE;
 	}
+	if (r->seconds && !r->bench) {
+		tool_error("--seconds needs --bench");
+		return TOOL_EXIT_USAGE;
+	}
 	if (r->has_preset && r->what.model != NULL) {
 		tool_error("--preset and --model are both given: one has the sizes");
 		return TOOL_EXIT_USAGE;
@@ -430,7 +449,7 @@ int main(int argc, char **argv)
 	tool_start("shardrt-info");
 	status = parse_options(&r, argc, argv);
 	plans = r.what.plan || r.what.tree;
-	if (!status && (plans || r.features || r.device ||
+	if (!status && (plans || r.features || r.device || r.bench ||
 			!(r.help || r.version || r.page || r.config || r.flight)))
 		status = tool_check_config();
 	if (status)
@@ -445,6 +464,8 @@ int main(int argc, char **argv)
 		status = info_features("");
 	else if (r.device)
 		status = print_device();
+	else if (r.bench)
+		status = info_bench(r.seconds ? r.seconds : 60);
 	else if (!r.config && !plans && !r.flight)
 		status = print_all();
 	if (r.config)

@@ -33,6 +33,10 @@ void info_topology(void);
  * waits for which. @return the exit status. */
 int info_flight(char *const *paths, int npaths);
 
+/** Measures speeds of the device, on all ranks of the job at the same time, and prints them.
+ * @param seconds about how long. @return the exit status. */
+int info_bench(int seconds);
+
 /** Optimizers to plan. */
 #define INFO_OPTIMIZERS "adamw|adamw8bit"
 

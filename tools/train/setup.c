@@ -9,8 +9,8 @@
 #include "models/data/sft.h"
 #include "models/data/text.h"
 #include "tools/mesh.h"
+#include "tools/peak.h"
 #include "tools/train/data.h"
-#include "tools/train/peak.h"
 
 /* ---- checking --------------------------------------------------------------------------- */
 
@@ -316,7 +316,7 @@ double trainer_peak(const trainer_t *t)
 	if (srt_device_get_info(t->device, &info) != SRT_OK || strcmp(info.backend, "cpu") != 0 ||
 	    srt_context_numerics(t->context) != SRT_NUMERICS_EXACT)
 		return 0.0;
-	return train_peak(info.isa, info.threads);
+	return tool_peak(info.isa, info.threads);
 }
 
 void trainer_destroy(trainer_t *t)

@@ -18,7 +18,6 @@
  *     steps.c            a training step, validation
  *     generate.c         generated text
  *     report.c           progress, the JSON log
- *     peak.c             the peak speed of a rank, for the log
  *     train.c            main program: steps, signals, errors
  *
  * All ranks make the same calls. Only rank 0 prints, and only rank 0 reads results of the device.

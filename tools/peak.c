@@ -2,7 +2,7 @@
 /* See peak.h. */
 #include "config.h"
 
-#include "tools/train/peak.h"
+#include "tools/peak.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -14,22 +14,35 @@
 #define NMEASURED 15
 #define ROUNDS (1 << 18)
 
-static train_peak_fn *find_function(const char *isa)
+static tool_peak_fn *find_function(const char *isa)
 {
 #ifdef __x86_64__
 	if (!strcmp(isa, "baseline"))
-		return train_peak_baseline;
+		return tool_peak_baseline;
 #endif
 #ifdef HAVE_AVX2
 	if (!strcmp(isa, "avx2"))
-		return train_peak_avx2;
+		return tool_peak_avx2;
 #endif
 #ifdef HAVE_AVX512
 	if (!strcmp(isa, "avx512"))
-		return train_peak_avx512;
+		return tool_peak_avx512;
 #endif
 	(void)isa;
 	return NULL;
+}
+
+const char *tool_peak_best_isa(void)
+{
+#ifdef __x86_64__
+	__builtin_cpu_init();
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+	    __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+		return "avx512";
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+		return "avx2";
+#endif
+	return "baseline";
 }
 
 static double thread_s(void)
@@ -48,7 +61,7 @@ static int compare_doubles(const void *a, const void *b)
 }
 
 typedef struct measurement {
-	train_peak_fn *fn;
+	tool_peak_fn *fn;
 	pthread_t thread;
 	float result;
 	double flops; /* per second */
@@ -79,10 +92,10 @@ static int limit_to_cores(int nthreads)
 	return CPU_COUNT(&set);
 }
 
-double train_peak(const char *isa, int nthreads)
+double tool_peak(const char *isa, int nthreads)
 {
 	const int n = limit_to_cores(nthreads);
-	train_peak_fn *fn = find_function(isa);
+	tool_peak_fn *fn = find_function(isa);
 	measurement_t *m = fn != NULL ? calloc((size_t)n, sizeof(*m)) : NULL;
 	double flops = 0.0;
 	int nstarted = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Multiply-adds in registers, compiled once for each instruction set (SRT_ISA), as the kernels. */
-#include "tools/train/peak.h"
+#include "tools/peak.h"
 
 #include <immintrin.h>
 #include <string.h>
 
-#define NAME_OF(isa) train_peak_##isa
+#define NAME_OF(isa) tool_peak_##isa
 #define NAME(isa) NAME_OF(isa)
 #define LANES_baseline 4
 #define LANES_avx2 8

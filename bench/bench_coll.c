@@ -7,7 +7,10 @@
  *
  * algbw = full buffer / time; busbw as nccl-tests defines it: x (n-1)/n for all-gather and
  * reduce-scatter, x 2(n-1)/n for all-reduce. The best of several repeats, each the mean over some
- * starts; all ranks begin together. All ranks run memcpy at the same time too. After the timing,
+ * starts; all ranks begin together. All ranks run memcpy at the same time too, and the device's own
+ * copy. For a buffer that fits no cache the last line is the part of the speed that the bytes
+ * allow: the bytes that a rank must read and write at least, its full buffer once and the result
+ * once, at the rate of the faster copy, which reads and writes the buffer once. After the timing,
  * every rank checks the bits of one more start ("ok"): a difference ends the program. The last
  * column is srt_comm_transport(): on one node SHARDRT_PEER_MEMORY=no makes it "staged" and
  * SHARDRT_COLLECTIVES=ucx "ucx". Messages are started one after the other, and the sources stay as
@@ -22,6 +25,9 @@
 #include <shardrt/shardrt.h>
 
 #include "bench/coll_rules.h"
+
+/* Buffers of this size fit no cache. */
+#define PAST_CACHES_NBYTES ((size_t)64 << 20)
 
 typedef struct bench {
 	srt_context_t *context;
@@ -79,17 +85,24 @@ static double time_coll(bench_t *b, srt_coll_t *coll, int starts, bool waits)
 	return best;
 }
 
-static double time_memcpy(bench_t *b, void *dst, const void *src, size_t nbytes, int starts)
+/* The device's copy, or memcpy of the buffers' host memory if there are addresses. */
+static double time_copy(bench_t *b, srt_buffer_t *dst, srt_buffer_t *src, void *to,
+			const void *from, size_t nbytes)
 {
+	const int starts = starts_of(nbytes);
 	double best = 1e9;
 
 	for (int k = 0; k < REPEATS; k++) {
 		run_barrier(b);
 		double start = now_s();
 		for (int i = 0; i < starts; i++) {
-			memcpy(dst, src, nbytes);
+			if (to != NULL)
+				memcpy(to, from, nbytes);
+			else
+				check_status(srt_buffer_copy(dst, 0, src, 0, nbytes, b->stream));
 			__asm__ volatile("" ::: "memory"); /* keeps each copy */
 		}
+		run_barrier(b); /* ranks that share a core copy one after the other */
 		double t = max_over_ranks(b, (now_s() - start) / starts);
 		best = t < best ? t : best;
 	}
@@ -164,25 +177,33 @@ static void bench_message(bench_t *b, size_t nbytes)
 	srt_buffer_destroy(full);
 }
 
-static void bench_memcpy(bench_t *b, size_t nbytes)
+/* Seconds of the faster one of memcpy and the device's copy. */
+static double bench_copies(bench_t *b, srt_buffer_t *full, size_t nbytes)
 {
 	void *other = malloc(nbytes), *some = malloc(nbytes);
+	srt_buffer_t *copy;
+	double t[2];
 
 	if (other == NULL || some == NULL)
 		exit(1);
 	memset(other, 0, nbytes);
 	memset(some, 1, nbytes);
-	double t = time_memcpy(b, other, some, nbytes, starts_of(nbytes));
-	if (b->rank == 0)
-		printf("%-15s %10zu %10.2f %8.2f\n", "memcpy", nbytes, t * 1e6,
-		       (double)nbytes / t * 1e-9);
+	check_status(srt_buffer_create(srt_context_device(b->context), srt_comm_mem_kind(b->world),
+				       nbytes, "copy", &copy));
+	t[0] = time_copy(b, NULL, NULL, other, some, nbytes);
+	t[1] = time_copy(b, copy, full, NULL, NULL, nbytes);
+	for (int i = 0; i < 2 && b->rank == 0; i++)
+		printf("%-15s %10zu %10.2f %8.2f\n", i == 0 ? "memcpy" : "device's copy", nbytes,
+		       t[i] * 1e6, (double)nbytes / t[i] * 1e-9);
+	srt_buffer_destroy(copy);
 	free(some);
 	free(other);
+	return t[0] < t[1] ? t[0] : t[1];
 }
 
-/* busbw is algbw x factor x (n-1)/n. */
-static void bench_kind(bench_t *b, const srt_coll_desc_t *desc, const side_t *from,
-		       const side_t *to, const result_t *expected, double factor)
+/* Returns the seconds of a start. busbw is algbw x factor x (n-1)/n. */
+static double bench_kind(bench_t *b, const srt_coll_desc_t *desc, const side_t *from,
+			 const side_t *to, const result_t *expected, double factor)
 {
 	const size_t n = (size_t)b->size, nbytes = n * expected->each * sizeof(float);
 	srt_coll_t *coll;
@@ -197,6 +218,7 @@ static void bench_kind(bench_t *b, const srt_coll_desc_t *desc, const side_t *fr
 		       t * 1e6, alg, alg * factor * (double)(n - 1) / (double)n,
 		       srt_comm_transport(b->world));
 	srt_coll_destroy(coll);
+	return t;
 }
 
 static void bench_size(bench_t *b, size_t nbytes)
@@ -227,14 +249,19 @@ static void bench_size(bench_t *b, size_t nbytes)
 		.owners = owners,
 	};
 	result_t expected = { "all-gather", 0, b->size, each, 0, n * each };
-	bench_kind(b, &desc, &shard, &full, &expected, 1);
+	const double gather_s = bench_kind(b, &desc, &shard, &full, &expected, 1);
 	desc.kind = SRT_COLL_REDUCE_SCATTER;
 	expected = (result_t){ "reduce-scatter", 1, b->size, each, shard.first, each };
-	bench_kind(b, &desc, &full, &shard, &expected, 1);
+	const double scatter_s = bench_kind(b, &desc, &full, &shard, &expected, 1);
 	desc.kind = SRT_COLL_ALL_REDUCE;
 	expected = (result_t){ "all-reduce", 1, b->size, each, 0, n * each };
-	bench_kind(b, &desc, &full, &full, &expected, 2);
-	bench_memcpy(b, nbytes);
+	const double reduce_s = bench_kind(b, &desc, &full, &full, &expected, 2);
+	const double copy_s = bench_copies(b, full.buffer, nbytes);
+	if (b->rank == 0 && nbytes >= PAST_CACHES_NBYTES)
+		printf("of what the bytes allow: all-gather %.2f, reduce-scatter %.2f, all-reduce "
+		       "%.2f\n",
+		       copy_s / gather_s, copy_s * (1 + 1 / (double)n) / 2 / scatter_s,
+		       copy_s / reduce_s);
 	srt_buffer_destroy(shard.buffer);
 	srt_buffer_destroy(full.buffer);
 	free(segments);

@@ -237,10 +237,12 @@ struct srt_coll {
 	char closing_text[SRT_CONTROL_TEXT / 4];
 	srt_extents_t *owner; /* [size]; one allocation with its extents */
 	srt_extents_t *out,
-		*in;           /* [size] messages to and from each rank; one allocation; or NULL */
-	size_t most_pair;      /* most bytes of messages from one rank to one rank */
-	size_t nbytes;         /* of all owners, or that this rank sends */
-	srt_view_t source;     /* this rank's part, which peers read; buffer NULL = none */
+		*in;       /* [size] messages to and from each rank; one allocation; or NULL */
+	size_t most_pair;  /* most bytes of messages from one rank to one rank */
+	size_t nbytes;     /* of all owners, or that this rank sends */
+	srt_view_t source; /* this rank's part, which peers read; buffer NULL = none */
+	/* Zero copy, an all-reduce: the owner of a segment writes its sum to all ranks' full. */
+	bool pushes_sums;
 	srt_buffer_t *scratch; /* partial sums of more than 8 ranks, or NULL */
 	void *transport_data;  /* made by transport->connect, freed by disconnect; or NULL */
 	/* Staged, ucx: rounds use slots in turn, so all are counted, also those in which this rank
@@ -399,6 +401,10 @@ srt_status_t srt_host_step_wait_readers(srt_coll_start_t *start, srt_stream_t *s
 
 /* Submits all phases of a start. */
 srt_status_t srt_step_submit_phases(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+				    srt_stream_t *stream);
+/* Submits an all-reduce that pushes its sums: the ranks wait for their peers' sums, and copy
+ * nothing. */
+srt_status_t srt_step_submit_pushed(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
 				    srt_stream_t *stream);
 
 /* Consumes a round by copies: gathered bytes to full, messages to shard. The first round of a phase

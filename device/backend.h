@@ -140,7 +140,8 @@ typedef struct srt_backend_mem_ops {
 	void *(*host)(void *device, void *mem);
 	/* sync, NULL ok (then peer_memory is 0). The owner keeps the handle's fd. */
 	srt_status_t (*export_handle)(void *device, void *mem, srt_mem_handle_t *handle);
-	/* sync, NULL ok. Maps a peer's memory; owns the descriptor on success. */
+	/* sync, NULL ok. Maps a peer's memory, which copies may write; owns the descriptor on
+	 * success. */
 	srt_status_t (*import_handle)(void *device, const srt_mem_handle_t *handle, void **mem);
 	/* sync, NULL ok (unknown). Bytes of device memory that any process can still allocate; 0:
 	 * unknown. */

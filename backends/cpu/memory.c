@@ -147,8 +147,7 @@ static srt_status_t mem_import(void *dev, const srt_mem_handle_t *handle, void *
 
 	if (mem == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
-	/* Collectives only read a peer's memory. */
-	status = srt_hostmem_import(device->host, handle, PROT_READ, &shared);
+	status = srt_hostmem_import(device->host, handle, PROT_READ | PROT_WRITE, &shared);
 	if (status != SRT_OK) {
 		free(mem);
 		return status;

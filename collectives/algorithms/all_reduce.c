@@ -4,12 +4,13 @@
  *
  * Steps: as reduce-scatter, but a rank sums its segments into its full; then as all-gather of these
  * segments. Bytes read per rank: ranks x its segments, then the others' segments. Scratch: as
- * reduce-scatter.
+ * reduce-scatter. Zero copy, with coll->pushes_sums: a rank writes each tile of the sum to all
+ * ranks' full, so it reads and writes ranks x its segments, and the second phase only waits.
  *
  * In place is safe without a copy. Peers read my segments of my full only after I have published
  * the second phase. Peer p's segments of my full are read only by p, before it publishes the second
- * phase, and I overwrite them only after that. Staged, only its own rank reads full, in the order
- * of its stream.
+ * phase, and I overwrite them only after that; or p writes them itself. Staged, only its own rank
+ * reads full, in the order of its stream.
  */
 #include "collectives/collective.h"
 

@@ -90,6 +90,20 @@ srt_status_t srt_step_submit_phases(srt_coll_start_t *start, const srt_coll_epil
 	return srt_host_step_submit(start, stream);
 }
 
+srt_status_t srt_step_submit_pushed(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+				    srt_stream_t *stream)
+{
+	const srt_coll_t *coll = start->coll;
+
+	SRT_TRY(offer_round(start, 0, stream));
+	SRT_TRY(await_round(start, 0, stream));
+	SRT_TRY(coll->algorithm->consume[0](start, 0, epilogue, stream));
+	SRT_TRY(release_round(start, 1, stream));
+	SRT_TRY(offer_round(start, 1, stream));
+	SRT_TRY(await_round(start, 1, stream));
+	return srt_host_step_submit(start, stream);
+}
+
 /* ---- copies --------------------------------------------------------------------------- */
 
 srt_status_t srt_step_copy_end(srt_coll_start_t *start, srt_step_copies_t *copies,

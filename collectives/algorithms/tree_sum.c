@@ -15,6 +15,7 @@
 
 #define BLOCK ((size_t)SRT_K_MAX_RANKS)
 #define TILE_NELEM ((size_t)32768)
+#define PUSHED_NELEM ((size_t)16384) /* of each thread */
 
 /* Levels of block sums: SRT_SUM_MAX_RANKS is BLOCK to the power of MAX_LEVELS + 1. */
 #define MAX_LEVELS 3
@@ -48,22 +49,24 @@ typedef struct inputs {
 	size_t skip; /* bytes of the chunk before the tile */
 } inputs_t;
 
+/* The bytes of a rank. */
+static srt_view_t locate_rank(const inputs_t *inputs, int rank)
+{
+	const srt_coll_t *coll = inputs->start->coll;
+	srt_view_t all;
+
+	if (rank == coll->comm->rank)
+		all = srt_view_at(&coll->full, inputs->chunk->full_offset);
+	else
+		all = coll->transport->locate(inputs->start, inputs->round, rank, inputs->chunk);
+	return srt_view_at(&all, inputs->skip);
+}
+
 /* in[i] = the bytes of rank first + i, for a block of ranks. */
 static void locate_block(const inputs_t *inputs, size_t first, size_t n, srt_view_t in[BLOCK])
 {
-	const srt_coll_t *coll = inputs->start->coll;
-
-	for (size_t i = 0; i < n; i++) {
-		const int r = (int)(first + i);
-		srt_view_t all;
-
-		if (r == coll->comm->rank)
-			all = srt_view_at(&coll->full, inputs->chunk->full_offset);
-		else
-			all = coll->transport->locate(inputs->start, inputs->round, r,
-						      inputs->chunk);
-		in[i] = srt_view_at(&all, inputs->skip);
-	}
+	for (size_t i = 0; i < n; i++)
+		in[i] = locate_rank(inputs, (int)(first + i));
 }
 
 /* One launch on a destination and up to 8 inputs. */
@@ -187,13 +190,36 @@ static srt_status_t sum_ranks(const srt_coll_t *coll, const srt_view_t *dst, con
 			  coll->dtype, &args, dst, in, stream);
 }
 
+/* Writes a tile of the sum to all peers. */
+static srt_status_t push_sum(const inputs_t *inputs, const srt_view_t *sum, size_t nbytes,
+			     srt_stream_t *stream)
+{
+	const srt_comm_t *comm = inputs->start->coll->comm;
+
+	for (int k = 1; k < comm->size; k++) {
+		const srt_view_t to = locate_rank(inputs, (comm->rank + k) % comm->size);
+
+		SRT_TRY(srt_buffer_copy(to.buffer, to.offset, sum->buffer, sum->offset, nbytes,
+					stream));
+	}
+	return SRT_OK;
+}
+
+/* Elements that are summed at a time. A tile that is pushed stays in the threads' caches. */
+static size_t tile_nelem(const srt_coll_t *coll, size_t nelem)
+{
+	if ((size_t)coll->comm->size > BLOCK)
+		return TILE_NELEM;
+	return coll->pushes_sums ? PUSHED_NELEM * (size_t)coll->comm->device->caps.threads : nelem;
+}
+
 static srt_status_t sum_chunk(const srt_coll_start_t *start, uint32_t round,
 			      const srt_chunk_t *chunk, const srt_view_t *dst,
 			      const srt_coll_epilogue_t *epilogue, srt_stream_t *stream)
 {
 	const srt_coll_t *coll = start->coll;
 	const size_t n = (size_t)coll->comm->size, nelem = chunk->nbytes / coll->elem_nbytes;
-	const size_t step = n > BLOCK ? TILE_NELEM : nelem;
+	const size_t step = tile_nelem(coll, nelem);
 	inputs_t inputs = { .start = start, .round = round, .chunk = chunk };
 
 	for (size_t e = 0; e < nelem; e += step) {
@@ -202,6 +228,8 @@ static srt_status_t sum_chunk(const srt_coll_start_t *start, uint32_t round,
 
 		inputs.skip = e * coll->elem_nbytes;
 		SRT_TRY(sum_ranks(coll, &out, &inputs, n, count, epilogue, stream));
+		if (coll->pushes_sums)
+			SRT_TRY(push_sum(&inputs, &out, count * coll->elem_nbytes, stream));
 	}
 	return SRT_OK;
 }

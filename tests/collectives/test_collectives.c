@@ -317,9 +317,11 @@ static void test_data_is_telling(const job_t *job)
 		CHECK(differ > 200);
 }
 
-/* More elements than a chunk of partial sums (more than 8 ranks). */
+/* More elements than a tile of an all-reduce, and than a chunk of partial sums (more than 8 ranks).
+ */
 static void test_large(job_t *job)
 {
+	run_kind(job, UNEVEN, 40000, SRT_COLL_ALL_REDUCE, ILL_CONDITIONED, NULL);
 	run_kind(job, UNEVEN, 40000, SRT_COLL_REDUCE_SCATTER, ILL_CONDITIONED, NULL);
 }
 

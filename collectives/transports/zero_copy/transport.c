@@ -2,7 +2,9 @@
 /*
  * The zero copy transport: peers map every source buffer and read it. A phase is one round. If a
  * device needs it, the accesses of the device and of its peers to the same bytes are ordered by the
- * backend's peer_begin.
+ * backend's peer_begin. Other devices push the sums of an all-reduce: a rank writes them to its
+ * peers' memory while the lines are in its caches, since it has just read them. So each rank's
+ * bytes are read once and written once, and no rank reads what another one has just written.
  */
 #include <stdlib.h>
 
@@ -38,6 +40,11 @@ static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *
 	return shard ? desc->shard.offset : desc->full.offset;
 }
 
+static bool has_begin(const srt_coll_t *coll)
+{
+	return coll->comm->device->caps.peer_begin != 0;
+}
+
 /* The end of the bytes of a rank's source that are read, from its view. */
 static size_t find_source_end(const srt_coll_t *coll, int rank)
 {
@@ -69,6 +76,7 @@ static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64
 		return SRT_ERR_OUT_OF_MEMORY;
 	m->imports = (srt_import_t **)(void *)(m->source + n);
 	m->source[comm->rank] = coll->source;
+	coll->pushes_sums = coll->kind == SRT_COLL_ALL_REDUCE && !has_begin(coll);
 	coll->transport_data = m;
 	reads_me = srt_comm_calloc(comm, 2 * n, sizeof(bool), what);
 	if (reads_me == NULL)
@@ -134,9 +142,11 @@ static srt_status_t begin_extents(const srt_coll_t *coll, const srt_view_t *sour
 	return srt_buffer_peer_begin(source->buffer, source->offset + begin, end - begin, stream);
 }
 
-static bool has_begin(const srt_coll_t *coll)
+static srt_status_t submit_start(srt_coll_start_t *start, const srt_coll_epilogue_t *epilogue,
+				 srt_stream_t *stream)
 {
-	return coll->comm->device->caps.peer_begin != 0;
+	return start->coll->pushes_sums ? srt_step_submit_pushed(start, epilogue, stream) :
+					  srt_step_submit_phases(start, epilogue, stream);
 }
 
 /* The bytes of this rank's source that peers read in the phase. */
@@ -191,7 +201,7 @@ const srt_transport_t srt_transport_zero_copy = {
 	.connect_info = get_connect_info,
 	.connect = map_sources,
 	.disconnect = unmap_sources,
-	.start = srt_step_submit_phases,
+	.start = submit_start,
 	.wait_readers = srt_host_step_wait_readers,
 	.run_action = srt_flag_run_action,
 	.is_idle = srt_flag_action_is_idle,

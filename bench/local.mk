@@ -10,6 +10,7 @@ EXTRA_DIST += \
 	bench/peer_load.py \
 	bench/peer_lora.py \
 	bench/peer_mpi.c \
+	bench/peer_oneccl.cc \
 	bench/peer_startup.py \
 	bench/peer_tokenizer.py \
 	bench/peer_torch.py \

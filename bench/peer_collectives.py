@@ -1,20 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives compared with Open MPI and with PyTorch's gloo on one machine, in one run.
+"""Collectives compared with Open MPI, PyTorch's gloo, oneCCL and DeepSpeed on one machine, in one run.
 
 All-gather, reduce-scatter and all-reduce of fp32 on N processes of one thread, not bound to cores.
 Ours is bench/bench_coll under shardrun, by shared memory without copies (shm), staged, and by UCX; MPI
-is bench/peer_mpi.c, which this program compiles; gloo is torch.distributed. All have the rules of
+is bench/peer_mpi.c, which this program compiles; gloo is torch.distributed. Only the all-reduce is
+compared with oneccl, which is bench/peer_oneccl.cc with the packages oneccl, oneccl-devel, impi-rt and
+intel-cmplr-lib-rt of PyPI, without threads of its own (CCL_WORKER_OFFLOAD=0) over Intel MPI's shared
+memory, and with deepspeed, the all-reduce by shared memory of the package deepspeed, which needs ninja
+and is compiled in the first run. Install these packages for the Python that runs this program. All have the rules of
 bench/coll_rules.h: sizes, starts, the best of the means of five repeats, and every rank checks the bits
 of one more start, whose sums are exact in any order. The sides alternate (A B C A B C), and the program
 prints medians over the rounds, algbw = bytes / time, busbw as nccl-tests has it, and for each peer
 our time divided by its time: below 1 ours is faster.
 
     python3 bench/peer_collectives.py [--build DIR] [--worlds 2,4] [--rounds 5] [--peers mpi,gloo]
+    python3 bench/peer_collectives.py --peers oneccl,deepspeed --sizes 10240,65536
 
 Exit status 77 with the reason where a peer or a program is missing.
 """
 import argparse
+import importlib.metadata
+import importlib.util
 import os
 import shutil
 import statistics
@@ -35,7 +42,7 @@ OURS = {
 }
 
 
-# ---- a rank of gloo ------------------------------------------------------------------------
+# ---- a rank of gloo or deepspeed ------------------------------------------------------------------------
 
 
 def starts_of(nbytes):
@@ -60,6 +67,16 @@ def time_coll(torch, dist, call, starts):
     return best
 
 
+def open_deepspeed(torch, rank, size):
+    """DeepSpeed's all-reduce in place, compiled if it was not yet."""
+    os.environ["PATH"] = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]  # ninja
+    os.environ["LOCAL_SIZE"] = str(size)
+    from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder
+
+    ShareMemCommBuilder().load(verbose=False).initialize(size, rank)
+    return torch.ops.deepspeed.inference_all_reduce_
+
+
 def worker(args):
     import torch
     import torch.distributed as dist
@@ -67,6 +84,7 @@ def worker(args):
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, size = dist.get_rank(), dist.get_world_size()
+    all_reduce = open_deepspeed(torch, rank, size) if args.worker == "deepspeed" else dist.all_reduce
     for nbytes in args.sizes:
         each = nbytes // 4 // size
         full, shard, first = torch.empty(size * each), torch.empty(each), rank * each
@@ -81,10 +99,12 @@ def worker(args):
                 lambda: dist.reduce_scatter_tensor(shard, full), shard, lambda: full.copy_(whole),
                 lambda: sum(values(torch, r, first, each) for r in range(size))),
             "all-reduce": (
-                lambda: dist.all_reduce(full), full, lambda: full.copy_(whole),
+                lambda: all_reduce(full), full, lambda: full.copy_(whole),
                 lambda: sum(values(torch, r, 0, size * each) for r in range(size))),
         }
         for name, (call, result, fill, expected) in calls.items():
+            if args.worker == "deepspeed" and name != "all-reduce":
+                continue
             full.zero_(), shard.zero_()
             best = time_coll(torch, dist, call, starts_of(size * each * 4))
             result.fill_(0.5)
@@ -120,8 +140,8 @@ def run_ours(args, world, side):
 
 
 def parse(out):
-    rows = [line.split() for line in out.splitlines()]
-    if any(row[3:] != ["ok"] for row in rows):
+    rows = [line.split() for line in out.splitlines() if line.startswith(tuple(BUSES))]
+    if not rows or any(row[3:] != ["ok"] for row in rows):
         sys.exit(f"peer_collectives: not checked: {out}")
     return {(name, int(nbytes)): float(us) for name, nbytes, us, _ in rows}
 
@@ -132,9 +152,33 @@ def run_mpi(args, world, program):
                      OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"))
 
 
-def run_gloo(args, world):
-    command = [os.path.abspath(__file__), "--worker", "--sizes", ",".join(map(str, args.sizes))]
+def run_torch(args, world, side):
+    command = [os.path.abspath(__file__), "--worker", side, "--sizes", ",".join(map(str, args.sizes))]
     return parse(run_torch_ranks(command, world, args.verbose)[0])
+
+
+def run_oneccl(args, world, program):
+    address = f"{program}.address"
+    if os.path.exists(address):
+        os.remove(address)
+    rank = f'RANK=$PMI_RANK WORLD_SIZE=$PMI_SIZE exec {program} {address} {" ".join(map(str, args.sizes))}'
+    return parse(run([f"{sys.prefix}/bin/mpiexec.hydra", "-n", str(world), "sh", "-c", rank],
+                     PATH=f"{sys.prefix}/bin:{os.environ['PATH']}", LD_LIBRARY_PATH=f"{sys.prefix}/lib",
+                     CCL_ROOT=sys.prefix, I_MPI_ROOT=sys.prefix, I_MPI_FABRICS="shm", I_MPI_PIN="0",
+                     CCL_ATL_TRANSPORT="mpi", CCL_WORKER_OFFLOAD="0"))
+
+
+def build_oneccl(folder):
+    """Compiles peer_oneccl.cc with the packages in the prefix of this Python."""
+    library, program = f"{sys.prefix}/lib/ccl/cpu/lib/libccl.a", f"{folder}/peer_oneccl"
+    if not shutil.which("g++") or not all(map(os.path.exists, (
+            library, f"{sys.prefix}/include/oneapi/ccl.hpp", f"{sys.prefix}/lib/libsvml.so",
+            f"{sys.prefix}/bin/mpiexec.hydra"))):
+        skip(f"no g++, or not oneccl, oneccl-devel, impi-rt and intel-cmplr-lib-rt in {sys.prefix}")
+    run(["g++", "-std=c++17", "-O2", "-w", "-I", SOURCE, "-I", f"{sys.prefix}/include", "-o", program,
+         f"{SOURCE}/bench/peer_oneccl.cc", library, f"-L{sys.prefix}/lib", f"-Wl,-rpath,{sys.prefix}/lib",
+         "-lhwloc", "-l:libintlc.so.5", "-lsvml", "-limf", "-lirng", "-ldl", "-lpthread"])
+    return program
 
 
 # ---- all -----------------------------------------------------------------------------------
@@ -147,7 +191,8 @@ def compare(args, world, sides):
             times[side].append(call(world))
     for key in times["shm"][0]:
         name, nbytes = key
-        median = {side: statistics.median(row[key] for row in rows) for side, rows in times.items()}
+        median = {side: statistics.median(row[key] for row in rows)
+                  for side, rows in times.items() if key in rows[0]}
         for side, us in median.items():
             algbw = nbytes / us * 1e-3
             line = f"{world:5} {name:14} {nbytes:9} {side:7} {us:10.2f} {algbw:8.2f} "
@@ -167,7 +212,7 @@ def main():
                         type=lambda text: [int(size) for size in text.split(",")])
     parser.add_argument("--peers", default="mpi,gloo")
     parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         worker(args)
@@ -183,14 +228,23 @@ def main():
             run(["mpicc", "-O2", "-I", SOURCE, "-o", program, f"{SOURCE}/bench/peer_mpi.c"])
             versions.append(run(["mpirun", "--version"]).splitlines()[0])
             sides["mpi"] = lambda world: run_mpi(args, world, program)
-        if "gloo" in args.peers.split(","):
-            probe = subprocess.run([sys.executable, "-c", "import torch.distributed as d, torch; print(torch.__version__)"
-                                    "; assert d.is_gloo_available()"],
-                                   capture_output=True, text=True, check=False)
+        if "oneccl" in args.peers.split(","):
+            oneccl = build_oneccl(folder)
+            versions.append(f"oneCCL {importlib.metadata.version('oneccl')}")
+            sides["oneccl"] = lambda world: run_oneccl(args, world, oneccl)
+        for side in ("gloo", "deepspeed"):
+            if side not in args.peers.split(","):
+                continue
+            checks = "import torch.distributed as d, torch; print(torch.__version__); assert d.is_gloo_available()"
+            probe = subprocess.run([sys.executable, "-c", checks], capture_output=True, text=True, check=False)
             if probe.returncode:
-                skip("no PyTorch with gloo, or --peers mpi")
+                skip("no PyTorch with gloo, or other --peers")
             versions.append(f"PyTorch {probe.stdout.strip()}")
-            sides["gloo"] = lambda world: run_gloo(args, world)
+            if side == "deepspeed":
+                if not importlib.util.find_spec("deepspeed"):
+                    skip("no deepspeed, or other --peers")
+                versions.append(f"DeepSpeed {importlib.metadata.version('deepspeed')}")
+            sides[side] = lambda world, side=side: run_torch(args, world, side)
         print(f"fp32, one thread a rank, medians of {args.rounds}; {', '.join(versions)}")
         print(f"{'ranks':5} {'':14} {'bytes':>9} {'':7} {'us':>10} {'algbw':>8} {'busbw':>8} GB/s      "
               + "".join(f" {mine + '/x':>8}" for mine in OURS))

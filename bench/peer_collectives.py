@@ -6,7 +6,7 @@ All-gather, reduce-scatter and all-reduce of fp32 on N processes of one thread, 
 Ours is bench/bench_coll under shardrun, by shared memory without copies (shm), staged, and by UCX; MPI
 is bench/peer_mpi.c, which this program compiles; gloo is torch.distributed. Only the all-reduce is
 compared with oneccl, which is bench/peer_oneccl.cc with the packages oneccl, oneccl-devel, impi-rt and
-intel-cmplr-lib-rt of PyPI, without threads of its own (CCL_WORKER_OFFLOAD=0) over Intel MPI's shared
+intel-cmplr-lib-rt of PyPI, without its worker threads (CCL_WORKER_OFFLOAD=0) over Intel MPI's shared
 memory, and with deepspeed, the all-reduce by shared memory of the package deepspeed, which needs ninja
 and is compiled in the first run. Install these packages for the Python that runs this program. All have the rules of
 bench/coll_rules.h: sizes, starts, the best of the means of five repeats, and every rank checks the bits

@@ -12,7 +12,7 @@ libshardrt_core_la_SOURCES += \
 	backends/cpu/gemm_half.h \
 	backends/cpu/gemm_rows.h \
 	backends/cpu/gemm_tile.h \
-	backends/cpu/gemm_x86.h \
+	backends/cpu/gemm_vector.h \
 	backends/cpu/matmul.c \
 	backends/cpu/matmul.h \
 	backends/cpu/matmul_pack.h \
@@ -60,6 +60,7 @@ libgpu_la_SOURCES = \
 libisa_baseline_la_SOURCES += backends/cpu/gemm_baseline.c
 libisa_avx2_la_SOURCES += backends/cpu/gemm_avx2.c
 libisa_avx512_la_SOURCES += backends/cpu/gemm_avx512.c
+libisa_neon_la_SOURCES += backends/cpu/gemm_neon.c
 
 include $(top_srcdir)/backends/opencl/local.mk
 include $(top_srcdir)/backends/cuda/local.mk

@@ -50,7 +50,7 @@ static const srt_config_entry_t table[] = {
 	  "auto: ucx between nodes, with shared memory within each; on one node nccl if all ranks have the same version and a "
 	  "device each, and its first collective works; else shm. Exact results do not depend on it. "
 	  "The same on all ranks." },
-	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512",
+	{ "SHARDRT_CPU_ISA", SRT_CONFIG_ENUM, "auto", "", "auto|baseline|avx2|avx512|neon",
 	  "Instruction set of the CPU kernels. auto: the best one of the processor. "
 	  "Results do not depend on it." },
 	{ "SHARDRT_CPU_STREAMS", SRT_CONFIG_ENUM, "auto", "", "auto|inline|threads",

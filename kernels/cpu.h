@@ -13,10 +13,11 @@ typedef enum srt_cpu_isa {
 	SRT_ISA_BASELINE, /* what the compiler makes without being asked */
 	SRT_ISA_AVX2,     /* AVX2 + FMA */
 	SRT_ISA_AVX512,   /* F, VL, BW, DQ */
+	SRT_ISA_NEON,     /* aarch64; its kernels are those of baseline */
 	SRT_ISA_COUNT
 } srt_cpu_isa_t;
 
-/* "baseline", "avx2", "avx512" */
+/* "baseline", "avx2", "avx512", "neon" */
 const char *srt_cpu_isa_name(srt_cpu_isa_t isa);
 
 /* Whether the kernels were built for it and this processor (and its OS) runs it. */

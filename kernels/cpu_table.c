@@ -23,6 +23,11 @@
 #else
 #define FOR_AVX512(...)
 #endif
+#ifdef HAVE_NEON
+#define FOR_NEON(...) __VA_ARGS__
+#else
+#define FOR_NEON(...)
+#endif
 
 /* One table per type and instruction set, from cpu.c. */
 #define DECLARE(dtype)                                                                             \
@@ -39,6 +44,7 @@ DECLARE(bf16)
 		[SRT_ISA_BASELINE] = srt_kernels_cpu_##dtype##_baseline,                           \
 		FOR_AVX2([SRT_ISA_AVX2] = srt_kernels_cpu_##dtype##_avx2, )                        \
 			FOR_AVX512([SRT_ISA_AVX512] = srt_kernels_cpu_##dtype##_avx512, )          \
+				FOR_NEON([SRT_ISA_NEON] = srt_kernels_cpu_##dtype##_baseline, )    \
 	}
 static srt_kernel_cpu_fn *const *const cpu_tables[SRT_DTYPE_COUNT][SRT_ISA_COUNT] = {
 	[SRT_F32] = ROW(f32),
@@ -48,7 +54,7 @@ static srt_kernel_cpu_fn *const *const cpu_tables[SRT_DTYPE_COUNT][SRT_ISA_COUNT
 
 const char *srt_cpu_isa_name(srt_cpu_isa_t isa)
 {
-	static const char *const names[SRT_ISA_COUNT] = { "baseline", "avx2", "avx512" };
+	static const char *const names[SRT_ISA_COUNT] = { "baseline", "avx2", "avx512", "neon" };
 
 	return (unsigned)isa < SRT_ISA_COUNT ? names[isa] : "?";
 }
@@ -80,6 +86,10 @@ int srt_cpu_isa_usable(srt_cpu_isa_t isa)
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
 		       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
 		       __builtin_cpu_supports("fma") && has_f16c();
+#endif
+#ifdef HAVE_NEON
+	case SRT_ISA_NEON:
+		return 1;
 #endif
 	default:
 		return 0;

@@ -102,6 +102,9 @@ endif
 if HAVE_AVX512
 ISA_LIBS += libisa_avx512.la
 endif
+if HAVE_NEON
+ISA_LIBS += libisa_neon.la
+endif
 
 # One library for each instruction set, SRT_ISA: the kernels of each type of the tensors, and the tuned matrix product.
 KERNEL_SOURCES = kernels/cpu_f32.c kernels/cpu_f16.c kernels/cpu_bf16.c
@@ -117,3 +120,7 @@ libisa_avx2_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL_FRAME) $(SRT_CFLAGS_KER
 libisa_avx512_la_SOURCES = $(KERNEL_SOURCES)
 libisa_avx512_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=avx512
 libisa_avx512_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL_FRAME) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_AVX512)
+
+# The matrix product alone: what the compiler makes of the kernels for baseline is NEON.
+libisa_neon_la_SOURCES =
+libisa_neon_la_CFLAGS = $(AM_CFLAGS) $(SRT_CFLAGS_KERNEL_FRAME) $(SRT_CFLAGS_KERNEL) $(SRT_CFLAGS_NEON)

@@ -59,16 +59,23 @@ AC_SUBST([SRT_CFLAGS_KERNEL])
 
 # SRT_CPU_VARIANTS: instruction sets that kernels are also built for, chosen at run time; --with-isa=NAME stops at one.
 AC_DEFUN([SRT_CPU_VARIANTS],[
-AC_ARG_WITH([isa],[AS_HELP_STRING([--with-isa=baseline|avx2|avx512],
-	[the last instruction set that kernels are built for @<:@all that the compiler has@:>@])],[],[with_isa=avx512])
-AS_CASE([$with_isa],[baseline|avx2|avx512],[],[AC_MSG_ERROR([--with-isa=$with_isa: baseline, avx2 or avx512])])
-srt_x86_64=no srt_avx2=no srt_avx512=no
+AC_ARG_WITH([isa],[AS_HELP_STRING([--with-isa=baseline|avx2|avx512|neon],
+	[the last instruction set that kernels are built for @<:@all that the compiler has@:>@])],[],[with_isa=all])
+AS_CASE([$host_cpu],[x86_64],[srt_isas="avx2|avx512"],[aarch64],[srt_isas=neon],[srt_isas=])
+AS_CASE(["|all|baseline|$srt_isas|"],[*"|$with_isa|"*],[],
+	[AC_MSG_ERROR([--with-isa=$with_isa: for $host_cpu it is one of baseline|$srt_isas])])
+srt_x86_64=no srt_avx2=no srt_avx512=no srt_neon=no
 AS_CASE([$host_cpu],[x86_64],[srt_x86_64=yes])
 SRT_CFLAGS_AVX2="-mavx2 -mfma -mf16c"
 SRT_CFLAGS_AVX512="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c -mprefer-vector-width=512"
 AS_IF([test $srt_x86_64 = yes && test $with_isa != baseline],[
 	SRT_CHECK_CFLAGS([$SRT_CFLAGS_AVX2],[srt_avx2=yes])
 	AS_IF([test $with_isa != avx2],[SRT_CHECK_CFLAGS([$SRT_CFLAGS_AVX512],[srt_avx512=yes])])])
+# Every aarch64 has NEON with FMA. The sums of a tile fill the registers: gcc must not load ahead before it assigns them.
+SRT_CFLAGS_NEON=
+AS_IF([test $host_cpu = aarch64 && test $with_isa != baseline],[
+	srt_neon=yes
+	SRT_CHECK_CFLAGS([-fno-schedule-insns],[SRT_CFLAGS_NEON=-fno-schedule-insns])])
 srt_isas=baseline
 AS_IF([test $srt_avx2 = yes],[
 	srt_isas="$srt_isas avx2"
@@ -76,13 +83,18 @@ AS_IF([test $srt_avx2 = yes],[
 AS_IF([test $srt_avx512 = yes],[
 	srt_isas="$srt_isas avx512"
 	AC_DEFINE([HAVE_AVX512],[1],[Define to 1 if kernels are built for AVX-512.])])
+AS_IF([test $srt_neon = yes],[
+	srt_isas="$srt_isas neon"
+	AC_DEFINE([HAVE_NEON],[1],[Define to 1 if kernels are built for NEON.])])
 AC_DEFINE_UNQUOTED([SRT_BUILD_ISAS],["$srt_isas"],[Instruction sets that kernels are built for.])
 AC_DEFINE_UNQUOTED([SRT_BUILD_HOST],["$host"],[What the library is built for.])
 AM_CONDITIONAL([HAVE_X86_64],[test $srt_x86_64 = yes])
 AM_CONDITIONAL([HAVE_AVX2],[test $srt_avx2 = yes])
 AM_CONDITIONAL([HAVE_AVX512],[test $srt_avx512 = yes])
+AM_CONDITIONAL([HAVE_NEON],[test $srt_neon = yes])
 AC_SUBST([SRT_CFLAGS_AVX2])
 AC_SUBST([SRT_CFLAGS_AVX512])
+AC_SUBST([SRT_CFLAGS_NEON])
 ])
 
 # SRT_SANITIZERS: --enable-asan (with UBSan), --enable-tsan.

@@ -9,7 +9,7 @@
 #include "backends/cpu/gemm_rows.h"
 #include "backends/cpu/gemm_tile.h"
 
-typedef __m256 vec_t;
+typedef __m256 vec_t, factor_t;
 typedef __m256i mask_t;
 #define VL 8
 #define MR 6
@@ -21,7 +21,8 @@ typedef __m256i mask_t;
 #define v_load _mm256_loadu_ps
 #define v_store _mm256_storeu_ps
 #define v_set1 _mm256_set1_ps
-#define v_fma _mm256_fmadd_ps
+#define v_factor(p) _mm256_set1_ps(*(p))
+#define v_fma_factor _mm256_fmadd_ps
 #define v_add _mm256_add_ps
 #define v_mul _mm256_mul_ps
 #define v_mask(n)                                                                                  \
@@ -41,7 +42,7 @@ static inline __m256 words_f16(__m256i x)
 		_mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
 }
 
-#include "backends/cpu/gemm_x86.h"
+#include "backends/cpu/gemm_vector.h"
 
 /* clang-format off */
 TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)

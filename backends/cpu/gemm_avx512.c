@@ -9,7 +9,7 @@
 #include "backends/cpu/gemm_rows.h"
 #include "backends/cpu/gemm_tile.h"
 
-typedef __m512 vec_t;
+typedef __m512 vec_t, factor_t;
 typedef __mmask16 mask_t;
 #define VL 16
 #define MR 12
@@ -21,7 +21,8 @@ typedef __mmask16 mask_t;
 #define v_load _mm512_loadu_ps
 #define v_store _mm512_storeu_ps
 #define v_set1 _mm512_set1_ps
-#define v_fma _mm512_fmadd_ps
+#define v_factor(p) _mm512_set1_ps(*(p))
+#define v_fma_factor _mm512_fmadd_ps
 #define v_add _mm512_add_ps
 #define v_mul _mm512_mul_ps
 #define v_mask(n) ((mask_t)((1u << (n)) - 1u))
@@ -33,7 +34,7 @@ typedef __mmask16 mask_t;
 #define v_load_mask(p, mask) _mm512_maskz_loadu_ps(mask, p)
 #define v_store_mask(p, mask, v) _mm512_mask_storeu_ps(p, mask, v)
 
-#include "backends/cpu/gemm_x86.h"
+#include "backends/cpu/gemm_vector.h"
 
 /* clang-format off */
 TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)

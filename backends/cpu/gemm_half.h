@@ -11,7 +11,7 @@
 
 #include "kernels/dialect/dialect.h"
 
-#ifndef __F16C__
+#if !defined(__F16C__) && !defined(HAS_F16_ROWS)
 FN void k_widen_f16(float *y, const uint16_t *x, int64_t n)
 {
 	for (int64_t j = 0; j < n; j++)

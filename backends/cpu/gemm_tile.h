@@ -102,5 +102,6 @@ struct srt_cpu_gemm {
 extern const srt_cpu_gemm_t srt_cpu_gemm_baseline;
 extern const srt_cpu_gemm_t srt_cpu_gemm_avx2;
 extern const srt_cpu_gemm_t srt_cpu_gemm_avx512;
+extern const srt_cpu_gemm_t srt_cpu_gemm_neon;
 
 #endif

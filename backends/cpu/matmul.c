@@ -450,6 +450,9 @@ const srt_cpu_gemm_t *srt_cpu_gemm_find(const char *isa)
 #ifdef HAVE_AVX512
 		&srt_cpu_gemm_avx512,
 #endif
+#ifdef HAVE_NEON
+		&srt_cpu_gemm_neon,
+#endif
 	};
 
 	for (size_t i = 0; i < SRT_ARRAY_LEN(all); i++)

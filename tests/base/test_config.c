@@ -92,7 +92,7 @@ static void test_values(void)
 		"0", "-1", "inf", "nan", "0x1p3",   "1,5", "1e", "1e99", "1e999999999999999999999",
 		".", "",   "1s",  " 1",  "1000001",
 	};
-	static const char *const good_isas[] = { "auto", "baseline", "avx2", "avx512" };
+	static const char *const good_isas[] = { "auto", "baseline", "avx2", "avx512", "neon" };
 	static const char *const bad_isas[] = {
 		"AVX2", "avx", "avx2|avx512", "|", "auto|", "avx2 ", "sse",
 	};

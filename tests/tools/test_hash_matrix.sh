@@ -88,9 +88,12 @@ same()
 
 # what the processor and the library have: all of them must work
 usable="baseline"
-for isa in avx2 avx512; do
-	flag=$isa
-	[ $isa = avx2 ] || flag=avx512bw
+for isa in avx2 avx512 neon; do
+	case $isa in
+	avx512) flag=avx512bw ;;
+	neon) flag=asimd ;;
+	*) flag=$isa ;;
+	esac
 	grep -qw $flag /proc/cpuinfo 2> /dev/null || continue
 	grep -q "^#define HAVE_$(echo $isa | tr a-z A-Z) 1" config.h || continue
 	usable="$usable $isa"

@@ -2,15 +2,16 @@
 /*
  * The tile kernel for instruction sets with fused multiply-add, written over a vector type that
  * the including file defines: vec_t, mask_t, VL (lanes), MR (rows), NV (vectors across), IN_PLACE
- * (gemm_tile.h), ROWS_MAX (of tile_rows()), and v_load, v_store, v_set1, v_fma, v_add, v_mul,
- * v_mask(n), v_load_mask, v_store_mask; v_low_ and v_high_ of f16 and bf16 widen the lower and the
- * higher half of each word. The file also defines transpose() and rows_fns.
+ * (gemm_tile.h), ROWS_MAX (of tile_rows()), and v_load, v_store, v_set1, v_add, v_mul, v_mask(n),
+ * v_load_mask, v_store_mask; factor_t, v_factor(p) and v_fma_factor for a number of A that all
+ * lanes multiply; v_low_ and v_high_ of f16 and bf16 widen the lower and the higher half of each
+ * word. The file also defines transpose() and rows_fns.
  *
  * One kernel per (rows, vectors) is instantiated, so that an edge costs in proportion to its size.
  * The sums of a tile stay in registers during a block of k.
  */
-#ifndef SRT_BACKENDS_CPU_GEMM_X86_H
-#define SRT_BACKENDS_CPU_GEMM_X86_H
+#ifndef SRT_BACKENDS_CPU_GEMM_VECTOR_H
+#define SRT_BACKENDS_CPU_GEMM_VECTOR_H
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -55,10 +56,10 @@ static __attribute__((noinline)) void tile_finish(int rows, int cols, const floa
 		for (int i = 0; i < rows; i++) {                                                   \
 			if (i < (first) || i >= (end))                                             \
 				continue;                                                          \
-			vec_t x = v_set1(ap[i / 3][i % 3 * rs]);                                   \
+			factor_t x = v_factor(ap[i / 3] + i % 3 * rs);                             \
 			UNROLL                                                                     \
 			for (int j = 0; j < nv; j++)                                               \
-				acc[i][j] = v_fma(x, bv[j], acc[i][j]);                            \
+				acc[i][j] = v_fma_factor(x, bv[j], acc[i][j]);                     \
 		}                                                                                  \
 		UNROLL                                                                             \
 		for (int i = 0; i < rows; i += 3)                                                  \
@@ -256,7 +257,7 @@ static __attribute__((noinline)) void load_column(srt_dtype_t dtype, const char 
                                                                                                    \
 		UNROLL                                                                             \
 		for (int i = 0; i < rows; i++)                                                     \
-			acc[i] = v_fma(v_set1(ap[i][k]), bv, acc[i]);                              \
+			acc[i] = v_fma_factor(v_factor(ap[i] + (k)), bv, acc[i]);                  \
 	} while (0)
 
 /*

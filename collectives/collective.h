@@ -8,8 +8,9 @@
  * waits for the parts that it reads, consumes them (copies or sums) and releases them. Algorithms
  * differ in the bytes that a phase moves and in the function that consumes them. Transports:
  *
- *     zero copy  Peers map the source buffers, and the device reads the peers' memory. A phase is
- *                one round, and to offer a source is to publish it.
+ *     zero copy  Peers map the source buffers, and the device reads the peers' memory, or writes the
+ *                sums of an all-reduce there. A phase is one round, and to offer a source is to
+ *                publish it.
  *     staged     For devices whose memory peers cannot map. A round moves a chunk that fits a slot
  *                of the rank's bounce buffers; to offer a chunk is to copy it to the slot. There
  *                are two slots: the copies of one round run while peers read the slot of the round
@@ -125,7 +126,7 @@ typedef struct srt_chunk {
  * is nothing to do. */
 struct srt_transport {
 	const char *name;
-	bool maps_sources; /* peers read the sources themselves, which must be SRT_MEM_PEER */
+	bool maps_sources; /* peers access the sources themselves, which must be SRT_MEM_PEER */
 	bool spans_nodes;  /* its ranks need not share memory: there are no flags */
 	bool world_only;   /* it serves no communicator but the world */
 	/* The transport records the end of a start by srt_flight_end(). Else a start ends with its

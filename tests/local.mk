@@ -159,6 +159,9 @@ clean-local:
 check-long:
 	SRT_PATIENCE=$${SRT_PATIENCE:-1} \
 		$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(LONG_TESTS) $(LONG_DEVICE_TESTS) $(DEVICE_TESTS)' SRT_TEST_LONG=1
+if HAVE_CUDA
+	$(MAKE) $(AM_MAKEFLAGS) check-cuda SRT_TEST_DEVICES=all
+endif
 
 .PHONY: check-threads
 check-threads:
@@ -213,10 +216,12 @@ check-dist:
 	SRT_TEST_WORLDS=largest SHARDRT_TEST_BACKENDS=cpu $(MAKE) $(AM_MAKEFLAGS) distcheck TESTS='$(DIST_TESTS)' \
 		check_PROGRAMS='$(DIST_TESTS_NEED) $(filter $(DIST_TESTS:.sh=),$(check_PROGRAMS))'
 
-# The cuda backend over the fake driver (tests/fakes/fake_cuda/): the tests of devices, kernels and collectives, and a few above.
+# The cuda backend over the fake driver (tests/fakes/fake_cuda/): the tests of devices, kernels and collectives, and a few above,
+# with SRT_TEST_DEVICES=all all.
 .PHONY: check-cuda
 check-cuda:
-	SHARDRT_TEST_BACKENDS=fakecuda $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(LEFT_OUT_fakecuda),$(DEVICE_TESTS))'
+	SHARDRT_TEST_BACKENDS=fakecuda $(MAKE) $(AM_MAKEFLAGS) check \
+		TESTS='$(filter-out $(if $(filter all,$(SRT_TEST_DEVICES)),,$(LEFT_OUT_fakecuda)),$(DEVICE_TESTS))'
 
 # The backend late (tests/fakes/backend_late/): the tests that run on any device, in an order of TOY_SEED.
 .PHONY: check-late

@@ -20,7 +20,6 @@
 /* Copies of at least this size bypass the caches: gathered weights, which are used only after more
  * weights have been gathered. */
 #define PAST_CACHES_NBYTES ((size_t)1 << 20)
-#define COPY_PART_NBYTES ((size_t)64 << 10) /* of a copy that threads share */
 #define LINE ((size_t)64)
 #define AHEAD ((size_t)2048) /* prefetch distance in the source, bytes */
 
@@ -48,44 +47,25 @@ static void copy_past_caches(unsigned char *dst, const unsigned char *src, size_
 }
 #endif
 
-typedef struct copy_job {
-	unsigned char *dst;
-	const unsigned char *src;
-	size_t nbytes;
-} copy_job_t;
-
-static void copy_parts(void *arg, int64_t first, int64_t end, int thread)
+static void copy_bytes(void *dst, const void *src, size_t nbytes)
 {
-	const copy_job_t *job = arg;
-	const size_t from = (size_t)first * COPY_PART_NBYTES, to = (size_t)end * COPY_PART_NBYTES;
-	const size_t nbytes = (to < job->nbytes ? to : job->nbytes) - from;
-
-	(void)thread;
 #ifdef __SSE2__
-	if (job->nbytes >= PAST_CACHES_NBYTES) {
-		copy_past_caches(job->dst + from, job->src + from, nbytes);
+	if (nbytes >= PAST_CACHES_NBYTES) {
+		copy_past_caches(dst, src, nbytes);
 		return;
 	}
 #endif
-	memcpy(job->dst + from, job->src + from, nbytes);
+	memcpy(dst, src, nbytes);
 }
 
-static void copy_bytes(srt_cpu_pool_t *pool, void *dst, const void *src, size_t nbytes)
-{
-	copy_job_t job = { .dst = dst, .src = src, .nbytes = nbytes };
-
-	srt_cpu_pool_run(pool, copy_parts, &job,
-			 (int64_t)((nbytes + COPY_PART_NBYTES - 1) / COPY_PART_NBYTES), 1);
-}
-
-static void run_copy(srt_cpu_pool_t *pool, const srt_command_t *command)
+static void run_copy(const srt_command_t *command)
 {
 	const srt_copy_args_t *rows = &command->copy;
 	unsigned char *dst = srt_cpu_tensor(&command->bindings[0]);
 	const unsigned char *src = srt_cpu_tensor(&command->bindings[1]);
 
 	for (size_t i = 0; i < rows->nrows; i++)
-		copy_bytes(pool, dst + i * rows->dst_pitch, src + i * rows->src_pitch, rows->width);
+		copy_bytes(dst + i * rows->dst_pitch, src + i * rows->src_pitch, rows->width);
 }
 
 /* ---- portable kernels ------------------------------------------------------------------ */
@@ -147,7 +127,6 @@ static srt_status_t run_kernel(srt_cpu_stream_t *stream, const srt_command_t *co
 
 srt_status_t srt_cpu_submit(void *stream, const srt_command_t *command)
 {
-	srt_cpu_pool_t *pool = ((srt_cpu_stream_t *)stream)->device->pool;
 	srt_command_t kernels[SRT_COMMAND_MAX_KERNELS];
 
 	switch ((srt_command_kind_t)command->kind) {
@@ -164,13 +143,13 @@ srt_status_t srt_cpu_submit(void *stream, const srt_command_t *command)
 			SRT_TRY(run_kernel(stream, &kernels[i]));
 		return SRT_OK;
 	case SRT_COMMAND_COPY:
-		run_copy(pool, command);
+		run_copy(command);
 		return SRT_OK;
 	case SRT_COMMAND_ZERO:
 		memset(srt_cpu_tensor(&command->bindings[0]), 0, command->bytes.nbytes);
 		return SRT_OK;
 	case SRT_COMMAND_UPLOAD:
-		copy_bytes(pool, srt_cpu_tensor(&command->bindings[0]), command->bytes.host,
+		copy_bytes(srt_cpu_tensor(&command->bindings[0]), command->bytes.host,
 			   command->bytes.nbytes);
 		return SRT_OK;
 	case SRT_COMMAND_NATIVE:

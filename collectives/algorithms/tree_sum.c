@@ -15,7 +15,7 @@
 
 #define BLOCK ((size_t)SRT_K_MAX_RANKS)
 #define TILE_NELEM ((size_t)32768)
-#define PUSHED_NELEM ((size_t)16384) /* of each thread */
+#define PUSHED_NELEM ((size_t)16384) /* a tile that is pushed stays in the caches */
 
 /* Levels of block sums: SRT_SUM_MAX_RANKS is BLOCK to the power of MAX_LEVELS + 1. */
 #define MAX_LEVELS 3
@@ -205,12 +205,12 @@ static srt_status_t push_sum(const inputs_t *inputs, const srt_view_t *sum, size
 	return SRT_OK;
 }
 
-/* Elements that are summed at a time. A tile that is pushed stays in the threads' caches. */
+/* Elements that are summed at a time. */
 static size_t tile_nelem(const srt_coll_t *coll, size_t nelem)
 {
 	if ((size_t)coll->comm->size > BLOCK)
 		return TILE_NELEM;
-	return coll->pushes_sums ? PUSHED_NELEM * (size_t)coll->comm->device->caps.threads : nelem;
+	return coll->pushes_sums ? PUSHED_NELEM : nelem;
 }
 
 static srt_status_t sum_chunk(const srt_coll_start_t *start, uint32_t round,

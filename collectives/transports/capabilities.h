@@ -23,6 +23,7 @@ typedef enum srt_preference {
 /* A rank's device and configuration, as all ranks see it. */
 typedef struct srt_capabilities {
 	int32_t peer_memory;
+	int32_t peer_begin; /* peers' accesses to the device's memory are ordered by calls */
 	int32_t wraps_host;
 	int32_t host_memory;
 	int32_t fast;        /* numerics */

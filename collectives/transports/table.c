@@ -24,6 +24,7 @@ srt_status_t srt_comm_gather_capabilities(srt_comm_t *world)
 	const srt_device_t *device = world->device;
 	srt_capabilities_t mine = {
 		.peer_memory = device->caps.peer_memory,
+		.peer_begin = device->caps.peer_begin,
 		.host_memory = device->caps.host_memory,
 		.preference = srt_preference_get(),
 		.wraps_host = device->backend->mem->wrap_host != NULL,

@@ -234,8 +234,8 @@ static void test_checkpoint(const result_t *want, const char *folder)
 	case_destroy(&b);
 }
 
-/* Tensor parallelism cuts rows, whose states stay fp32: a checkpoint of one is not loaded where they
- * are in 8 bits. */
+/* Tensor parallelism cuts rows, whose states stay fp32: a checkpoint of one is not loaded where
+ * they are in 8 bits. */
 static void test_moved(const char *folder)
 {
 	const int shape[] = { 1, srt_context_world_size(context) };

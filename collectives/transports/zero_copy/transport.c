@@ -2,14 +2,16 @@
 /*
  * The zero copy transport: peers map every source buffer and read it. A phase is one round. If a
  * device needs it, the accesses of the device and of its peers to the same bytes are ordered by the
- * backend's peer_begin. Other devices push the sums of an all-reduce: a rank writes them to its
- * peers' memory while the lines are in its caches, since it has just read them. So each rank's
- * bytes are read once and written once, and no rank reads what another one has just written.
+ * backend's peer_begin. If no rank's device does, ranks push the sums of an all-reduce: a rank
+ * writes them to its peers' memory while the lines are in its caches, since it has just read them.
+ * So each rank's bytes are read once and written once, and no rank reads what another one has just
+ * written.
  */
 #include <stdlib.h>
 
 #include "collectives/collective.h"
 #include "collectives/shm/flags.h"
+#include "collectives/transports/capabilities.h"
 #include "collectives/transports/zero_copy/import_cache.h"
 
 /* The transport_data of a collective. */
@@ -45,6 +47,16 @@ static bool has_begin(const srt_coll_t *coll)
 	return coll->comm->device->caps.peer_begin != 0;
 }
 
+/* Whether ranks write sums to their peers' memory: the same on all of them. */
+static bool pushes_sums(const srt_coll_t *coll)
+{
+	bool pushes = coll->kind == SRT_COLL_ALL_REDUCE;
+
+	for (int r = 0; r < coll->comm->size; r++)
+		pushes = pushes && !srt_capabilities_of(coll->comm, r)->peer_begin;
+	return pushes;
+}
+
 /* The end of the bytes of a rank's source that are read, from its view. */
 static size_t find_source_end(const srt_coll_t *coll, int rank)
 {
@@ -76,7 +88,7 @@ static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64
 		return SRT_ERR_OUT_OF_MEMORY;
 	m->imports = (srt_import_t **)(void *)(m->source + n);
 	m->source[comm->rank] = coll->source;
-	coll->pushes_sums = coll->kind == SRT_COLL_ALL_REDUCE && !has_begin(coll);
+	coll->pushes_sums = pushes_sums(coll);
 	coll->transport_data = m;
 	reads_me = srt_comm_calloc(comm, 2 * n, sizeof(bool), what);
 	if (reads_me == NULL)

@@ -193,7 +193,7 @@ static double bench_copies(bench_t *b, srt_buffer_t *full, size_t nbytes)
 	t[0] = time_copy(b, NULL, NULL, other, some, nbytes);
 	t[1] = time_copy(b, copy, full, NULL, NULL, nbytes);
 	for (int i = 0; i < 2 && b->rank == 0; i++)
-		printf("%-15s %10zu %10.2f %8.2f\n", i == 0 ? "memcpy" : "device's copy", nbytes,
+		printf("%-15s %10zu %10.2f %8.2f\n", i == 0 ? "memcpy" : "device-copy", nbytes,
 		       t[i] * 1e6, (double)nbytes / t[i] * 1e-9);
 	srt_buffer_destroy(copy);
 	free(some);

@@ -8,8 +8,8 @@
  * waits for the parts that it reads, consumes them (copies or sums) and releases them. Algorithms
  * differ in the bytes that a phase moves and in the function that consumes them. Transports:
  *
- *     zero copy  Peers map the source buffers, and the device reads the peers' memory, or writes the
- *                sums of an all-reduce there. A phase is one round, and to offer a source is to
+ *     zero copy  Peers map the source buffers, and the device reads the peers' memory, or writes
+ *                the sums of an all-reduce there. A phase is one round, and to offer a source is to
  *                publish it.
  *     staged     For devices whose memory peers cannot map. A round moves a chunk that fits a slot
  *                of the rank's bounce buffers; to offer a chunk is to copy it to the slot. There

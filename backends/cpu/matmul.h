@@ -37,8 +37,8 @@ typedef struct srt_cpu_gemm srt_cpu_gemm_t;
 
 /*
  * The micro-kernels for an instruction set: "baseline", "avx2" (with FMA), "avx512" (AVX-512F, BW,
- * DQ, VL) or "neon" (aarch64); NULL if this build has none for it. The caller has checked that the processor can
- * run it.
+ * DQ, VL) or "neon" (aarch64); NULL if this build has none for it. The caller has checked that the
+ * processor can run it.
  */
 const srt_cpu_gemm_t *srt_cpu_gemm_find(const char *isa);
 

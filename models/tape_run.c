@@ -10,18 +10,23 @@ srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena)
 		return srt_tape_fail(tape, SRT_ERR_STATE,
 				     "the tape is bound before it is finished");
 	if (arena == NULL || srt_buffer_nbytes(arena) < tape->nbytes)
-		return srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
-				     "the tape needs an arena of %zu bytes, it got %zu",
-				     tape->nbytes, arena != NULL ? srt_buffer_nbytes(arena) : 0);
-	tape->arena = arena;
-	return tape->status == SRT_OK ? srt_tape_create_sums(tape) : srt_tape_status(tape);
+		srt_tape_fail(tape, SRT_ERR_INVALID_ARGUMENT,
+			      "the tape needs an arena of %zu bytes, it got %zu", tape->nbytes,
+			      arena != NULL ? srt_buffer_nbytes(arena) : 0);
+	else
+		tape->arena = arena;
+	return srt_tape_create_sums(tape); /* also after a failure, which the other ranks hear of */
 }
 
 srt_status_t srt_tape_allocate(srt_tape_t *tape)
 {
+	srt_status_t status = SRT_OK;
+
 	if (tape->finished && tape->own_arena == NULL)
-		SRT_TRY(srt_buffer_create(tape->device, srt_tape_mem_kind(tape), tape->nbytes,
-					  "activations", &tape->own_arena));
+		status = srt_buffer_create(tape->device, srt_tape_mem_kind(tape), tape->nbytes,
+					   "activations", &tape->own_arena);
+	if (status != SRT_OK)
+		srt_tape_fail(tape, status, NULL);
 	return srt_tape_bind(tape, tape->own_arena);
 }
 

@@ -208,22 +208,42 @@ static srt_status_t compare_lines(srt_tape_t *tape, const char *all, int most)
 	return SRT_OK;
 }
 
+/* The tape of a rank, for the other ranks. */
+typedef struct peer {
+	int32_t nsums, status;
+	char error[sizeof(((srt_tape_t *)0)->error)];
+} peer_t;
+
+/* The failure of any rank is one of all. */
+static srt_status_t share_status(srt_tape_t *tape, const peer_t *peers)
+{
+	for (int r = 0; r < tape->nranks; r++)
+		if (peers[r].status != SRT_OK)
+			srt_tape_fail(tape, (srt_status_t)peers[r].status,
+				      "the tape of tensor-parallel rank %d cannot be bound: %s", r,
+				      peers[r].error);
+	return srt_tape_status(tape);
+}
+
 /* Collective. */
 static srt_status_t verify_sums(srt_tape_t *tape)
 {
-	int *counts = calloc((size_t)tape->nranks, sizeof(*counts));
-	const int mine = count_sums(tape);
+	peer_t *peers = calloc((size_t)tape->nranks, sizeof(*peers));
+	peer_t mine = { .nsums = count_sums(tape), .status = (int32_t)tape->status };
 	char *lines = NULL, *all = NULL;
 	srt_status_t status = SRT_ERR_OUT_OF_MEMORY;
 	int most = 1;
 
-	if (counts == NULL)
+	if (peers == NULL)
 		goto done;
-	status = srt_comm_oob_allgather(tape->comm, &mine, sizeof(mine), counts);
+	memcpy(mine.error, tape->error, sizeof(mine.error));
+	status = srt_comm_oob_allgather(tape->comm, &mine, sizeof(mine), peers);
+	if (status == SRT_OK)
+		status = share_status(tape, peers);
 	if (status != SRT_OK)
 		goto done;
 	for (int r = 0; r < tape->nranks; r++)
-		most = counts[r] > most ? counts[r] : most;
+		most = peers[r].nsums > most ? peers[r].nsums : most;
 	status = SRT_ERR_OUT_OF_MEMORY;
 	lines = calloc((size_t)most, LINE_NBYTES);
 	all = calloc((size_t)tape->nranks * (size_t)most, LINE_NBYTES);
@@ -234,13 +254,13 @@ static srt_status_t verify_sums(srt_tape_t *tape)
 	if (status == SRT_OK)
 		compare_lines(tape, all, most);
 done:
-	if (status == SRT_ERR_OUT_OF_MEMORY) {
+	if (status == SRT_ERR_OUT_OF_MEMORY && tape->status == SRT_OK) {
 		srt_tape_fail(tape, status, "no memory to compare the tapes of the ranks");
 		srt_comm_abort(tape->comm, tape->error);
 	}
 	if (status != SRT_OK)
 		srt_tape_fail(tape, status, NULL); /* keeps the first sentence */
-	free(counts);
+	free(peers);
 	free(lines);
 	free(all);
 	return srt_tape_status(tape);
@@ -355,7 +375,7 @@ srt_status_t srt_tape_create_sums(srt_tape_t *tape)
 
 	srt_tape_destroy_sums(tape);
 	if (tape->nranks == 1)
-		return SRT_OK;
+		return srt_tape_status(tape);
 	if (tape->comm == NULL)
 		return srt_tape_fail(tape, SRT_ERR_STATE,
 				     "a tape of a mesh to plan with cannot be bound");

@@ -408,6 +408,34 @@ static void test_mistake(int64_t rows, int nsums, const char *words)
 	close_model(&m);
 }
 
+/* The last rank has no arena; the others hear of it. */
+static void test_no_arena(int allocates)
+{
+	model_t m = { .dtype = SRT_F32 };
+	char words[64];
+
+	start_mistake(&m);
+	srt_tape_set_mesh(m.tape, mesh, "tp");
+	m.x = srt_tape_input(m.tape, SRT_F32, ROWS, HIDDEN);
+	if (rank == world - 1)
+		srt_tape_input(m.tape, SRT_F32, (int64_t)1 << 30, (int64_t)1 << 28);
+	srt_tape_unit_begin(m.tape, m.root);
+	srt_layer_linear_rowwise(m.tape, m.x, m.param[0][OUT], NULL);
+	srt_tape_unit_end(m.tape);
+	CHECK_OK_OR_DIE(srt_tape_finish(m.tape));
+	if (rank < world - 1)
+		CHECK_OK_OR_DIE(srt_buffer_create(tape_device, srt_tape_mem_kind(m.tape),
+						  srt_tape_nbytes(m.tape), "arena", &m.arena));
+	if (allocates)
+		CHECK_STATUS(srt_tape_allocate(m.tape), SRT_ERR_OUT_OF_MEMORY);
+	else
+		CHECK_STATUS(srt_tape_bind(m.tape, m.arena), SRT_ERR_INVALID_ARGUMENT);
+	snprintf(words, sizeof(words), "tensor-parallel rank %d cannot be bound: ", world - 1);
+	CHECK_ERROR_HAS(rank < world - 1 ? words : allocates ? "activations" : "it got 0");
+	CHECK(srt_tape_forward(m.tape, tape_stream) != SRT_OK);
+	close_model(&m);
+}
+
 static void test_late_mesh(void)
 {
 	model_t m = { .dtype = SRT_F32 };
@@ -461,6 +489,8 @@ int main(void)
 	if (world > 1) {
 		test_mistake(ROWS + (rank == world - 1), 1, "sum 0 is the output (6,8) f32 of");
 		test_mistake(ROWS, 1 + (rank == world - 1), "missing on rank 0");
+		test_no_arena(0);
+		test_no_arena(1);
 	}
 	test_late_mesh();
 	test_plan_mesh();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Input: a line of a file of examples. One that is accepted has messages in turn, the last an
- * answer, and is laid out under each template with an answer for each message of an assistant.
+ * Input: a line of a file of examples. One that is accepted has tokens, of which one after the
+ * first is predicted, or messages in turn, the last an answer; these are laid out under each
+ * template with an answer for each message of an assistant.
  */
 #include <shardrt/status.h>
 
@@ -39,9 +40,30 @@ static void check_chat(const srt_sft_line_t *line, const char *name)
 	srt_chat_parts_clear(&parts);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
+static void check_tokens(const srt_sft_line_t *line)
+{
+	FUZZ_CHECK(line->nmessages == 0 && line->nids >= 2);
+	FUZZ_CHECK(!line->is_answer[0] && memchr(line->is_answer, 1, line->nids) != NULL);
+	for (size_t i = 0; i < line->nids; i++)
+		FUZZ_CHECK(line->ids[i] >= 0);
+}
+
+static void check_messages(const srt_sft_line_t *line)
 {
 	static const char *const names[] = { "chatml", "llama3", "mistral", "gemma", "zephyr" };
+
+	FUZZ_CHECK(line->nmessages >= 2);
+	FUZZ_CHECK(line->messages[line->nmessages - 1].role == SRT_CHAT_ASSISTANT);
+	for (size_t i = 0; i < line->nmessages; i++)
+		FUZZ_CHECK(srt_utf8_find_invalid(line->messages[i].text,
+						 line->messages[i].nbytes) ==
+			   line->messages[i].nbytes);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		check_chat(line, names[i]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
+{
 	/* Exactly the input, so that ASan sees a read past its end. */
 	char *text = malloc(nbytes > 0 ? nbytes : 1);
 	srt_sft_line_t line = { .json = NULL };
@@ -50,14 +72,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t nbytes)
 	if (nbytes > 0)
 		memcpy(text, input, nbytes);
 	if (srt_sft_line_read(text, nbytes, &line) == SRT_OK) {
-		FUZZ_CHECK(line.nmessages >= 2);
-		FUZZ_CHECK(line.messages[line.nmessages - 1].role == SRT_CHAT_ASSISTANT);
-		for (size_t i = 0; i < line.nmessages; i++)
-			FUZZ_CHECK(srt_utf8_find_invalid(line.messages[i].text,
-							 line.messages[i].nbytes) ==
-				   line.messages[i].nbytes);
-		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-			check_chat(&line, names[i]);
+		if (line.ids != NULL)
+			check_tokens(&line);
+		else
+			check_messages(&line);
 	} else {
 		check_message();
 	}

@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <string.h>
 
 #include "models/string.h"
 #include "models/try.h"
@@ -17,7 +16,7 @@
 #include <jansson.h>
 
 /* The most values of a line: jansson takes up to 50 bytes for one of two. */
-#define MOST_VALUES 65536
+#define MOST_VALUES (1 << 20)
 
 static const char *const roles[SRT_CHAT_ROLES] = { "system", "user", "assistant" };
 

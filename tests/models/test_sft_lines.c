@@ -136,11 +136,35 @@ static void test_long_lines(void)
 			memcpy(line, begin, sizeof(begin) - 1);
 			memcpy(line + n - sizeof(end) + 1, end, sizeof(end) - 1);
 		}
-		check_line_refused(line, k < 2 ? n : (size_t)1 << 20,
+		check_line_refused(line, k < 2 ? n : (size_t)2 << 20,
 				   k == 0 ? "tokens, but the context has room for 65" :
 				   k == 1 ? "it has more than 16 MiB" :
-					    "it has more than 65536 values");
+					    "it has more than 1048576 values");
 	}
+	free(line);
+}
+
+/* 40,000 tokens, each with a label. */
+static void test_many_tokens(void)
+{
+	enum { NTOKENS = 40000 };
+	const srt_sft_source_t source = sft_of_bytes(NTOKENS);
+	char *line = malloc(16 * NTOKENS);
+	srt_sft_t *sft = NULL;
+	size_t n = 0;
+
+	CHECK_OR_DIE(line != NULL);
+	for (int k = 0; k < 2; k++) {
+		n += (size_t)sprintf(line + n, k == 0 ? "{\"input_ids\": [" : "], \"labels\": [");
+		for (int i = 0; i < NTOKENS; i++)
+			n += (size_t)sprintf(line + n, "%s%d", i > 0 ? ", " : "", i % 256);
+	}
+	n += (size_t)sprintf(line + n, "]}");
+	write_sft(line, n);
+	CHECK_OK_OR_DIE(srt_sft_open(&source, &sft));
+	CHECK_INT(srt_sft_info(sft).ntokens, NTOKENS);
+	CHECK_INT(srt_sft_info(sft).nanswer_tokens, NTOKENS - 1);
+	srt_sft_destroy(sft);
 	free(line);
 }
 
@@ -250,6 +274,7 @@ int main(void)
 	test_refused_lines();
 	test_tokens();
 	test_long_lines();
+	test_many_tokens();
 	test_files();
 	test_many_lines();
 	sft_case_end();

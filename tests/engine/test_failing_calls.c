@@ -70,11 +70,11 @@ static const char *const names[NCALLS] = {
 };
 
 static atomic_long calls[NCALLS];
-static long fails_at[NCALLS];
+static atomic_long fails_at[NCALLS];
 
 static int fails(call_t call, int error)
 {
-	if (atomic_fetch_add(&calls[call], 1) + 1 != fails_at[call])
+	if (atomic_fetch_add(&calls[call], 1) + 1 != atomic_load(&fails_at[call]))
 		return 0;
 	errno = error;
 	return 1;
@@ -254,7 +254,7 @@ static void count_calls(char **argv, int rank)
 	for (int i = 0; i < NCALLS; i++) {
 		atomic_store(&calls[i], 0);
 		if (argv != NULL && rank == atoi(argv[5]) && strcmp(names[i], argv[3]) == 0)
-			fails_at[i] = atol(argv[4]);
+			atomic_store(&fails_at[i], atol(argv[4]));
 	}
 }
 

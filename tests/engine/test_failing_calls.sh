@@ -60,6 +60,8 @@ try()
 for variant in plain all state8; do
 	[ $variant = all ] && n=4 || n=2
 	./shardrun -n $n $program $variant $dir/file > $dir/counts || { cat $dir/counts; exit 1; }
+	[ "$(grep -c '^rank .: done$' $dir/counts)" = $n ] || { cat $dir/counts; echo "FAIL: $variant: not done"; exit 1; }
+	[ "$(grep -c '^calls calloc . [1-9]' $dir/counts)" = $n ] || { echo "FAIL: $variant: no call of calloc"; exit 1; }
 	# Not by a loop that reads the file: the jobs would have its standard input.
 	for counted in $(sed -n "s/^calls \(.*\) \([0$((n - 1))]\) \(.*\)/\1:\2:\3/p" $dir/counts); do
 		call=${counted%%:*} rank=${counted#*:} count=${counted##*:}

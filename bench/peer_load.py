@@ -36,12 +36,15 @@ def worker(args):
     dist.barrier()
     start, tensors = time.monotonic(), {}
     for path in files:
-        if world == 1:
+        if args.whole:
             tensors.update(load_file(path))
             continue
         with safe_open(path, framework="pt") as file:
             for name in file.keys():
                 part = file.get_slice(name)
+                if not part.get_shape():  # a scalar has no rows
+                    tensors[name] = file.get_tensor(name)
+                    continue
                 rows = -(-part.get_shape()[0] // world)
                 tensors[name] = part[rank * rows : (rank + 1) * rows]
     print(json.dumps({"load": time.monotonic() - start}), flush=True)
@@ -55,8 +58,8 @@ def slowest(out, ranks):
     return max(seconds)
 
 
-def run_python(args, ranks):
-    command = [os.path.abspath(__file__), "--worker", args.folder]
+def run_python(args, ranks, *options):
+    command = [os.path.abspath(__file__), "--worker", *options, args.folder]
     return slowest("".join(run_torch_ranks(command, ranks, args.verbose)), ranks)
 
 
@@ -78,6 +81,7 @@ def main():
     parser.add_argument("--drop", action="store_true", help="drop the files from the page cache before loads")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--whole", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         worker(args)
@@ -87,7 +91,7 @@ def main():
         skip("no safetensors, or no PyTorch")
     need_programs(args.build, "shardrun", "bench/bench_load")
     sides = {"ours": lambda: run_ours(args), "get_slice": lambda: run_python(args, args.ranks),
-             "load_file of all in one process": lambda: run_python(args, 1)}
+             "load_file of all in one process": lambda: run_python(args, 1, "--whole")}
     seconds = {side: [] for side in sides}
     for _ in range(args.rounds):
         for side, run in sides.items():

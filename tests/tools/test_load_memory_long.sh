@@ -5,6 +5,7 @@
 # reads at most 5 % more than these. The folder is a Llama of random bytes.
 skip() { echo "SKIP: $*"; exit 77; }
 [ -x ./shardrun ] || skip "shardrun was not built"
+grep -q '^#define HAVE_JANSSON 1' config.h || skip "a folder of Hugging Face needs jansson"
 ranks=4 wide=2048 ffn=5632 vocab=32000 layers=8
 [ "$(df -Pk . | awk 'NR == 2 { print $4 }')" -ge 3000000 ] || skip "the file system of $(pwd) has less than 3 GB of room"
 [ "$(sed -n 's/^MemAvailable: *\([0-9]*\).*/\1/p' /proc/meminfo)" -ge 4000000 ] || skip "less than 4 GB of memory are free"

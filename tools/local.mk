@@ -174,6 +174,9 @@ endif
 if HAVE_AVX512
 PEAK_LIBS += libpeak_avx512.la
 endif
+if HAVE_NEON
+PEAK_LIBS += libpeak_neon.la
+endif
 noinst_LTLIBRARIES += $(PEAK_LIBS)
 libpeak_baseline_la_SOURCES = tools/peak_fma.c
 libpeak_baseline_la_CPPFLAGS = $(libisa_baseline_la_CPPFLAGS)
@@ -184,6 +187,9 @@ libpeak_avx2_la_CFLAGS = $(libisa_avx2_la_CFLAGS)
 libpeak_avx512_la_SOURCES = tools/peak_fma.c
 libpeak_avx512_la_CPPFLAGS = $(libisa_avx512_la_CPPFLAGS)
 libpeak_avx512_la_CFLAGS = $(libisa_avx512_la_CFLAGS)
+libpeak_neon_la_SOURCES = tools/peak_fma.c
+libpeak_neon_la_CPPFLAGS = $(AM_CPPFLAGS) -DSRT_ISA=neon
+libpeak_neon_la_CFLAGS = $(libisa_neon_la_CFLAGS)
 
 # Run from the sources: packs a build for a machine with a GPU, and runs there.
 EXTRA_DIST += \

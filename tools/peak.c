@@ -28,6 +28,10 @@ static tool_peak_fn *find_function(const char *isa)
 	if (!strcmp(isa, "avx512"))
 		return tool_peak_avx512;
 #endif
+#ifdef HAVE_NEON
+	if (!strcmp(isa, "neon"))
+		return tool_peak_neon;
+#endif
 	(void)isa;
 	return NULL;
 }
@@ -41,6 +45,8 @@ const char *tool_peak_best_isa(void)
 		return "avx512";
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 		return "avx2";
+#elif defined(__aarch64__)
+	return "neon";
 #endif
 	return "baseline";
 }

@@ -16,6 +16,7 @@ typedef double tool_peak_fn(int64_t n, float *result);
 tool_peak_fn tool_peak_baseline;
 tool_peak_fn tool_peak_avx2;
 tool_peak_fn tool_peak_avx512;
+tool_peak_fn tool_peak_neon;
 
 /**
  * Measures for some milliseconds, on all threads at the same time. Time when the threads did not

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <shardrt/ops.h>
@@ -85,28 +86,37 @@ srt_status_t bench_measure(bench_t *b, const bench_row_t *row, double *speed)
 
 /* ---- multiply-adds --------------------------------------------------------------------------- */
 
+/* The lowest of the ranks' speeds, by the time of 10^12 operations; 0 if one is not known. */
+static srt_status_t find_lowest(bench_t *b, double *flops)
+{
+	double seconds = *flops > 0.0 ? 1e12 / *flops : HUGE_VAL;
+
+	SRT_TRY(find_slowest(b, &seconds));
+	*flops = seconds < 1e3 ? 1e12 / seconds : 0.0;
+	return SRT_OK;
+}
+
 /* One thread of rank 0 while the others wait, then all threads of all ranks. */
 static srt_status_t measure_peak(bench_t *b)
 {
 	bench_row_t row = { .name = "multiply-adds, one thread", .is_flop = true, .low = 0.85 };
-	double one, all;
+	double one = b->ranks.rank == 0 ? tool_peak(b->info.isa, 1) : HUGE_VAL, all;
 	char name[48];
 
-	one = b->ranks.rank == 0 ? tool_peak(b->info.isa, 1) : 0.0;
-	if (b->ranks.rank == 0 && one == 0.0)
-		printf("multiply-adds: not measured on %s\n",
-		       *b->info.isa ? b->info.isa : b->info.backend);
-	one = one > 0.0 ? 1e12 / one : 0.0; /* as the time of 10^12 of them */
-	SRT_TRY(find_slowest(b, &one));
-	if (one < 1e-5)
+	SRT_TRY(find_lowest(b, &one));
+	all = one > 0.0 ? tool_peak(b->info.isa, b->info.threads) : 0.0;
+	SRT_TRY(find_lowest(b, &all));
+	if (all == 0.0) {
+		if (b->ranks.rank == 0)
+			printf("multiply-adds: not measured on %s\n",
+			       *b->info.isa ? b->info.isa : b->info.backend);
 		return SRT_OK;
-	bench_print(b, &row, 0.0, 1e12 / one);
-	all = 1e12 / tool_peak(b->info.isa, b->info.threads);
-	SRT_TRY(find_slowest(b, &all));
-	b->flops = 1e12 / all;
+	}
+	b->flops = all;
+	bench_print(b, &row, 0.0, one);
 	snprintf(name, sizeof(name), "multiply-adds, all threads (%d)", b->info.threads);
 	row.name = name;
-	row.limit = b->info.threads * 1e12 / one;
+	row.limit = b->info.threads * one;
 	b->is_all_low = b->flops / row.limit < row.low;
 	bench_print(b, &row, 0.0, b->flops);
 	return SRT_OK;
@@ -116,7 +126,7 @@ static srt_status_t measure_peak(bench_t *b)
 
 typedef struct memory {
 	srt_buffer_t *from, *to;
-	srt_stream_t *streams[MAX_STREAMS]; /* of a CPU a thread each */
+	srt_stream_t *streams[MAX_STREAMS]; /* a copy of a CPU runs on its stream's thread */
 	size_t nstreams;
 	srt_matmul_t one_row;
 } memory_t;
@@ -183,7 +193,6 @@ static srt_status_t measure_all(bench_t *b)
 {
 	double load;
 
-	SRT_TRY(srt_device_get_info(b->device, &b->info));
 	SRT_TRY(srt_stream_create(b->device, 0, "bench", &b->stream));
 	if (b->ranks.rank == 0) {
 		printf("%s, %s%s%s, %d rank%s", b->info.backend, b->info.name,
@@ -196,7 +205,7 @@ static srt_status_t measure_all(bench_t *b)
 		printf(". Speeds are of a rank, all ranks at the same time.\n");
 		printf("%-40s %11s %10s %-8s %6s\n", "", "us", "speed", "", "share");
 	}
-	b->before = bench_usage();
+	b->before = bench_usage(&b->set);
 	SRT_TRY(measure_peak(b));
 	SRT_TRY(measure_memory(b));
 	SRT_TRY(bench_products(b));
@@ -205,11 +214,42 @@ static srt_status_t measure_all(bench_t *b)
 	return bench_hints(b);
 }
 
+typedef struct choice {
+	char text[128]; /* what the rows depend on, in words */
+	cpu_set_t set;
+} choice_t;
+
+/* All ranks get the same rows, for the same time. Also finds b->set. */
+static srt_status_t check_alike(bench_t *b, int seconds, tool_why_t *why)
+{
+	choice_t mine = { .text = "" }, *all = calloc((size_t)b->ranks.world, sizeof(*all));
+	srt_status_t status;
+
+	if (all == NULL)
+		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no memory for %d ranks",
+				      b->ranks.world);
+	snprintf(mine.text, sizeof(mine.text), "%s%s%s, threads: %d, --seconds %d", b->info.backend,
+		 *b->info.isa ? " " : "", b->info.isa, b->info.threads, seconds);
+	sched_getaffinity(0, sizeof(mine.set), &mine.set);
+	status = srt_comm_oob_allgather(b->ranks.comm, &mine, sizeof(mine), all);
+	for (int r = 0; status == SRT_OK && r < b->ranks.world; r++) {
+		CPU_OR(&b->set, &b->set, &all[r].set);
+		if (!why->status && strcmp(all[r].text, all[0].text) != 0)
+			tool_why_usage(why,
+				       "--bench needs ranks that are alike: rank 0 has %s; rank %d "
+				       "has %s",
+				       all[0].text, r, all[r].text);
+	}
+	free(all);
+	return status;
+}
+
 int info_bench(int seconds)
 {
 	const srt_context_options_t options = { .size = sizeof(options),
 						.numerics = SRT_NUMERICS_EXACT };
 	bench_t b = { .info = SRT_DEVICE_INFO_INIT, .row_s = (double)seconds / ROWS };
+	tool_why_t differ = { .status = 0 };
 	srt_status_t status;
 	char why[600];
 
@@ -225,10 +265,16 @@ int info_bench(int seconds)
 	b.ranks.comm = srt_context_world(b.context);
 	b.ranks.rank = srt_context_rank(b.context);
 	b.ranks.world = srt_context_world_size(b.context);
-	status = measure_all(&b);
+	status = srt_device_get_info(b.device, &b.info);
+	if (status == SRT_OK)
+		status = check_alike(&b, seconds, &differ);
+	if (status == SRT_OK && differ.status)
+		tool_report_why(&b.ranks, "on the ranks", &differ, true);
+	else if (status == SRT_OK)
+		status = measure_all(&b);
 	if (status != SRT_OK)
 		tool_report_failure(&b.ranks, status);
 	srt_stream_destroy(b.stream);
 	srt_context_destroy(b.context);
-	return status != SRT_OK;
+	return status != SRT_OK ? 1 : differ.status;
 }

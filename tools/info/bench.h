@@ -14,15 +14,17 @@
 #ifndef SRT_TOOLS_INFO_BENCH_H
 #define SRT_TOOLS_INFO_BENCH_H
 
+#include <sched.h>
 #include <stdbool.h>
 
 #include <shardrt/shardrt.h>
 
 #include "tools/ranks.h"
 
-/** What the machine did for all programs and for the ranks, in seconds of processors. */
+/** What processors did so far, in seconds. */
 typedef struct bench_usage {
-	double wall, busy, own; /* busy: of all processors; own: of this rank */
+	double wall, busy, own; /* busy: for all programs; own: for this rank */
+	double stolen;          /* not given to this machine by its hypervisor */
 } bench_usage_t;
 
 /** A measurement that runs on a device. */
@@ -38,6 +40,7 @@ typedef struct bench {
 	char fast_why[512]; /* why there are no rows of mode fast; "": there are */
 	int nlow, ncauses;  /* rows whose share is low, causes that were found */
 	bool is_all_low;    /* threads are slower together */
+	cpu_set_t set;      /* processors that the ranks may use, if they are on one node */
 	bench_usage_t before;
 } bench_t;
 
@@ -73,8 +76,8 @@ srt_status_t bench_collectives(bench_t *b);
 /** A training step of the preset nano. */
 srt_status_t bench_step(bench_t *b);
 
-/** The present usage. */
-bench_usage_t bench_usage(void);
+/** The present usage of the processors. */
+bench_usage_t bench_usage(const cpu_set_t *set);
 
 /** Prints causes of low shares that are found. Collective. */
 srt_status_t bench_hints(bench_t *b);

@@ -12,18 +12,11 @@ static srt_status_t start_collective(bench_t *b, void *arg)
 	return srt_coll_wait_readers(arg, b->stream);
 }
 
-/*
- * Bytes that a rank reads and writes at least for a buffer of nbytes. All-gather: a copy of it.
- * Reduce-scatter: a part of all ranks' buffers is read, its sum written. All-reduce: that, and a
- * copy of the other ranks' sums.
- */
+/* Bytes that a rank reads and writes at least: nbytes, and the result, a part of them in a
+ * reduce-scatter. */
 static double least_bytes(srt_coll_kind_t kind, double nbytes, double n)
 {
-	const double scatter = nbytes + nbytes / n;
-
-	if (kind == SRT_COLL_ALL_GATHER)
-		return 2.0 * nbytes;
-	return kind == SRT_COLL_REDUCE_SCATTER ? scatter : scatter + 2.0 * (nbytes - nbytes / n);
+	return nbytes + (kind == SRT_COLL_REDUCE_SCATTER ? nbytes / n : nbytes);
 }
 
 /* A small buffer stays in caches, and its time is that of messages: without a limit. */

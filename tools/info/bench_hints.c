@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Causes of low shares: each is printed if it is found on this machine; see bench.h. */
+#include <math.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,12 +13,6 @@
 #include "models/try.h"
 #include "tools/info/bench.h"
 #include "tools/peak.h"
-
-/* What rank 0 needs to know of a rank. */
-typedef struct found {
-	cpu_set_t set; /* processors that it may use */
-	double own;    /* processor time that it used, seconds */
-} found_t;
 
 __attribute__((format(printf, 2, 3))) static void print_cause(bench_t *b, const char *format, ...)
 {
@@ -52,24 +47,36 @@ static long read_cpu_number(int cpu, const char *name, long none)
 	return *read_line(path, line) ? strtol(line, NULL, 10) : none;
 }
 
-bench_usage_t bench_usage(void)
+bench_usage_t bench_usage(const cpu_set_t *set)
 {
-	unsigned long long t[8] = { 0 }; /* user nice system idle iowait irq softirq steal */
+	bench_usage_t usage = { .busy = 0.0 };
+	const double tick_s = 1.0 / (double)sysconf(_SC_CLK_TCK);
+	FILE *f = fopen("/proc/stat", "r");
 	struct rusage own;
 	struct timespec now;
 	char line[256];
 
-	sscanf(read_line("/proc/stat", line), "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0],
-	       &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]);
+	/* user nice system idle iowait irq softirq steal; the first line is of all processors */
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+		unsigned long long user, nice, system, steal;
+		int cpu;
+
+		if (strncmp(line, "cpu ", 4) == 0 ||
+		    sscanf(line, "cpu%d %llu %llu %llu %*u %*u %*u %*u %llu", &cpu, &user, &nice,
+			   &system, &steal) != 5 ||
+		    cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, set))
+			continue;
+		usage.busy += tick_s * (double)(user + nice + system);
+		usage.stolen += tick_s * (double)steal;
+	}
+	if (f != NULL)
+		fclose(f);
 	getrusage(RUSAGE_SELF, &own);
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (bench_usage_t){
-		.wall = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec,
-		.busy = (double)(t[0] + t[1] + t[2] + t[5] + t[6] + t[7]) /
-			(double)sysconf(_SC_CLK_TCK),
-		.own = (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
-		       1e-6 * (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec),
-	};
+	usage.wall = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+	usage.own = (double)(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
+		    1e-6 * (double)(own.ru_utime.tv_usec + own.ru_stime.tv_usec);
+	return usage;
 }
 
 static void check_isa(bench_t *b)
@@ -105,20 +112,48 @@ static int count_cores(const cpu_set_t *set)
 	return n;
 }
 
-/* Ranks of this node. */
-static void check_processors(bench_t *b, const found_t *all, int nranks)
+/* Time that the ranks' processors did not have for the ranks, whose own is given. */
+static void check_others(bench_t *b, double own)
 {
-	const int threads = nranks * b->info.threads;
-	const bench_usage_t now = bench_usage();
-	double others = now.busy - b->before.busy;
-	cpu_set_t set = all[0].set;
-	int ncores;
+	const bench_usage_t now = bench_usage(&b->set);
+	const double wall = now.wall - b->before.wall, busy = now.busy - b->before.busy - own;
+	const double stolen = now.stolen - b->before.stolen;
+	const int n = CPU_COUNT(&b->set);
 
-	for (int r = 0; r < nranks; r++) {
-		CPU_OR(&set, &set, &all[r].set);
-		others -= all[r].own;
+	if (busy > 0.05 * n * wall)
+		print_cause(b, "other programs kept %.2f of %d processors busy", busy / wall, n);
+	if (stolen > 0.05 * n * wall)
+		print_cause(b,
+			    "the hypervisor withheld %.2f of %d processors from this virtual "
+			    "machine: steal time",
+			    stolen / wall, n);
+}
+
+/* Processors that this process's cgroup and its parents allow, if less than n. Version 2 only. */
+static double find_quota(double n)
+{
+	char group[256], path[300], line[256];
+
+	if (strncmp(read_line("/proc/self/cgroup", group), "0::/", 4) != 0)
+		return n;
+	group[strcspn(group, "\n")] = '\0';
+	for (char *end = group + strlen(group); end != NULL; end = strrchr(group + 3, '/')) {
+		double used, period;
+
+		*end = '\0';
+		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cpu.max", group + 3);
+		if (sscanf(read_line(path, line), "%lf %lf", &used, &period) == 2 && period > 0.0)
+			n = fmin(n, used / period);
 	}
-	ncores = count_cores(&set);
+	return n;
+}
+
+/* Ranks of this node. */
+static void check_processors(bench_t *b, double own)
+{
+	const int threads = b->ranks.world * b->info.threads, ncores = count_cores(&b->set);
+	const double quota = find_quota(threads);
+
 	if (threads > ncores)
 		print_cause(b, "%d threads share %d core%s: fewer ranks, or SHARDRT_THREADS",
 			    threads, ncores, ncores == 1 ? "" : "s");
@@ -126,12 +161,12 @@ static void check_processors(bench_t *b, const found_t *all, int nranks)
 		print_cause(b,
 			    "threads are slower together than alone, in registers too: the clock "
 			    "falls, or virtual processors share cores");
-	others /= now.wall - b->before.wall;
-	if (others > 0.05 * (double)sysconf(_SC_NPROCESSORS_ONLN))
-		print_cause(b, "other programs kept %.2f of %ld processors busy", others,
-			    sysconf(_SC_NPROCESSORS_ONLN));
+	if (quota < threads)
+		print_cause(b, "cpu.max of the cgroup allows %.2f processors to %d thread%s", quota,
+			    threads, threads == 1 ? "" : "s");
+	check_others(b, own);
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-		if (!CPU_ISSET(cpu, &set))
+		if (!CPU_ISSET(cpu, &b->set))
 			continue;
 		const long limit = read_cpu_number(cpu, "cpufreq/scaling_max_freq", 0);
 		const long most = read_cpu_number(cpu, "cpufreq/cpuinfo_max_freq", 0);
@@ -167,7 +202,7 @@ static void check_collectives(bench_t *b, bool is_one_node)
 			    "");
 }
 
-static void print_causes(bench_t *b, const found_t *all)
+static void print_causes(bench_t *b, double own)
 {
 	const bool is_one_node = srt_context_local_size(b->context) == b->ranks.world;
 	char line[256];
@@ -176,7 +211,7 @@ static void print_causes(bench_t *b, const found_t *all)
 		print_cause(b, "this libshardrt was built with sanitizers");
 	check_isa(b);
 	if (strcmp(b->info.backend, "cpu") == 0 && is_one_node)
-		check_processors(b, all, b->ranks.world);
+		check_processors(b, own);
 	if (b->nlow > 0 && strstr(read_line("/sys/kernel/mm/transparent_hugepage/enabled", line),
 				  "[never]") != NULL)
 		print_cause(b, "no huge pages: /sys/kernel/mm/transparent_hugepage/enabled");
@@ -189,18 +224,18 @@ static void print_causes(bench_t *b, const found_t *all)
 
 srt_status_t bench_hints(bench_t *b)
 {
-	found_t mine = { .own = bench_usage().own - b->before.own }, *all;
+	const double mine = bench_usage(&b->set).own - b->before.own;
+	double own = 0.0, *all = calloc((size_t)b->ranks.world, sizeof(*all));
 	srt_status_t status;
 
-	if (sched_getaffinity(0, sizeof(mine.set), &mine.set) != 0)
-		CPU_ZERO(&mine.set);
-	all = calloc((size_t)b->ranks.world, sizeof(*all));
 	if (all == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY, "no memory for %d ranks",
 				      b->ranks.world);
 	status = srt_comm_oob_allgather(b->ranks.comm, &mine, sizeof(mine), all);
+	for (int r = 0; r < b->ranks.world; r++)
+		own += all[r];
 	if (status == SRT_OK && b->ranks.rank == 0)
-		print_causes(b, all);
+		print_causes(b, own);
 	free(all);
 	return status;
 }

@@ -90,6 +90,7 @@ static srt_status_t measure_fast(bench_t *b)
 	srt_feature_info_t feature = SRT_FEATURE_INFO_INIT;
 	srt_device_info_t info = SRT_DEVICE_INFO_INIT;
 	bench_t fast = *b;
+	int lacks, rank;
 	srt_context_t *context;
 	srt_status_t status;
 
@@ -97,10 +98,15 @@ static srt_status_t measure_fast(bench_t *b)
 	fast.device = srt_context_device(context);
 	fast.stream = NULL;
 	status = srt_device_get_info(fast.device, &info);
-	if (status == SRT_OK && info.fast) {
+	if (status == SRT_OK)
+		status = tool_find_largest(&b->ranks, "on faster kernels", !info.fast, &lacks,
+					   &rank);
+	if (status == SRT_OK && !lacks) {
 		status = srt_stream_create(fast.device, 0, "fast", &fast.stream);
 		if (status == SRT_OK)
 			status = measure_mode(&fast, true);
+	} else if (status == SRT_OK && info.fast) {
+		snprintf(b->fast_why, sizeof(b->fast_why), "rank %d has no faster kernels", rank);
 	} else if (status == SRT_OK) {
 		snprintf(b->fast_why, sizeof(b->fast_why), "this device has no faster kernels");
 		if (strcmp(info.backend, "cpu") == 0 &&

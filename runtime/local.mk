@@ -2,6 +2,7 @@
 libshardrt_core_la_SOURCES += \
 	runtime/checkpoint/cast.c \
 	runtime/checkpoint/cast.h \
+	runtime/checkpoint/load.h \
 	runtime/checkpoint/save.c \
 	runtime/checkpoint/doing.h \
 	runtime/checkpoint/entries.c \

@@ -50,17 +50,13 @@ static srt_status_t cast_blocks(const srt_cast_t *cast, srt_dtype_t from, srt_dt
 	return SRT_OK;
 }
 
-srt_status_t srt_cast_shard(srt_engine_t *engine, srt_dtype_t from, srt_dtype_t to, size_t nelem,
-			    void *shard, srt_stream_t *stream)
+srt_status_t srt_cast_shard(srt_cast_t *cast, srt_engine_t *engine, srt_dtype_t from,
+			    srt_dtype_t to, size_t nelem, void *shard, srt_stream_t *stream)
 {
-	srt_cast_t cast = { 0 };
 	srt_stream_t *home;
-	srt_status_t status = srt_home_enter(engine, stream, &home);
 
-	if (status == SRT_OK)
-		status = srt_cast_open(&cast, engine->home.device);
-	if (status == SRT_OK)
-		status = cast_blocks(&cast, from, to, nelem, shard, home);
-	srt_cast_close(&cast);
-	return status;
+	SRT_TRY(srt_home_enter(engine, stream, &home));
+	if (cast->to == NULL)
+		SRT_TRY(srt_cast_open(cast, engine->home.device));
+	return cast_blocks(cast, from, to, nelem, shard, home);
 }

@@ -24,8 +24,8 @@ void srt_cast_close(srt_cast_t *cast);
 srt_status_t srt_cast_block(const srt_cast_t *cast, srt_dtype_t from, const void *in,
 			    srt_dtype_t to, void *out, size_t nelem, srt_stream_t *stream);
 /* Rounds the elements of a shard in place, on the device that has the owned values. `shard` has
- * room for them in both dtypes. */
-srt_status_t srt_cast_shard(srt_engine_t *engine, srt_dtype_t from, srt_dtype_t to, size_t nelem,
-			    void *shard, srt_stream_t *stream);
+ * room for them in both dtypes. Opens a cast that is {0}; the caller closes it. */
+srt_status_t srt_cast_shard(srt_cast_t *cast, srt_engine_t *engine, srt_dtype_t from,
+			    srt_dtype_t to, size_t nelem, void *shard, srt_stream_t *stream);
 
 #endif

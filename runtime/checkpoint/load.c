@@ -16,15 +16,16 @@
 #include "runtime/checkpoint/cast.h"
 #include "runtime/checkpoint/doing.h"
 #include "runtime/checkpoint/formats/model_file.h"
+#include "runtime/checkpoint/load.h"
 #include "runtime/checkpoint/source.h"
 #include "runtime/checkpoint/transposed.h"
 #include "runtime/engine/declare/declare.h"
 #include "runtime/engine/values/values.h"
 
-/* Elements of a shard that are read at once: memory for a large shard is not needed twice. */
-#define PIECE_NELEM ((int64_t)1 << 21)
 /* Most unused tensors of a file that are named in the log. */
 #define MAX_EXTRA 8
+
+int64_t srt_load_piece_nelem = (int64_t)1 << 21;
 
 /* A load of this rank. */
 typedef struct loading {
@@ -35,6 +36,7 @@ typedef struct loading {
 	srt_safetensors_t *file;
 	void *elements, *block; /* of the largest piece; for transposed tensors */
 	bool *used;             /* each tensor of the file: a name of the engine has it */
+	srt_cast_t cast;
 } loading_t;
 
 /* A tensor of the engine in the file. */
@@ -176,7 +178,7 @@ static size_t most(size_t a, size_t b)
  * do not follow each other. */
 static int64_t count_piece(const srt_param_t *p, const source_t *s)
 {
-	return s->in_file.transposed ? p->shard.nelem : srt_min64(p->shard.nelem, PIECE_NELEM);
+	return s->in_file.transposed ? p->shard.nelem : srt_min64(p->shard.nelem, srt_load_piece_nelem);
 }
 
 /* Everything that can be wrong with the file, before anything is changed. Then allocates. */
@@ -240,7 +242,7 @@ static srt_status_t read_piece(const loading_t *l, const srt_param_t *p, const s
 	return SRT_OK;
 }
 
-static srt_status_t load_pieces(const loading_t *l, const srt_param_t *p, srt_stream_t *stream,
+static srt_status_t load_pieces(loading_t *l, const srt_param_t *p, srt_stream_t *stream,
 				srt_stream_t *home)
 {
 	const source_t s = find_source(l, p);
@@ -250,8 +252,8 @@ static srt_status_t load_pieces(const loading_t *l, const srt_param_t *p, srt_st
 		n = srt_min64(count_piece(p, &s), p->shard.nelem - at);
 		SRT_TRY(read_piece(l, p, &s, at, n));
 		if (s.tensor->dtype != p->dtype)
-			SRT_TRY(srt_cast_shard(l->engine, s.tensor->dtype, p->dtype, (size_t)n,
-					       l->elements, stream));
+			SRT_TRY(srt_cast_shard(&l->cast, l->engine, s.tensor->dtype, p->dtype,
+					       (size_t)n, l->elements, stream));
 		SRT_TRY(srt_buffer_copy_from_host(p->views.local.buffer,
 						  p->views.local.offset + (size_t)at * elem,
 						  l->elements, (size_t)n * elem, home));
@@ -259,13 +261,15 @@ static srt_status_t load_pieces(const loading_t *l, const srt_param_t *p, srt_st
 	return SRT_OK;
 }
 
-static srt_status_t load_shard(const loading_t *l, srt_param_t *p, srt_stream_t *stream)
+static srt_status_t load_shard(loading_t *l, srt_param_t *p, srt_stream_t *stream)
 {
 	srt_stream_t *home;
+	srt_status_t status, ended;
 
 	SRT_TRY(srt_param_write_begin(p, l->call, stream, &home));
-	SRT_TRY(load_pieces(l, p, stream, home));
-	return srt_param_write_end(p, home, stream);
+	status = load_pieces(l, p, stream, home);
+	ended = srt_param_write_end(p, home, stream); /* also of a part */
+	return status != SRT_OK ? status : ended;
 }
 
 static srt_status_t load_buffer(const loading_t *l, srt_unit_buffer_t *b, srt_stream_t *stream)
@@ -335,7 +339,7 @@ static srt_status_t compare_files(srt_engine_t *engine, const srt_safetensors_t 
 	return status;
 }
 
-static srt_status_t load_all(const loading_t *l, srt_stream_t *stream)
+static srt_status_t load_all(loading_t *l, srt_stream_t *stream)
 {
 	for (size_t i = 0; i < l->engine->nparams; i++)
 		if (!keeps_values(l, l->engine->params[i]))
@@ -376,6 +380,7 @@ static srt_status_t load_engine(loading_t *l, srt_stream_t *stream)
 	if (status == SRT_OK)
 		status = srt_share_status(engine, srt_describe_doing("loading", l->path, NULL),
 					  load_all(l, stream));
+	srt_cast_close(&l->cast);
 	free(l->block);
 	free(l->used);
 	free(l->elements);

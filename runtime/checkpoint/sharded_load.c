@@ -31,6 +31,7 @@ typedef struct loader {
 	srt_saved_tensor_t *tensors;
 	size_t ntensors;
 	srt_long_work_t work; /* while this rank reads */
+	srt_cast_t cast;
 } loader_t;
 
 /* ---- checks ----------------------------------------------------------------------------- */
@@ -245,8 +246,8 @@ static srt_status_t load_tensor(loader_t *l, const srt_saved_tensor_t *saved, vo
 		return srt_param_set_state8(p, (int)saved->kind - SRT_MANIFEST_STATE0, shard,
 					    stream);
 	if (t->dtype != p->dtype && p->shard.nelem > 0)
-		SRT_TRY(srt_cast_shard(l->engine, t->dtype, p->dtype, (size_t)p->shard.nelem, shard,
-				       stream));
+		SRT_TRY(srt_cast_shard(&l->cast, l->engine, t->dtype, p->dtype,
+				       (size_t)p->shard.nelem, shard, stream));
 	return srt_param_set_local(p,
 				   saved->kind == SRT_MANIFEST_VALUE ?
 					   SRT_PARAM_VALUE :
@@ -387,6 +388,7 @@ srt_status_t srt_checkpoint_load(srt_engine_t *engine, const char *folder,
 		status = srt_long_work_end(&l.work, status);
 	}
 	free(shard);
+	srt_cast_close(&l.cast);
 	free(l.tensors);
 	srt_box_reader_close(&l.reader);
 	free(found);

@@ -6,8 +6,10 @@
 #include "base/base.h"
 #include "collectives/comm.h"
 #include "runtime/checkpoint/formats/model_file.h"
+#include "runtime/checkpoint/load.h"
 #include "tests/engine/file_case.h"
 #include "tests/harness/half.h"
+#include "tests/harness/options.h"
 
 static srt_context_t *context;
 static srt_stream_t *stream;
@@ -69,6 +71,50 @@ static void save_folder(srt_engine_t *engine, srt_dtype_t dtype, size_t max_nbyt
 	CHECK_OK(srt_engine_save_folder(engine, folder, &options, stream));
 }
 
+/* An engine whose matrices are cut by columns over all ranks. */
+static srt_engine_t *create_cut(srt_mesh_t *mesh)
+{
+	srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_ZERO3, 0);
+	const srt_param_options_t cut = { PARAM_BASE, .placement = { "tp", 1, 0, 0 } };
+	srt_engine_t *engine;
+	srt_unit_t *root;
+	srt_param_t *p;
+
+	options.mesh = mesh;
+	CHECK_OK_OR_DIE(srt_engine_create(context, &options, &engine));
+	CHECK_OK_OR_DIE(srt_unit_create(engine, NULL, "root", NULL, &root));
+	for (int k = 0; k < FILE_NTENSORS; k++)
+		CHECK_OK_OR_DIE(srt_param_create(root, file_tensors[k].name, SRT_F32,
+						 file_tensors[k].ndim, file_tensors[k].shape,
+						 file_tensors[k].ndim == 2 ? &cut : NULL, &p));
+	CHECK_OK_OR_DIE(srt_engine_build(engine));
+	return engine;
+}
+
+/* Shards of several pieces, the last a short one: rounded, of interleaved heads, cut by columns. */
+static void test_pieces(void)
+{
+	const srt_file_names_t names = { .size = sizeof(names), .find = file_find, .cast = 1 };
+	const int64_t nelem = srt_load_piece_nelem;
+	const int shape[] = { 1, srt_context_world_size(context) };
+	static const char *const dims[] = { "dp", "tp" };
+	srt_engine_t *engine;
+	srt_mesh_t *mesh;
+
+	CHECK_OK_OR_DIE(srt_mesh_create(srt_context_world(context), 2, shape, dims, &mesh));
+	srt_load_piece_nelem = 7;
+	for (int is_cut = 0; is_cut < 2; is_cut++) {
+		engine = is_cut ? create_cut(mesh) :
+				  file_create_engine(context, SRT_STRATEGY_ZERO3, SRT_FLAT_NO);
+		CHECK_OK(srt_engine_load_named(engine, folder, &names, stream));
+		file_check_values(engine, SRT_BF16, stream);
+		meet();
+		srt_engine_destroy(engine);
+	}
+	srt_load_piece_nelem = nelem;
+	srt_mesh_destroy(mesh);
+}
+
 /* Saved with other names, layouts, dtypes and sizes of files, one over the other, and loaded. */
 static void test_folder(void)
 {
@@ -102,6 +148,7 @@ static void test_folder(void)
 	names.cast = 1;
 	CHECK_OK(srt_engine_load_named(other, folder, &names, stream));
 	file_check_values(other, SRT_BF16, stream);
+	test_pieces();
 	meet();
 	save_folder(engine, SRT_F32, 1); /* a file for each */
 	if (first)

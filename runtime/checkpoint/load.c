@@ -178,7 +178,8 @@ static size_t most(size_t a, size_t b)
  * do not follow each other. */
 static int64_t count_piece(const srt_param_t *p, const source_t *s)
 {
-	return s->in_file.transposed ? p->shard.nelem : srt_min64(p->shard.nelem, srt_load_piece_nelem);
+	return s->in_file.transposed ? p->shard.nelem :
+				       srt_min64(p->shard.nelem, srt_load_piece_nelem);
 }
 
 /* Everything that can be wrong with the file, before anything is changed. Then allocates. */

@@ -55,9 +55,9 @@ static void check_messages(const srt_sft_line_t *line)
 	FUZZ_CHECK(line->nmessages >= 2);
 	FUZZ_CHECK(line->messages[line->nmessages - 1].role == SRT_CHAT_ASSISTANT);
 	for (size_t i = 0; i < line->nmessages; i++)
-		FUZZ_CHECK(srt_utf8_find_invalid(line->messages[i].text,
-						 line->messages[i].nbytes) ==
-			   line->messages[i].nbytes);
+		FUZZ_CHECK(
+			srt_utf8_find_invalid(line->messages[i].text, line->messages[i].nbytes) ==
+			line->messages[i].nbytes);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		check_chat(line, names[i]);
 }

@@ -110,17 +110,22 @@ static srt_status_t fill_table(srt_device_t *device, const srt_rope_t *rope, int
 srt_status_t srt_rotary_create(srt_device_t *device, const srt_rope_t *rope, srt_rotary_in_t *in,
 			       srt_buffer_t **tables)
 {
-	const size_t nbytes = (size_t)(in->npositions * rope->dim) * sizeof(float);
 	srt_buffer_t *table = NULL;
 	srt_status_t status;
+	size_t nbytes;
 	float *host;
 
-	if (in->npositions < 1 || in->npositions > SRT_ROPE_MAX_POSITIONS || rope->dim < 2)
+	if (device == NULL || rope == NULL || in == NULL || tables == NULL)
+		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
+				      "srt_rotary_create: device, rope, in or tables is NULL");
+	if (in->npositions < 1 || in->npositions > SRT_ROPE_MAX_POSITIONS || rope->dim < 2 ||
+	    rope->dim > INT32_MAX)
 		return srt_model_fail(SRT_ERR_INVALID_ARGUMENT,
 				      "srt_rotary_create: %lld positions, %lld rotated values of a "
-				      "head: possible are 1 .. %lld, and 2 or more",
+				      "head: possible are 1 .. %lld, and 2 .. %d",
 				      (long long)in->npositions, (long long)rope->dim,
-				      (long long)SRT_ROPE_MAX_POSITIONS);
+				      (long long)SRT_ROPE_MAX_POSITIONS, INT32_MAX);
+	nbytes = (size_t)in->npositions * (size_t)rope->dim * sizeof(float);
 	host = malloc(nbytes);
 	if (host == NULL)
 		return srt_model_fail(SRT_ERR_OUT_OF_MEMORY,

@@ -50,16 +50,22 @@ static size_t count_nbytes(const srt_tensor_t *tensor)
 
 srt_status_t srt_tensor_put(const srt_tensor_t *tensor, const void *values, srt_stream_t *stream)
 {
-	const srt_view_t to = srt_tensor_view(tensor);
+	srt_view_t to;
 
+	if (tensor == NULL)
+		return srt_error_set(SRT_ERR_INVALID_ARGUMENT, "srt_tensor_put: tensor is NULL");
+	to = srt_tensor_view(tensor);
 	return srt_buffer_copy_from_host(to.buffer, to.offset, values, count_nbytes(tensor),
 					 stream);
 }
 
 srt_status_t srt_tensor_get(const srt_tensor_t *tensor, void *values, srt_stream_t *stream)
 {
-	const srt_view_t from = srt_tensor_view(tensor);
+	srt_view_t from;
 
+	if (tensor == NULL)
+		return srt_error_set(SRT_ERR_INVALID_ARGUMENT, "srt_tensor_get: tensor is NULL");
+	from = srt_tensor_view(tensor);
 	return srt_buffer_copy_to_host(values, from.buffer, from.offset, count_nbytes(tensor),
 				       stream);
 }

@@ -85,7 +85,9 @@ static void test_sentences(srt_context_t *context)
 	const srt_engine_options_t options = ENGINE_SGD(SRT_STRATEGY_DDP, 0);
 	const int64_t dims[2] = { 3, 3 };
 	const srt_view_t no_scale = { 0 };
+	unsigned char bytes[4] = { 0 };
 	srt_buffer_t *arena;
+	srt_tensor_t *x;
 	srt_engine_t *engine;
 	srt_module_t *root;
 	srt_mlp_t *mlp;
@@ -105,6 +107,15 @@ static void test_sentences(srt_context_t *context)
 	CHECK_REFUSED(srt_tape_forward(tape, stream), SRT_ERR_INVALID_ARGUMENT, "it got 8");
 	CHECK_REFUSED(srt_tape_backward(tape, 1.0f, no_scale, stream), SRT_ERR_INVALID_ARGUMENT,
 		      "it got 8");
+	srt_tape_destroy(tape);
+
+	CHECK_REFUSED(srt_tensor_put(NULL, bytes, stream), SRT_ERR_INVALID_ARGUMENT, "put: tensor");
+	CHECK_REFUSED(srt_tensor_get(NULL, bytes, stream), SRT_ERR_INVALID_ARGUMENT, "get: tensor");
+	tape = make_tape(SRT_TAPE_FORWARD);
+	x = srt_tape_input(tape, SRT_F32, 1, 1);
+	CHECK_OK(srt_tape_finish(tape));
+	CHECK_REFUSED(srt_tensor_put(x, bytes, stream), SRT_ERR_INVALID_ARGUMENT, "NULL");
+	CHECK_REFUSED(srt_tensor_get(x, bytes, stream), SRT_ERR_INVALID_ARGUMENT, "NULL");
 	srt_tape_destroy(tape);
 
 	tape = make_tape(SRT_TAPE_FORWARD);
@@ -153,6 +164,26 @@ static void test_sentences(srt_context_t *context)
 	srt_engine_destroy(engine);
 }
 
+static void test_rotary_refused(void)
+{
+	srt_rotary_in_t in = { .npositions = SRT_ROPE_MAX_POSITIONS };
+	srt_rope_t rope = SRT_ROPE_INIT;
+	srt_buffer_t *tables = NULL;
+
+	rope.dim = INT64_MAX - 1;
+	CHECK_REFUSED(srt_rotary_create(device, &rope, &in, &tables), SRT_ERR_INVALID_ARGUMENT,
+		      "2 .. 2147483647");
+	in.npositions = 0;
+	rope.dim = 2;
+	CHECK_REFUSED(srt_rotary_create(device, &rope, &in, &tables), SRT_ERR_INVALID_ARGUMENT,
+		      "0 positions");
+	CHECK_REFUSED(srt_rotary_create(device, NULL, &in, &tables), SRT_ERR_INVALID_ARGUMENT,
+		      "rope, in or tables is NULL");
+	CHECK_REFUSED(srt_rotary_create(device, &rope, &in, NULL), SRT_ERR_INVALID_ARGUMENT,
+		      "rope, in or tables is NULL");
+	CHECK(tables == NULL && in.cos.buffer == NULL);
+}
+
 int main(void)
 {
 	srt_context_t *context;
@@ -162,6 +193,7 @@ int main(void)
 	CHECK_OK_OR_DIE(srt_stream_create(device, 0, "compute", &stream));
 	test_mistakes();
 	test_sentences(context);
+	test_rotary_refused();
 	srt_stream_destroy(stream);
 	srt_context_destroy(context);
 	return check_done();

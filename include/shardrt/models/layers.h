@@ -214,10 +214,13 @@ typedef struct srt_rotary_in {
 
 /**
  * Makes the angles of in->npositions positions in memory of a device, and sets in->cos, in->sin and
- * in->dim. Waits for the device.
+ * in->dim. Waits for the device. Local; threads may call it with an `in` each.
+ * @param device must outlive the tables.
+ * @param rope is read in the call only.
  * @param[out] tables (2, npositions, dim / 2), SRT_F32, owned by the caller: to be destroyed after
  *        the tapes; set on success only.
- * @return as srt_rope_tables(), or the failure of the device.
+ * @return SRT_ERR_INVALID_ARGUMENT for NULL and for fewer than 1 position; else as
+ *         srt_rope_tables(), or the failure of the device. `in` is unchanged then.
  */
 SRT_API srt_status_t srt_rotary_create(srt_device_t *device, const srt_rope_t *rope,
 				       srt_rotary_in_t *in, srt_buffer_t **tables);

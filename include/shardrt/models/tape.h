@@ -19,8 +19,8 @@
  *
  * A tape belongs to one thread at a time. It remembers the first failure of recording, so that
  * only srt_tape_finish() needs to be checked; layers given NULL for a tensor return NULL. The tape,
- * and the tensor of a srt_tensor_...() function, must not be NULL. All calls are local unless their
- * description says something else.
+ * and the tensor of a srt_tensor_...() function that returns no status, must not be
+ * NULL. All calls are local unless their description says something else.
  */
 #ifndef SHARDRT_MODELS_TAPE_H
 #define SHARDRT_MODELS_TAPE_H
@@ -183,10 +183,17 @@ SRT_API srt_mem_kind_t srt_tape_mem_kind(const srt_tape_t *tape);
  * Gives the tape its arena: memory of srt_tape_mem_kind() of at least srt_tape_nbytes() bytes,
  * borrowed. Tapes that never run at the same time may share one (their inputs and kept values do
  * not survive then). With several tensor-parallel ranks collective over them.
- * @return SRT_ERR_MISMATCH on all of them if their tapes sum different tensors.
+ * @return SRT_ERR_MISMATCH on all of them if their tapes sum different tensors; SRT_ERR_STATE
+ *         before srt_tape_finish(); SRT_ERR_INVALID_ARGUMENT for an arena that is NULL or too
+ *         small. After srt_tape_finish() the failure of one of these ranks is one of all, and names
+ *         it; the tape keeps it.
  */
 SRT_API srt_status_t srt_tape_bind(srt_tape_t *tape, srt_buffer_t *arena);
-/** srt_tape_bind() with memory that is allocated for this tape alone and freed with it. */
+/**
+ * srt_tape_bind() with memory that is allocated for this tape alone, owned by it and freed with it;
+ * a second call binds the same. Collective as srt_tape_bind().
+ * @return as srt_tape_bind(), or SRT_ERR_OUT_OF_MEMORY.
+ */
 SRT_API srt_status_t srt_tape_allocate(srt_tape_t *tape);
 
 /** Rows of a tensor. */
@@ -198,12 +205,21 @@ SRT_API srt_dtype_t srt_tensor_dtype(const srt_tensor_t *tensor);
 /** Where the values are: inputs always, others from their forward to their last use. Needs
  * srt_tape_bind(). */
 SRT_API srt_view_t srt_tensor_view(const srt_tensor_t *tensor);
-/** Copies all values of a tensor, in its dtype, from host memory, as srt_buffer_copy_from_host():
- * into an input, before a forward pass. Needs an arena. */
+/**
+ * Copies all values of a tensor, in its dtype, from host memory, as srt_buffer_copy_from_host():
+ * into an input, before a forward pass. Local; in the thread of the tape.
+ * @param values (rows,n), borrowed as srt_buffer_copy_from_host() does.
+ * @return SRT_ERR_INVALID_ARGUMENT for NULL and for a tape that is not bound; else what the stream
+ *         reports.
+ */
 SRT_API srt_status_t srt_tensor_put(const srt_tensor_t *tensor, const void *values,
 				    srt_stream_t *stream);
-/** Copies all values of a tensor to host memory and waits, as srt_buffer_copy_to_host(): of an
- * input, or of a tensor that srt_tape_keep() keeps. */
+/**
+ * Copies all values of a tensor to host memory and waits, as srt_buffer_copy_to_host(): of an
+ * input, or of a tensor that srt_tape_keep() keeps. Local; in the thread of the tape.
+ * @param[out] values (rows,n) in the dtype of the tensor, memory of the caller.
+ * @return as srt_tensor_put().
+ */
 SRT_API srt_status_t srt_tensor_get(const srt_tensor_t *tensor, void *values, srt_stream_t *stream);
 /** Where the gradient was left; buffer NULL if the tensor gets none. The memory is reused in the
  * backward pass unless the tensor is kept. */

@@ -76,12 +76,12 @@ fi
 # Writable, process-wide data. receiver: the log's callback; last_error and in_function: of each thread; registry:
 # the backends; probes: what drivers answered; awake_clock: srt_awake_s(); recorder: the thread that handles SIGUSR1, of collectives/flight/flight_file.c;
 # ngenerations: joins of the process; pmix: the functions and the connection of libpmix;
-# ucx_library: UCX once loaded; srt_ucx_nlocks: whether this thread calls UCX; __cpu_*: libgcc's
+# srt_load_piece_nelem: set by tests; ucx_library: UCX once loaded; srt_ucx_nlocks: whether this thread calls UCX; __cpu_*: libgcc's
 # knowledge of the processor.
 if [ -z "$SRT_SANITIZE" ]; then
 	$nm -f sysv $lib | awk -F'|' '$NF ~ /^\.(t?data|t?bss)$/ { gsub(/ /, "", $1); print $1 }' |
 		sed 's/\.[0-9]*$//; s/.*\.//' | sort -u |
-		grep -vxE 'receiver|last_error|in_function|registry|probes|awake_clock|srt_ucx_nlocks|ucx_library|joined|joined_lock|recorder|once|ngenerations|pmix|__cpu_model|__cpu_features2|completed|__dso_handle|__TMC_END__|__bss_start|_edata|_end' > $tmp.globals
+		grep -vxE 'receiver|last_error|in_function|registry|probes|awake_clock|srt_load_piece_nelem|srt_ucx_nlocks|ucx_library|joined|joined_lock|recorder|once|ngenerations|pmix|__cpu_model|__cpu_features2|completed|__dso_handle|__TMC_END__|__bss_start|_edata|_end' > $tmp.globals
 	if [ -s $tmp.globals ]; then
 		echo "writable globals that tests/policy/test_symbols.sh does not list:"
 		cat $tmp.globals

@@ -29,7 +29,7 @@ int64_t file_count(int k)
 
 float file_value(int k, int64_t i)
 {
-	return (float)((1000003 * (int64_t)k + i) % (1 << 24));
+	return (float)((1000003 * (int64_t)k + 65599 * i) % (1 << 24));
 }
 
 /* Where element i of tensor k is in the file. */

@@ -11,7 +11,6 @@ typedef struct step {
 	srt_engine_t *engine;
 	srt_decoder_t *decoder;
 	srt_tape_t *tape;
-	srt_buffer_t *arena;
 } step_t;
 
 static srt_status_t start_step(bench_t *b, void *arg)
@@ -44,9 +43,7 @@ static srt_status_t run_step(bench_t *b, step_t *s)
 	SRT_TRY(srt_decoder_init(s->decoder, 1, b->stream));
 	SRT_TRY(srt_tape_create(b->device, SRT_TAPE_TRAINING, &s->tape));
 	SRT_TRY(srt_decoder_record_loss(s->decoder, s->tape, SEQUENCES, CONTEXT, &io));
-	SRT_TRY(srt_buffer_create(b->device, srt_decoder_mem_kind(s->decoder),
-				  srt_tape_nbytes(s->tape), "activations", &s->arena));
-	SRT_TRY(srt_tape_bind(s->tape, s->arena));
+	SRT_TRY(srt_tape_allocate(s->tape));
 	SRT_TRY(srt_decoder_put_positions(&io, NULL, b->stream));
 	SRT_TRY(srt_decoder_put_tokens(&io, ids, ids, b->stream));
 	return bench_measure(b, &row, NULL);
@@ -58,7 +55,6 @@ srt_status_t bench_step(bench_t *b)
 	const srt_status_t status = run_step(b, &s);
 
 	srt_tape_destroy(s.tape);
-	srt_buffer_destroy(s.arena);
 	srt_decoder_destroy(s.decoder);
 	srt_engine_destroy(s.engine);
 	return status;

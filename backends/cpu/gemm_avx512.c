@@ -52,12 +52,6 @@ static rows_fn *const rows_fns[ROWS_MAX] = {
 };
 /* clang-format on */
 
-static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
-			 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
-{
-	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, io);
-}
-
 ALWAYS_INLINE void transpose(vec_t x[VL])
 {
 	vec_t y[VL];

@@ -151,12 +151,6 @@ ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6)
 static rows_fn *const rows_fns[ROWS_MAX] = { rows_1, rows_2, rows_3, rows_4, rows_5, rows_6 };
 /* clang-format on */
 
-static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
-			 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
-{
-	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, io);
-}
-
 /* Pairs of words, then pairs of pairs, of four rows. */
 ALWAYS_INLINE void transpose_quarter(float32x4_t *x0, float32x4_t *x1, float32x4_t *x2,
 				     float32x4_t *x3)

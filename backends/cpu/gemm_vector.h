@@ -5,7 +5,7 @@
  * (gemm_tile.h), ROWS_MAX (of tile_rows()), and v_load, v_store, v_set1, v_add, v_mul, v_mask(n),
  * v_load_mask, v_store_mask; factor_t, v_factor(p) and v_fma_factor for a number of A that all
  * lanes multiply; v_low_ and v_high_ of f16 and bf16 widen the lower and the higher half of each
- * word. The file also defines transpose() and rows_fns.
+ * word. The file also defines transpose(), tiles and rows_fns.
  *
  * One kernel per (rows, vectors) is instantiated, so that an edge costs in proportion to its size.
  * The sums of a tile stay in registers during a block of k.
@@ -332,6 +332,14 @@ typedef void rows_fn(srt_dtype_t dtype, int64_t kc, const float *a, int64_t rs, 
 		else                                                                               \
 			rows_body(rows, SRT_BF16, kc, a, rs, b, ld, sums);                         \
 	}
+
+static tile_fn *const tiles[MR][NV]; /* of the including file */
+
+static void compute_tile(int rows, int cols, int64_t kc, const float *a, int64_t rs, int64_t cs,
+			 const float *b, int64_t ldb, const srt_cpu_tile_io_t *io)
+{
+	tiles[rows - 1][(cols - 1) / VL](cols, kc, a, rs, cs, b, ldb, io);
+}
 
 static rows_fn *const rows_fns[ROWS_MAX]; /* of the including file */
 

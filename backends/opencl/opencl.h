@@ -21,6 +21,7 @@
 
 #define SRT_OCL_NAME_NBYTES 128
 #define SRT_OCL_OPTIONS_NBYTES 256
+#define SRT_OCL_KEY_NBYTES 2048
 #define SRT_OCL_MAX_PROGRAMS 96
 #define SRT_OCL_NDTYPES (SRT_BF16 + 1) /* rows of tables of SRT_F32, SRT_F16, SRT_BF16 */
 #define SRT_OCL_MAX_KERNELS (SRT_OCL_NDTYPES * SRT_K_COUNT + 60) /* of all programs */
@@ -123,7 +124,11 @@ srt_status_t srt_ocl_mem_native(void *device, void *mem, void **handle);
 srt_status_t srt_ocl_wrap_native(void *device, void *handle, size_t nbytes, const char *name,
 				 void **mem);
 
-/* program.c. The built program of a source (source.h), with options in addition to the device's;
+/* program.c. The key of an entry of the cache: its name, the hash and options of what it was made
+ * from, device and driver. */
+void srt_ocl_key(const srt_ocl_device_t *device, const char *name, uint64_t hash,
+		 const char *options, char key[SRT_OCL_KEY_NBYTES]);
+/* The built program of a source (source.h), with options in addition to the device's;
  * built or read from the cache at the first call. Thread-safe. */
 srt_status_t srt_ocl_program(srt_ocl_device_t *device, const char *source, const char *options,
 			     cl_program *program);

@@ -10,7 +10,6 @@
 
 #include "backends/opencl/opencl.h"
 
-#define KEY_NBYTES 2048
 #define LOG_NBYTES 600 /* of a compiler's log in an error; the first errors matter */
 
 static double now_s(void)
@@ -21,22 +20,20 @@ static double now_s(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Writes all inputs of a binary to the key. */
-static void make_key(const srt_ocl_device_t *device, const srt_ocl_source_t *source,
-		     const char *options, char key[KEY_NBYTES])
+void srt_ocl_key(const srt_ocl_device_t *device, const char *name, uint64_t hash,
+		 const char *options, char key[SRT_OCL_KEY_NBYTES])
 {
 	char driver[SRT_OCL_NAME_NBYTES] = "", version[SRT_OCL_NAME_NBYTES] = "";
 	char platform[SRT_OCL_NAME_NBYTES] = "", platform_version[SRT_OCL_NAME_NBYTES] = "";
-	size_t nbytes = strlen(source->text);
 
 	clGetDeviceInfo(device->id, CL_DRIVER_VERSION, sizeof(driver) - 1, driver, NULL);
 	clGetDeviceInfo(device->id, CL_DEVICE_VERSION, sizeof(version) - 1, version, NULL);
 	clGetPlatformInfo(device->platform, CL_PLATFORM_NAME, sizeof(platform) - 1, platform, NULL);
 	clGetPlatformInfo(device->platform, CL_PLATFORM_VERSION, sizeof(platform_version) - 1,
 			  platform_version, NULL);
-	snprintf(key, KEY_NBYTES, "%s\n%zu %016llx\n%s\n%s\n%s\n%s\n%s\n%s\n", source->name, nbytes,
-		 (unsigned long long)srt_ocl_hash(source->text, nbytes), options, device->name,
-		 driver, version, platform, platform_version);
+	snprintf(key, SRT_OCL_KEY_NBYTES, "%s\n%016llx\n%s\n%s\n%s\n%s\n%s\n%s\n", name,
+		 (unsigned long long)hash, options, device->name, driver, version, platform,
+		 platform_version);
 }
 
 /* ---- building --------------------------------------------------------------------------- */
@@ -155,13 +152,14 @@ static srt_status_t compile_source(srt_ocl_device_t *device, const srt_ocl_sourc
 static srt_status_t build_program(srt_ocl_device_t *device, const srt_ocl_source_t *source,
 				  const char *own_options, srt_ocl_program_t *slot)
 {
-	char key[KEY_NBYTES], options[2 * SRT_OCL_OPTIONS_NBYTES];
+	char key[SRT_OCL_KEY_NBYTES], options[2 * SRT_OCL_OPTIONS_NBYTES];
 	double start = now_s(), took;
 	srt_status_t status;
 	bool cached;
 
 	snprintf(options, sizeof(options), "%s %s", device->options, own_options);
-	make_key(device, source, options, key);
+	srt_ocl_key(device, source->name, srt_ocl_hash(source->text, strlen(source->text)), options,
+		    key);
 	slot->program = load_cached(device, key, options);
 	cached = slot->program != NULL;
 	if (!cached) {

@@ -19,6 +19,15 @@ bad()
 
 [ -e .libs/shardrt_backend_opencl.so ] || { echo "SKIP: built without OpenCL" && exit 77; }
 
+# entries_of NAME: the entries of the cache for the program NAME, one for each form of the lanes, or of the
+# self-test. An entry is 32 bytes of header, then the key, which begins with the name.
+entries_of()
+{
+	for file in "$SHARDRT_CACHE_DIR"/opencl/*.bin; do
+		[ "$(dd if="$file" bs=1 skip=32 count=${#1} 2> /dev/null)" = "$1" ] && echo "$file"
+	done
+}
+
 # info [VARIABLE=VALUE...]: opens the device; the debug log is in $tmp/log.
 info()
 {
@@ -51,40 +60,51 @@ SHARDRT_DEVICE=nonsense ./shardrt-train --text "$srcdir/README.md" --steps 1 > "
 	bad "trains on a device that is not there"
 has log 'SHARDRT_DEVICE=nonsense.*there are: 0 ".*(0:0, ' "a device that is not there"
 
+# tested_info: the same, with the self-test, which has the device load all programs.
+tested_info()
+{
+	# shellcheck disable=SC2046
+	rm -f $(entries_of self-test)
+	info
+}
+
 # ---- the cache: what is warm from here on stays so in a copy
-info || bad "the device does not open: $(cat "$tmp/log")"
+info SHARDRT_LOG=info && cp -r "$SHARDRT_CACHE_DIR" "$tmp/cache"
+rm -f "$tmp"/cache/opencl/*.bin.?????? # which another test is writing
+SHARDRT_CACHE_DIR=$tmp/cache
+export SHARDRT_CACHE_DIR
+tested_info || bad "the device does not open: $(cat "$tmp/log")"
 programs=$(sed -n "s/.* \([0-9]*\) programs compiled and \([0-9]*\) read.*/\1 \2/p" "$tmp/log")
 # shellcheck disable=SC2086
 set -- $programs
 programs=$(($1 + $2))
 [ $programs -gt 5 ] || bad "only $programs programs: $(cat "$tmp/log")"
-cp -r "$SHARDRT_CACHE_DIR" "$tmp/cache"
-rm -f "$tmp"/cache/opencl/*.bin.?????? # which another test is writing
-SHARDRT_CACHE_DIR=$tmp/cache
-export SHARDRT_CACHE_DIR
-info || bad "second start: $(cat "$tmp/log")"
+tested_info || bad "second start: $(cat "$tmp/log")"
 has log " 0 programs compiled and $programs read" "second start"
+info || bad "third start: $(cat "$tmp/log")"
+has log "the self-test has passed before" "third start"
+loaded=$(sed -n "s/.* 0 programs compiled and \([0-9]*\) read.*/\1/p" "$tmp/log")
+[ "${loaded:-$programs}" -lt 3 ] || bad "a start without the self-test loads $loaded programs"
+# The pass is of this form of the kernels: another one is tested.
+info SHARDRT_OPENCL_TUNED=portable || bad "portable: $(cat "$tmp/log")"
+! grep -q "has passed before" "$tmp/log" || bad "another form's pass was taken"
 
-# The entries of the program "random", one for each form of the lanes: 32 bytes of header, then the key,
-# which begins with the name.
-entries=$(for file in "$tmp"/cache/opencl/*.bin; do
-	[ "$(dd if="$file" bs=1 skip=32 count=7 2> /dev/null)" = random ] && echo "$file"
-done)
+entries=$(entries_of random)
 [ -n "$entries" ] || bad "no entry of \"random\""
 mkdir "$tmp/whole"
 for file in $entries; do
 	cp "$file" "$tmp/whole/"
 	dd if="$tmp/whole/${file##*/}" of="$file" bs=20000 count=1 2> /dev/null
 done
-info || bad "an entry cut off: $(cat "$tmp/log")"
+tested_info || bad "an entry cut off: $(cat "$tmp/log")"
 has log "cache: .*cut off: compiling anew" "an entry cut off"
 has log " 1 programs compiled and $((programs - 1)) read" "an entry cut off"
-info
+tested_info
 has log " 0 programs compiled and $programs read" "after an entry cut off"
 for file in $entries; do
 	printf x | dd of="$file" bs=1 seek=20000 conv=notrunc 2> /dev/null
 done
-info || bad "a damaged entry: $(cat "$tmp/log")"
+tested_info || bad "a damaged entry: $(cat "$tmp/log")"
 has log "cache: .*damaged: compiling anew" "a damaged entry"
 has log " 1 programs compiled" "a damaged entry"
 # In its place another's, as of another driver.
@@ -92,7 +112,7 @@ other=$(find "$tmp/cache/opencl" -name '*.bin' | grep -v "$entries" | head -n 1)
 for file in $entries; do
 	cp "$other" "$file"
 done
-info || bad "a stale entry: $(cat "$tmp/log")"
+tested_info || bad "a stale entry: $(cat "$tmp/log")"
 has log "cache: .*compiling anew" "a stale entry"
 has log " 1 programs compiled" "a stale entry"
 [ -z "$(find "$tmp/cache/opencl" -type f ! -name '*.bin' ! -name .lock)" ] || bad "temporary files stay in the cache"

@@ -70,7 +70,9 @@ libshardrt_core_la_SOURCES += \
 	collectives/shm/flag_actions.c \
 	collectives/shm/flags.c \
 	collectives/shm/flags.h \
+	collectives/shm/futex.c \
 	collectives/shm/memory.c \
+	collectives/shm/post.c \
 	collectives/shm/waits.c \
 	collectives/transports/capabilities.c \
 	collectives/transports/capabilities.h \

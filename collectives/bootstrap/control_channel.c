@@ -354,7 +354,7 @@ static size_t operation_nbytes(const char *what)
 	return n;
 }
 
-static bool is_same_operation(const char *a, const char *b)
+bool srt_control_is_same_operation(const char *a, const char *b)
 {
 	const size_t n = operation_nbytes(a);
 
@@ -389,7 +389,7 @@ srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, 
 
 	if (m->fd == SRT_FD_LOST) {
 		result = SRT_CONTROL_NO_DESCRIPTOR;
-	} else if (!is_same_operation(m->what, what)) {
+	} else if (!srt_control_is_same_operation(m->what, what)) {
 		result = SRT_CONTROL_OTHER;
 		memcpy(theirs, m->what, sizeof(m->what));
 		if (m->fd >= 0)

@@ -110,10 +110,13 @@ srt_control_result_t srt_control_send(srt_control_channel_t *channel, int to, ui
 				      size_t nbytes, int fd, const atomic_int *stop,
 				      double deadline);
 
-/* Receives the message (tag, seq) of a peer, which must have exactly nbytes and be for an operation
- * of the same first word, or of the same three if the second is "the": the rest may name what
- * differs between ranks. fd NULL = there must be no descriptor; else the caller closes *fd, which
- * is -1 if none came. SRT_CONTROL_OTHER: `theirs` is the peer's operation. */
+/* Whether two names of operations have the same first word, or the same three if the second is
+ * "the": the rest may name what differs between ranks. */
+bool srt_control_is_same_operation(const char *a, const char *b);
+
+/* Receives the message (tag, seq) of a peer, which must have exactly nbytes and be for the same
+ * operation. fd NULL = there must be no descriptor; else the caller closes *fd, which is -1 if none
+ * came. SRT_CONTROL_OTHER: `theirs` is the peer's operation. */
 srt_control_result_t srt_control_recv(srt_control_channel_t *channel, int from, uint64_t tag,
 				      uint32_t seq, const char *what, void *data, size_t nbytes,
 				      int *fd, const atomic_int *stop, double deadline,

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "collectives/comm.h"
+#include "collectives/shm/control.h"
 
 #define SLICE_S 0.01 /* between looks at what ends a wait */
 #define NEWS_S 5.0   /* how late the progress thread may be on a busy machine */
@@ -74,8 +75,19 @@ static srt_control_result_t receive_until(srt_comm_t *comm, const srt_expected_t
 					  const atomic_int *stop, double deadline,
 					  char theirs[SRT_CONTROL_WHAT])
 {
+	if (m->shared)
+		return srt_shm_read_post(comm, m->rank, m->what, m->data, m->nbytes, stop, deadline,
+					 theirs);
 	return srt_control_recv(comm->bootstrap->control, comm->world_rank[m->rank], comm->id,
 				m->seq, m->what, m->data, m->nbytes, m->fd, stop, deadline, theirs);
+}
+
+static bool may_come(const srt_comm_t *comm, const srt_expected_t *m, int rank)
+{
+	if (m->shared)
+		return srt_shm_may_post(comm, rank);
+	return srt_control_may_come(comm->bootstrap->control, comm->world_rank[rank], comm->id,
+				    m->seq);
 }
 
 /* Whether a message that this rank waits for next cannot come any more. */
@@ -84,9 +96,7 @@ static bool lacks_another(const srt_comm_t *comm, const srt_expected_t *m)
 	for (int k = m->place + 1; k < comm->size; k++) {
 		const int r = (comm->rank + k) % comm->size;
 
-		if ((m->from == NULL || m->from[r]) &&
-		    !srt_control_may_come(comm->bootstrap->control, comm->world_rank[r], comm->id,
-					  m->seq))
+		if ((m->from == NULL || m->from[r]) && !may_come(comm, m, r))
 			return true;
 	}
 	return false;

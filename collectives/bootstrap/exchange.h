@@ -16,7 +16,8 @@ typedef struct srt_expected {
 	const char *what;
 	void *data;
 	size_t nbytes;
-	int *fd; /* NULL: has none */
+	int *fd;     /* NULL: has none */
+	bool shared; /* in shared memory (shm/post.c): nbytes are those that are left */
 	double start;
 	/* The other ranks that this rank waits for next: from[], and the place of `rank` in the
 	 * order in which their messages are fetched. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Out-of-band exchanges of small data over the control channel, blocking: every rank sends to every
- * rank of its node, and one rank of each node to rank 0, which answers with the data of all. Used
- * at creation and at most once per step, not for tensors.
+ * Out-of-band exchanges of small data, blocking. Used at creation and at most once per step, not
+ * for tensors. If the ranks share memory, each writes its data there once (shm/post.c). Else, and
+ * to pass descriptors, they send over the control channel: every rank to every rank of its node,
+ * and one rank of each node to rank 0, which answers with the data of all.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -13,24 +14,74 @@
 #include "collectives/bootstrap/exchange.h"
 #include "collectives/comm.h"
 #include "collectives/flight/flight.h"
+#include "collectives/shm/control.h"
 
 /* Bytes of all ranks together in one exchange: well below what a rank queues. */
 #define MAX_EXCHANGE ((size_t)4 << 20)
 #define ROOT_S 1.0 /* how much later than rank 0, which knows the late one, others give up */
 
-/* Records that the exchange waits for the rank. The slot: see srt_flight_wait(). */
-static int record_wait(const srt_comm_t *comm, int slot, uint32_t seq, int rank, double since,
-		       const char *what)
+/* An exchange, up to its first failure. */
+typedef struct progress {
+	const char *what;
+	uint32_t seq;
+	double start;
+	srt_control_result_t result;
+	int peer; /* the last one */
+	char theirs[SRT_CONTROL_WHAT];
+	/* In the flight recorder, but of an exchange between nodes: */
+	uint32_t call;
+	int wait;
+	double since;
+} progress_t;
+
+/* Begins an exchange that the flight recorder records. */
+static progress_t begin_exchange(srt_comm_t *comm, const char *what, size_t nbytes)
+{
+	const uint32_t seq = comm->oob_seqno++;
+
+	return (progress_t){
+		.what = what,
+		.seq = seq,
+		.start = srt_awake_s(),
+		.call = srt_flight_begin(comm->flight, "exchange", SRT_U8, seq + 1, nbytes, what),
+		.wait = -1,
+		.since = srt_now_s(),
+	};
+}
+
+/* Records that the exchange waits for the rank. */
+static void record_wait(const srt_comm_t *comm, progress_t *p, int rank)
 {
 	srt_flight_wait_t record = {
-		.number = seq + 1,
+		.number = p->seq + 1,
 		.kind = "exchange",
 		.round = SRT_FLIGHT_NO_ROUND,
-		.since_s = since,
+		.since_s = p->since,
 	};
 
 	srt_flight_wait_add(&record, comm->world_rank[rank]);
-	return srt_flight_wait(comm->flight, slot, &record, what);
+	p->wait = srt_flight_wait(comm->flight, p->wait, &record, p->what);
+}
+
+/* Receives the message of m.rank. Sets the fields that all messages of the exchange share. */
+static void receive(srt_comm_t *comm, progress_t *p, srt_expected_t m)
+{
+	m.seq = p->seq;
+	m.what = p->what;
+	m.start = p->start;
+	p->peer = m.rank;
+	p->result = srt_exchange_receive(comm, &m, p->theirs);
+}
+
+static srt_status_t end_exchange(srt_comm_t *comm, progress_t *p)
+{
+	const bool failed = p->result != SRT_CONTROL_OK;
+	const srt_status_t status =
+		srt_exchange_fail(comm, p->seq, p->result, p->peer, p->what, p->theirs, p->start);
+
+	srt_flight_wait_end(comm->flight, p->wait, failed);
+	srt_flight_end(comm->flight, p->call, failed ? SRT_FLIGHT_FAILED : SRT_FLIGHT_COMPLETE);
+	return status;
 }
 
 /* After a failed send: whether the peer has ended, and not another cause. */
@@ -45,64 +96,74 @@ srt_status_t srt_comm_exchange_fds(srt_comm_t *comm, const char *what, const boo
 				   void *recv, int *fds)
 {
 	srt_control_channel_t *channel = comm->bootstrap->control;
-	uint32_t seq = comm->oob_seqno++, call;
-	double start = srt_awake_s(), deadline = start + comm->bootstrap->timeout_s;
-	const double since = srt_now_s();
-	int slot = -1;
-	srt_control_result_t result = SRT_CONTROL_OK;
-	char theirs[SRT_CONTROL_WHAT] = "";
-	int peer = 0, done = 1;
-	srt_status_t status;
+	progress_t p;
+	int done = 1;
 
 	if (srt_comm_poisoned(comm))
-		return srt_exchange_refuse(comm, seq, what, 0);
-	call = srt_flight_begin(comm->flight, "exchange", SRT_U8, seq + 1, nbytes, what);
+		return srt_exchange_refuse(comm, comm->oob_seqno, what, 0);
+	p = begin_exchange(comm, what, nbytes);
 	/* Each rank starts with rank + 1, so that they do not all send to the same peer. */
-	for (int k = 1; k < comm->size && result == SRT_CONTROL_OK; k++) {
-		peer = (comm->rank + k) % comm->size;
-		if (to != NULL && !to[peer])
+	for (int k = 1; k < comm->size && p.result == SRT_CONTROL_OK; k++) {
+		const int r = (comm->rank + k) % comm->size;
+
+		if (to != NULL && !to[r])
 			continue;
-		slot = record_wait(comm, slot, seq, peer, since, what);
-		result = srt_control_send(channel, comm->world_rank[peer], comm->id, seq, what,
-					  send, nbytes, fd, &comm->poison, deadline);
-		if (result == SRT_CONTROL_GONE && has_ended(channel, comm->world_rank[peer]))
-			result = SRT_CONTROL_OK; /* it may have sent its own message */
+		record_wait(comm, &p, r);
+		p.peer = r;
+		p.result = srt_control_send(channel, comm->world_rank[r], comm->id, p.seq, what,
+					    send, nbytes, fd, &comm->poison,
+					    p.start + comm->bootstrap->timeout_s);
+		if (p.result == SRT_CONTROL_GONE && has_ended(channel, comm->world_rank[r]))
+			p.result = SRT_CONTROL_OK; /* it may have sent its own message */
 	}
-	for (; done < comm->size && result == SRT_CONTROL_OK; done++) {
-		int r = (comm->rank + done) % comm->size;
+	for (; done < comm->size && p.result == SRT_CONTROL_OK; done++) {
+		const int r = (comm->rank + done) % comm->size;
+
 		if (fds != NULL)
 			fds[r] = -1;
 		if (from != NULL && !from[r])
 			continue;
-		peer = r;
-		slot = record_wait(comm, slot, seq, peer, since, what);
-		result = srt_exchange_receive(comm,
-					      &(srt_expected_t){ .rank = r,
-								 .seq = seq,
-								 .what = what,
-								 .data = (unsigned char *)recv +
-									 (size_t)r * nbytes,
-								 .nbytes = nbytes,
-								 .fd = fds != NULL ? &fds[r] : NULL,
-								 .start = start,
-								 .from = from,
-								 .place = done },
-					      theirs);
+		record_wait(comm, &p, r);
+		receive(comm, &p,
+			(srt_expected_t){ .rank = r,
+					  .data = (unsigned char *)recv + (size_t)r * nbytes,
+					  .nbytes = nbytes,
+					  .fd = fds != NULL ? &fds[r] : NULL,
+					  .from = from,
+					  .place = done });
 	}
-	if (result == SRT_CONTROL_OK) {
-		srt_flight_wait_end(comm->flight, slot, false);
-		srt_flight_end(comm->flight, call, SRT_FLIGHT_COMPLETE);
-		return SRT_OK;
-	}
-	for (int k = 1; fds != NULL && k < done - 1; k++) {
-		int r = (comm->rank + k) % comm->size;
+	for (int k = 1; p.result != SRT_CONTROL_OK && fds != NULL && k < done - 1; k++) {
+		const int r = (comm->rank + k) % comm->size;
+
 		if (fds[r] >= 0)
 			close(fds[r]);
 	}
-	status = srt_exchange_fail(comm, seq, result, peer, what, theirs, start);
-	srt_flight_wait_end(comm->flight, slot, true);
-	srt_flight_end(comm->flight, call, SRT_FLIGHT_FAILED);
-	return status;
+	return end_exchange(comm, &p);
+}
+
+/* An exchange in shared memory: one write for all ranks. all: [size][nbytes], with this rank's. */
+static srt_status_t exchange_shared(srt_comm_t *comm, const char *what, size_t nbytes,
+				    unsigned char *all)
+{
+	progress_t p = begin_exchange(comm, what, nbytes);
+	size_t at = 0;
+
+	for (bool more = true; p.result == SRT_CONTROL_OK && more; more = at < nbytes) {
+		srt_shm_post(comm, what, all + (size_t)comm->rank * nbytes + at, nbytes - at);
+		for (int k = 1; k < comm->size && p.result == SRT_CONTROL_OK; k++) {
+			const int r = (comm->rank + k) % comm->size;
+
+			record_wait(comm, &p, r);
+			receive(comm, &p,
+				(srt_expected_t){ .rank = r,
+						  .data = all + (size_t)r * nbytes + at,
+						  .nbytes = nbytes - at,
+						  .shared = true,
+						  .place = k });
+		}
+		at += SRT_SHM_POST_NBYTES;
+	}
+	return end_exchange(comm, &p);
 }
 
 /* ---- between nodes ------------------------------------------------------------------------- */
@@ -119,16 +180,6 @@ typedef struct block {
 	unsigned char *bytes;
 	size_t nbytes;
 } block_t;
-
-/* An exchange between nodes, up to its first failure. */
-typedef struct progress {
-	const char *what;
-	uint32_t seq;
-	double start;
-	srt_control_result_t result;
-	int peer; /* the last one */
-	char theirs[SRT_CONTROL_WHAT];
-} progress_t;
 
 static size_t part_nbytes(const block_t *block, size_t at)
 {
@@ -159,16 +210,11 @@ static void receive_block(srt_comm_t *comm, progress_t *p, int from, const block
 	for (bool more = true; p->result == SRT_CONTROL_OK && more; more = at < block->nbytes) {
 		const size_t n = part_nbytes(block, at);
 
-		p->peer = from;
-		p->result = srt_exchange_receive(comm,
-						 &(srt_expected_t){ .rank = from,
-								    .seq = p->seq,
-								    .what = p->what,
-								    .data = block->bytes + at,
-								    .nbytes = n,
-								    .start = p->start,
-								    .place = comm->size },
-						 p->theirs);
+		receive(comm, p,
+			(srt_expected_t){ .rank = from,
+					  .data = block->bytes + at,
+					  .nbytes = n,
+					  .place = comm->size });
 		at += n;
 	}
 }
@@ -340,6 +386,8 @@ srt_status_t srt_comm_oob_allgather_for(srt_comm_t *comm, const char *what, cons
 		memmove(all + (size_t)comm->rank * nbytes, send, nbytes);
 	if (comm->size == 1)
 		return SRT_OK;
+	if (comm->shm != NULL)
+		return exchange_shared(comm, what, nbytes, all);
 	if (nbytes <= most)
 		return exchange_part(comm, what, nbytes, all);
 	parts = srt_comm_calloc(comm, size, most, what);

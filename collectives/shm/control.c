@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Control memory of a communicator: see shm/control.h. Threads sleep on a flag by a futex. */
+/* Control memory of a communicator: see shm/control.h. */
 #include "collectives/shm/control.h"
 
-#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "collectives/comm.h"
 
@@ -18,7 +14,10 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 {
 	size_t log_nbytes = (size_t)comm->size * SRT_START_LOG_LENGTH * sizeof(uint64_t);
 	size_t waits_nbytes = comm->is_world ? (size_t)comm->size * sizeof(srt_wait_t) : 0;
-	size_t nbytes = log_nbytes + waits_nbytes + sizeof(srt_shm_mismatch_t);
+	size_t posts_nbytes = 2 * (size_t)comm->size * sizeof(srt_shm_post_t);
+	size_t nbytes = log_nbytes + posts_nbytes + sizeof(srt_shm_flag_t) + waits_nbytes +
+			sizeof(srt_shm_mismatch_t);
+	unsigned char *base;
 	srt_shm_t *shm;
 	srt_status_t status;
 
@@ -32,11 +31,14 @@ srt_status_t srt_shm_create(srt_comm_t *comm)
 		free(shm);
 		return status;
 	}
-	comm->start_log = (_Atomic uint64_t *)(void *)shm->log_memory->base;
+	base = shm->log_memory->base;
+	comm->start_log = (_Atomic uint64_t *)(void *)base;
+	shm->posts = (srt_shm_post_t *)(void *)(base + log_nbytes);
+	shm->posted = (srt_shm_flag_t *)(void *)(base + log_nbytes + posts_nbytes);
+	base = (unsigned char *)(shm->posted + 1);
 	if (comm->is_world)
-		comm->bootstrap->waits = (srt_wait_t *)(void *)(shm->log_memory->base + log_nbytes);
-	shm->mismatch =
-		(srt_shm_mismatch_t *)(void *)(shm->log_memory->base + log_nbytes + waits_nbytes);
+		comm->bootstrap->waits = (srt_wait_t *)(void *)base;
+	shm->mismatch = (srt_shm_mismatch_t *)(void *)(base + waits_nbytes);
 	comm->shm = shm;
 	return SRT_OK;
 }
@@ -73,38 +75,6 @@ srt_status_t srt_shm_alloc_flags(srt_comm_t *comm, const char *what, srt_shm_mem
 	*memory = shm->slots;
 	shm->slots->nusers++;
 	return SRT_OK;
-}
-
-static long call_futex(_Atomic uint32_t *flag, int op, uint32_t value,
-		       const struct timespec *timeout)
-{
-	return syscall(SYS_futex, flag, op, value, timeout, NULL, 0);
-}
-
-void srt_shm_set_flag(srt_shm_flag_t *flag, uint32_t value)
-{
-	/* Sequentially consistent, like the sleeper's two steps: either the sleeper sees the new
-	 * value, or this thread sees the sleeper. */
-	atomic_store(&flag->value, value);
-	if (atomic_load(&flag->nsleepers) != 0)
-		call_futex(&flag->value, FUTEX_WAKE, INT32_MAX, NULL);
-}
-
-void srt_shm_wait_flag(srt_shm_flag_t *flag, uint32_t value, double seconds)
-{
-	struct timespec timeout = {
-		.tv_sec = (time_t)seconds,
-		.tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9),
-	};
-	uint32_t seen;
-
-	/* A rank that is killed here leaves the count too high, which costs a system call at each
-	 * change. */
-	atomic_fetch_add(&flag->nsleepers, 1);
-	seen = atomic_load(&flag->value);
-	if ((int32_t)(seen - value) < 0)
-		call_futex(&flag->value, FUTEX_WAIT, seen, &timeout);
-	atomic_fetch_sub(&flag->nsleepers, 1);
 }
 
 bool srt_shm_set_mismatch(srt_comm_t *comm, char text[SRT_CONTROL_TEXT])

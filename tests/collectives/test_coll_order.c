@@ -322,9 +322,60 @@ static void groups(job_t *job)
 	job_drop(buffer, x);
 }
 
+static srt_coll_t *make_over(job_t *job, srt_buffer_t *buffer, srt_coll_kind_t kind)
+{
+	const srt_coll_segment_t all = { 0, 0, N };
+	srt_coll_owner_t owners[64] = { { 0 } };
+	const srt_coll_desc_t desc = {
+		.size = sizeof(srt_coll_desc_t),
+		.kind = kind,
+		.name = "mapped",
+		.dtype = SRT_F32,
+		.root = job->size - 1,
+		.full = srt_view(buffer, 0, SRT_F32),
+		.owners = owners,
+	};
+	srt_coll_t *coll = NULL;
+
+	owners[job->size - 1] = (srt_coll_owner_t){ &all, 1 };
+	CHECK_OK_OR_DIE(srt_coll_create(job->world, &desc, &coll));
+	return coll;
+}
+
+/* The last rank has lost its mappings of its peers' buffers, while they know its own: it maps them
+ * again for a collective whose buffers are not new, and has them for the next one. */
+static void lost_mappings(job_t *job)
+{
+	float *x;
+	srt_buffer_t *buffer = job_buffer(job, N, "mapped", &x);
+	srt_coll_t *broadcast = make_over(job, buffer, SRT_COLL_BROADCAST);
+	srt_coll_t *first = make_over(job, buffer, SRT_COLL_ALL_REDUCE), *sums[2];
+
+	if (job->rank == job->size - 1) {
+		srt_coll_destroy(first);
+		first = NULL;
+	}
+	for (int k = 0; k < 2; k++) {
+		sums[k] = make_over(job, buffer, SRT_COLL_ALL_REDUCE);
+		for (int i = 0; i < N; i++)
+			x[i] = (float)(job->rank + 1);
+		rendezvous(job); /* no rank reads or writes the buffer any more */
+		job_put(job, buffer, x);
+		CHECK_OK_OR_DIE(job_start_and_wait(sums[k], job->stream));
+		job_get(job, x, buffer);
+		CHECK(x[0] == (float)(job->size * (job->size + 1) / 2) && x[N - 1] == x[0]);
+	}
+	srt_coll_destroy(sums[1]);
+	srt_coll_destroy(sums[0]);
+	srt_coll_destroy(first);
+	srt_coll_destroy(broadcast);
+	job_drop(buffer, x);
+}
+
 static void exchanges(job_t *job)
 {
-	static const size_t sizes[] = { 0, 1, 13, 32768, 32769, 200000 };
+	/* Those around 1968 fill a post in shared memory. */
+	static const size_t sizes[] = { 0, 1, 13, 1968, 1969, 32768, 32769, 200000 };
 
 	for (size_t k = 0; k < SRT_ARRAY_LEN(sizes); k++) {
 		size_t n = sizes[k];
@@ -364,6 +415,7 @@ int main(void)
 	two_streams(&job);
 	make_many(&job);
 	groups(&job);
+	lost_mappings(&job);
 	rendezvous(&job);
 	job_close(&job);
 	return check_done();

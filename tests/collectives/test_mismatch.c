@@ -287,13 +287,18 @@ static void check_split(job_t *job)
 /* Exchanges of different lengths. */
 static void check_exchange(job_t *job)
 {
-	srt_comm_t *comm = job_group_of_all(job, "lengths");
-	char mine[16] = "", all[64 * 16];
+	/* The second two fill one message, but have different numbers of them. */
+	static const size_t nbytes[][2] = { { 8, 16 }, { 4000, 9000 } };
+	static char mine[9000], all[64 * 9000];
 
-	CHECK_STATUS(srt_comm_oob_allgather(comm, mine, job->rank == 0 ? 8 : 16, all),
-		     SRT_ERR_MISMATCH);
-	CHECK_ERROR_HAS("different data");
-	srt_comm_destroy(comm);
+	for (size_t k = 0; k < SRT_ARRAY_LEN(nbytes); k++) {
+		srt_comm_t *comm = job_group_of_all(job, "lengths");
+
+		CHECK_STATUS(srt_comm_oob_allgather(comm, mine, nbytes[k][job->rank == 0], all),
+			     SRT_ERR_MISMATCH);
+		CHECK_ERROR_HAS("different data");
+		srt_comm_destroy(comm);
+	}
 }
 
 /* Over UCX. The last rank starts something else than the first of many broadcasts, whose root waits

@@ -8,11 +8,16 @@
 #include "collectives/comm.h"
 #include "collectives/transports/zero_copy/import_cache.h"
 
-/* A rank's buffer, as the peers receive it. */
-typedef struct offer {
-	uint64_t id; /* 0 = none */
-	uint64_t nbytes;
-} offer_t;
+uint64_t srt_import_cache_id(const srt_comm_t *comm, const srt_buffer_t *buffer)
+{
+	const srt_import_cache_t *cache = comm->transport_data;
+
+	for (const srt_export_t *e = cache->exports; e != NULL; e = e->next) {
+		if (e->buffer == buffer)
+			return e->id;
+	}
+	return 0;
+}
 
 static srt_export_t *find_export(srt_comm_t *comm, srt_buffer_t *buffer, srt_status_t *status)
 {
@@ -66,20 +71,28 @@ static void release_import(srt_comm_t *comm, srt_import_t *import)
 	free(import);
 }
 
+static srt_import_t *find_import(const srt_comm_t *comm, int rank, uint64_t id)
+{
+	const srt_import_cache_t *cache = comm->transport_data;
+	srt_import_t *import = cache->imports;
+
+	while (import != NULL && (import->rank != rank || import->id != id))
+		import = import->next;
+	return import;
+}
+
 /* Maps the buffer that `rank` offers, or finds its mapping. Closes fd or stores it, also on
  * failure. */
-static srt_status_t find_import(srt_comm_t *comm, int rank, const offer_t *offer, int fd,
+static srt_status_t hold_import(srt_comm_t *comm, int rank, const srt_offer_t *offer, int fd,
 				srt_import_t **out)
 {
 	srt_import_cache_t *cache = comm->transport_data;
 	srt_mem_handle_t handle = { .fd = fd, .nbytes = offer->nbytes };
-	srt_import_t *import;
+	srt_import_t *import = find_import(comm, rank, offer->id);
 	srt_status_t status;
 	char name[64];
 
-	for (import = cache->imports; import != NULL; import = import->next) {
-		if (import->rank != rank || import->id != offer->id)
-			continue;
+	if (import != NULL) {
 		if (fd >= 0)
 			close(fd);
 		import->nusers++;
@@ -112,51 +125,75 @@ close_fd:
 	return status;
 }
 
-srt_status_t srt_import_cache_share(srt_comm_t *comm, const char *what, srt_buffer_t *buffer,
-				    const bool *reads_me, const bool *i_read, srt_export_t **own,
-				    srt_import_t **imports)
+/* Whether each rank that this one reads has a mapping here. */
+static bool has_imports(const srt_comm_t *comm, const uint64_t *ids, const bool *i_read)
+{
+	bool has = true;
+
+	for (int r = 0; r < comm->size && has; r++)
+		has = !i_read[r] || find_import(comm, r, ids[r]) != NULL;
+	return has;
+}
+
+/* Collective: exchanges the offers, if no buffer is new. *lacks: a rank needs descriptors. */
+static srt_status_t ask_ranks(srt_comm_t *comm, const char *what, const uint64_t *ids,
+			      const srt_offer_t *mine, srt_offer_t *offers, bool *lacks)
+{
+	*lacks = false;
+	for (int r = 0; r < comm->size; r++)
+		*lacks = *lacks || ids[r] == 0;
+	if (*lacks)
+		return SRT_OK;
+	SRT_TRY(srt_comm_oob_allgather_for(comm, what, mine, sizeof(*mine), offers));
+	for (int r = 0; r < comm->size; r++)
+		*lacks = *lacks || offers[r].lacks != 0;
+	return SRT_OK;
+}
+
+srt_status_t srt_import_cache_share(srt_comm_t *comm, const char *what, const srt_view_t *source,
+				    const uint64_t *ids, const bool *reads_me, const bool *i_read,
+				    srt_export_t **own, srt_offer_t *offers, srt_import_t **imports)
 {
 	srt_mem_handle_t handle = { .fd = -1 };
-	srt_status_t status, passed;
-	offer_t mine = { 0 }, *offers;
-	int *fds;
+	srt_status_t status = SRT_OK, passed;
+	srt_offer_t mine = { .offset = source->offset };
+	bool lacks;
+	int *fds = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*fds), what);
 
 	*own = NULL;
-	memset(imports, 0, (size_t)comm->size * sizeof(*imports));
-	offers = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*offers), what);
-	fds = srt_comm_calloc(comm, (size_t)comm->size, sizeof(*fds), what);
-	if (offers == NULL || fds == NULL) {
-		status = SRT_ERR_OUT_OF_MEMORY;
-		goto free_tables;
-	}
-	status = SRT_OK;
-	if (buffer != NULL) {
-		*own = find_export(comm, buffer, &status);
+	if (fds == NULL)
+		return SRT_ERR_OUT_OF_MEMORY;
+	if (source->buffer != NULL) {
+		*own = find_export(comm, source->buffer, &status);
 		if (status == SRT_OK)
-			status = srt_buffer_export(buffer, &handle);
+			status = srt_buffer_export(source->buffer, &handle);
 		if (status == SRT_OK) {
 			mine.id = (*own)->id;
 			mine.nbytes = handle.nbytes;
 		}
 	}
+	mine.lacks = status != SRT_OK || !has_imports(comm, ids, i_read);
+	for (int r = 0; r < comm->size; r++)
+		fds[r] = -1;
+	passed = ask_ranks(comm, what, ids, &mine, offers, &lacks);
 	/* A rank that failed also takes part, with an empty offer. */
-	passed = srt_comm_exchange_fds(comm, what, reads_me, &mine, sizeof(mine), handle.fd, i_read,
-				       offers, fds);
+	if (passed == SRT_OK && lacks)
+		passed = srt_comm_exchange_fds(comm, what, reads_me, &mine, sizeof(mine), handle.fd,
+					       i_read, offers, fds);
 	if (passed != SRT_OK) {
 		status = passed;
-		goto free_tables;
+		goto free_fds;
 	}
 	for (int r = 0; r < comm->size; r++) {
 		if (r == comm->rank || !i_read[r])
 			continue;
 		if (status == SRT_OK && offers[r].id != 0)
-			status = find_import(comm, r, &offers[r], fds[r], &imports[r]);
+			status = hold_import(comm, r, &offers[r], fds[r], &imports[r]);
 		else if (fds[r] >= 0)
 			close(fds[r]);
 	}
-free_tables:
+free_fds:
 	free(fds);
-	free(offers);
 	return status;
 }
 

@@ -33,13 +33,14 @@ static void destroy_comm(srt_comm_t *comm)
 	free(comm->transport_data);
 }
 
-/* The offset of the source in its buffer, in bytes. */
+/* The id of the source's buffer, if it is not new. */
 static uint64_t get_connect_info(const srt_comm_t *comm, const srt_coll_desc_t *desc)
 {
-	bool shard = srt_coll_algorithm(desc->kind)->source == SRT_SOURCE_SHARD;
+	const bool shard = srt_coll_algorithm(desc->kind)->source == SRT_SOURCE_SHARD;
 
-	(void)comm;
-	return shard ? desc->shard.offset : desc->full.offset;
+	if (comm->size == 1)
+		return 0;
+	return srt_import_cache_id(comm, shard ? desc->shard.buffer : desc->full.buffer);
 }
 
 static bool has_begin(const srt_coll_t *coll)
@@ -75,12 +76,14 @@ static size_t find_source_end(const srt_coll_t *coll, int rank)
 }
 
 /* Collective: maps every source that this rank reads. */
-static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64_t *offset)
+static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64_t *ids)
 {
 	srt_comm_t *comm = coll->comm;
 	const size_t n = (size_t)comm->size;
 	const size_t each = sizeof(srt_view_t) + sizeof(srt_import_t *);
 	mapping_t *m = srt_comm_calloc(comm, 1, sizeof(*m) + n * each, what);
+	srt_view_t source = coll->source;
+	srt_offer_t *offers;
 	bool *reads_me, *i_read, is_read = false;
 	srt_status_t status;
 
@@ -90,9 +93,10 @@ static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64
 	m->source[comm->rank] = coll->source;
 	coll->pushes_sums = pushes_sums(coll);
 	coll->transport_data = m;
-	reads_me = srt_comm_calloc(comm, 2 * n, sizeof(bool), what);
-	if (reads_me == NULL)
+	offers = srt_comm_calloc(comm, n, sizeof(*offers) + 2 * sizeof(bool), what);
+	if (offers == NULL)
 		return SRT_ERR_OUT_OF_MEMORY;
+	reads_me = (bool *)(offers + n);
 	i_read = reads_me + n;
 	for (int r = 0; r < comm->size; r++) {
 		if (r == comm->rank)
@@ -101,24 +105,26 @@ static srt_status_t map_sources(srt_coll_t *coll, const char *what, const uint64
 		i_read[r] = srt_coll_reads(coll, comm->rank, r);
 		is_read = is_read || reads_me[r];
 	}
-	status = srt_import_cache_share(comm, what, is_read ? coll->source.buffer : NULL, reads_me,
-					i_read, &m->own, m->imports);
+	if (!is_read)
+		source.buffer = NULL;
+	status = srt_import_cache_share(comm, what, &source, ids, reads_me, i_read, &m->own, offers,
+					m->imports);
 	for (int r = 0; r < comm->size && status == SRT_OK; r++) {
 		size_t end;
 
 		if (!i_read[r])
 			continue;
 		if (m->imports[r] == NULL ||
-		    !srt_add_size((size_t)offset[r], find_source_end(coll, r), &end) ||
+		    !srt_add_size((size_t)offers[r].offset, find_source_end(coll, r), &end) ||
 		    end > m->imports[r]->buffer->nbytes)
 			status = srt_fail(SRT_ERR_SYSTEM,
 					  "the source buffer of rank %d is too small",
 					  comm->world_rank[r]);
 		else
-			m->source[r] =
-				srt_view(m->imports[r]->buffer, (size_t)offset[r], coll->dtype);
+			m->source[r] = srt_view(m->imports[r]->buffer, (size_t)offers[r].offset,
+						coll->dtype);
 	}
-	free(reads_me);
+	free(offers);
 	return status;
 }
 

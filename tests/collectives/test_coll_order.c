@@ -374,7 +374,7 @@ static void lost_mappings(job_t *job)
 
 static void exchanges(job_t *job)
 {
-	/* Those around 1968 fill a post in shared memory. */
+	/* A post in shared memory has 1968 bytes. */
 	static const size_t sizes[] = { 0, 1, 13, 1968, 1969, 32768, 32769, 200000 };
 
 	for (size_t k = 0; k < SRT_ARRAY_LEN(sizes); k++) {

@@ -37,13 +37,15 @@ bench_bench_cuda_LDADD = -ldl
 bench_bench_few_rows_SOURCES = bench/bench_few_rows.c
 bench_bench_few_rows_LDADD = $(SRT_CORE)
 bench_bench_kernels_SOURCES = bench/bench_kernels.c
-bench_bench_kernels_LDADD = libfixtures.la $(SRT_CORE)
+bench_bench_kernels_LDADD = libfixtures.a $(SRT_CORE)
 bench_bench_matmul_SOURCES = bench/bench_matmul.c
 bench_bench_matmul_LDADD = $(SRT_CORE) -ldl
 bench_bench_startup_SOURCES = bench/bench_startup.c
 bench_bench_startup_LDADD = $(SRT_LIB)
 bench_bench_stream_SOURCES = bench/bench_stream.c
 bench_bench_stream_LDADD = $(SRT_CORE)
+
+bench/bench_%: private AM_LDFLAGS += -Wl,-rpath,'$$ORIGIN/../.libs'
 
 # Run by tests/tools/test_load_memory_long.sh too.
 bench_bench_load_SOURCES = bench/bench_load.c

@@ -10,6 +10,7 @@ EXAMPLES = \
 	examples/train_own \
 	examples/train_tape
 check_PROGRAMS += $(EXAMPLES)
+$(EXAMPLES): private AM_LDFLAGS += -Wl,-rpath,'$$ORIGIN/../.libs'
 examples_grpo_LDADD = libshardrt-models.la $(SRT_LIB) -lm
 examples_train_all_LDADD = $(SRT_LIB)
 examples_train_llama_LDADD = libshardrt-models.la $(SRT_LIB)

@@ -52,12 +52,13 @@ UNSANITIZED_TESTS = \
 	tests/tools/test_install.sh
 # Tests of several nodes: `make check-cluster` runs them alone.
 CLUSTER_TESTS =
-check_LTLIBRARIES = libfixtures.la
+check_LIBRARIES = libfixtures.a
+check_LTLIBRARIES =
 
 # Fixtures: what several tests share. Each folder adds its own.
-libfixtures_la_SOURCES =
-libfixtures_la_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
-LDADD = libfixtures.la libmodels.la $(SRT_CORE)
+libfixtures_a_SOURCES =
+libfixtures_a_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
+LDADD = libfixtures.a libmodels.la $(SRT_CORE)
 
 include $(top_srcdir)/tests/harness/local.mk
 include $(top_srcdir)/tests/policy/local.mk
@@ -83,6 +84,7 @@ SCRIPT_TESTS += $(RESULT_TESTS)
 # In this order they begin: those that take long or mostly wait come first, so that all cores are busy to the end.
 TESTS += $(DEVICE_SCRIPT_TESTS) $(SCRIPT_TESTS) $(RANK_TESTS:=.sh) $(DEVICE_PROGRAM_TESTS) $(PROGRAM_TESTS)
 check_PROGRAMS += $(PROGRAM_TESTS) $(DEVICE_PROGRAM_TESTS) $(RANK_TESTS)
+$(check_PROGRAMS): private AM_LDFLAGS += $(SRT_LDFLAGS_TESTS)
 EXTRA_DIST += $(SCRIPT_TESTS) $(DEVICE_SCRIPT_TESTS) $(RANK_TESTS:=.sh) \
 	$(LONG_TESTS) $(LONG_DEVICE_TESTS)
 
@@ -106,13 +108,14 @@ SH_LOG_COMPILER = $(SHELL) $(srcdir)/tests/harness/run_test.sh
 # happens to end in certain bits, and the search for leaks then crashes ("Tracer caught signal 11").
 # use_sigaltstack: a thread in which PoCL's compiler has set a signal stack ends with "failed to deallocate".
 # quarantine_size_mb: freed memory that is not used again takes a quarter of the time; programs of tests free less. Jobs
-# that run at once are not all bound to the same cores.
+# that run at once are not all bound to the same cores. LD_LIBRARY_PATH may have an installed library: the build's comes first.
 AM_TESTS_ENVIRONMENT = \
 	fakes='$(abs_builddir)/tests/fakes'; \
 	SHARDRT_MODULE_PATH="$$fakes/backend_toy/.libs:$$fakes/backend_linked/.libs:$$fakes/backend_late/.libs"; \
 	SHARDRT_CACHE_DIR='$(abs_builddir)/tests/cache'; \
 	SHARDRT_BIND="$${SHARDRT_BIND:-no}"; \
 	export SHARDRT_MODULE_PATH SHARDRT_CACHE_DIR SHARDRT_BIND; \
+	LD_LIBRARY_PATH="$${LD_LIBRARY_PATH:+$(abs_builddir)/.libs:$$LD_LIBRARY_PATH}"; \
 	ASAN_OPTIONS="intercept_tls_get_addr=0:use_sigaltstack=0:quarantine_size_mb=16:$$ASAN_OPTIONS"; \
 	LSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/harness/lsan.supp:$$LSAN_OPTIONS"; \
 	TSAN_OPTIONS="suppressions=$(abs_top_srcdir)/tests/harness/tsan.supp:$$TSAN_OPTIONS"; \

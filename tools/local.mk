@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-noinst_LTLIBRARIES += libtools.la
-libtools_la_SOURCES = \
+noinst_LIBRARIES += libtools.a
+libtools_a_SOURCES = \
 	tools/checkpoint_path.c \
 	tools/checkpoint_path.h \
 	tools/common.c \
@@ -64,8 +64,8 @@ shardrun_SOURCES = \
 shardrun_CPPFLAGS = $(AM_CPPFLAGS) # its own objects: the library's are position independent
 shardrun_LDADD = # not the tests' default
 
-# The others find the library in the tree that they are installed in.
-SRT_TOOL_RPATH = -Wl,-rpath,'$$ORIGIN/../$(srt_libdir_name)'
+# The others find the library in the build folder, or in the tree that they are installed in.
+SRT_TOOL_RPATH = -Wl,-rpath,'$$ORIGIN/.libs:$$ORIGIN/../$(srt_libdir_name)'
 
 bin_PROGRAMS += shardrt-info
 shardrt_info_SOURCES = \
@@ -89,7 +89,7 @@ shardrt_info_SOURCES = \
 	tools/info/plan.c \
 	tools/info/topology.c
 shardrt_info_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
-shardrt_info_LDADD = libtools.la libmodels.la $(PEAK_LIBS) $(SRT_LIB) $(SRT_PKG_LIBS) -lm
+shardrt_info_LDADD = libtools.a libmodels.la $(PEAK_LIBS) $(SRT_LIB) $(SRT_PKG_LIBS) -lm
 
 # Asks drivers for their devices, for the library, which finds it with the modules.
 srtprobedir = $(pkglibdir)
@@ -111,7 +111,7 @@ shardrt_ckpt_SOURCES = \
 	tools/ckpt/merge_lora.c \
 	tools/ckpt/verify.c
 shardrt_ckpt_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
-shardrt_ckpt_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
+shardrt_ckpt_LDADD = libtools.a libmodels.la $(SRT_LIB) -lm
 
 bin_PROGRAMS += shardrt-generate
 shardrt_generate_SOURCES = \
@@ -125,12 +125,12 @@ shardrt_generate_SOURCES = \
 	tools/generate/setup.c \
 	tools/generate/text.c
 shardrt_generate_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
-shardrt_generate_LDADD = libtools.la libmodels.la $(SRT_LIB) $(SRT_PKG_LIBS) -lm
+shardrt_generate_LDADD = libtools.a libmodels.la $(SRT_LIB) $(SRT_PKG_LIBS) -lm
 
 bin_PROGRAMS += shardrt-tokens
 shardrt_tokens_SOURCES = tools/tokens/tokens.c
 shardrt_tokens_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
-shardrt_tokens_LDADD = libtools.la libmodels.la $(SRT_LIB) -lm
+shardrt_tokens_LDADD = libtools.a libmodels.la $(SRT_LIB) -lm
 
 bin_PROGRAMS += shardrt-train
 shardrt_train_SOURCES = \
@@ -161,7 +161,7 @@ shardrt_train_SOURCES = \
 	tools/train/steps.c \
 	tools/train/text.c
 shardrt_train_LDFLAGS = $(AM_LDFLAGS) $(SRT_TOOL_RPATH)
-shardrt_train_LDADD = libtools.la libmodels.la $(PEAK_LIBS) $(SRT_LIB) -lm
+shardrt_train_LDADD = libtools.a libmodels.la $(PEAK_LIBS) $(SRT_LIB) -lm
 
 # The peak speed is measured by code that is compiled for each instruction set, as kernels are.
 PEAK_LIBS =

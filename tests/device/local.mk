@@ -65,7 +65,7 @@ PROGRAM_TESTS += \
 	tests/device/test_cuda_fast_calls \
 	tests/device/test_cuda_fast_products \
 	tests/device/test_cuda_tiles
-libfixtures_la_SOURCES += tests/device/cuda_fast.c tests/device/cuda_fast.h
+libfixtures_a_SOURCES += tests/device/cuda_fast.c tests/device/cuda_fast.h
 endif
 CUDA_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)
 tests_device_test_cuda_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)

@@ -97,7 +97,7 @@ tests_engine_test_missing_edges_SOURCES = tests/engine/edges.c tests/engine/edge
 	tests/engine/test_missing_edges.c
 tests_engine_test_missing_edges_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=srt_stream_wait_event,--wrap=srt_event_record \
 	-Wl,--wrap=srt_queue_put,--wrap=srt_stream_sync
-libfixtures_la_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h tests/engine/file_case.c \
+libfixtures_a_SOURCES += tests/engine/engine_case.c tests/engine/engine_case.h tests/engine/file_case.c \
 	tests/engine/file_case.h tests/engine/module_case.c tests/engine/module_case.h
 
 # Sharded checkpoints need libraries; without them their scripts are skipped.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 EXTRA_DIST += tests/fakes/README.md
-libfixtures_la_SOURCES += tests/fakes/fake_backend.c tests/fakes/fake_backend.h
+libfixtures_a_SOURCES += tests/fakes/fake_backend.c tests/fakes/fake_backend.h
 if HAVE_CUDA
-libfixtures_la_SOURCES += tests/fakes/load.c tests/fakes/load.h
+libfixtures_a_SOURCES += tests/fakes/load.c tests/fakes/load.h
 PROGRAM_TESTS += tests/fakes/test_fake_cuda
 endif
 tests_fakes_test_fake_cuda_CPPFLAGS = $(CUDA_TEST_CPPFLAGS)

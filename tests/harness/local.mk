@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-libfixtures_la_SOURCES += \
+libfixtures_a_SOURCES += \
 	tests/harness/bits.h \
 	tests/harness/check.c tests/harness/check.h \
 	tests/harness/device.c tests/harness/device.h \

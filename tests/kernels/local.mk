@@ -45,7 +45,7 @@ update-digests: tests/kernels/test_conformance
 	$(AM_V_GEN)tests/kernels/test_conformance print > digests.tmp
 	$(AM_V_at)mv digests.tmp $(srcdir)/kernels/cases/digests.def
 
-libfixtures_la_SOURCES += \
+libfixtures_a_SOURCES += \
 	tests/kernels/all_cases.c tests/kernels/all_cases.h \
 	tests/kernels/attention_ref.c tests/kernels/attention_ref.h \
 	tests/kernels/kernel_check.c tests/kernels/kernel_check.h \

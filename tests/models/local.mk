@@ -31,7 +31,7 @@ PROGRAM_TESTS += \
 	tests/models/test_tokenizer \
 	tests/models/test_tokenizer_refused \
 	tests/models/test_tokenizer_regex
-libfixtures_la_SOURCES += \
+libfixtures_a_SOURCES += \
 	tests/models/parts_case.c tests/models/parts_case.h \
 	tests/models/sft_case.c tests/models/sft_case.h \
 	tests/models/tape_case.c tests/models/tape_case.h \

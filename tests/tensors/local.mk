@@ -6,4 +6,4 @@ check_PROGRAMS += \
 	tests/tensors/test_sharded_guide \
 	tests/tensors/test_sharded_layers \
 	tests/tensors/test_sharded_optim
-libfixtures_la_SOURCES += tests/tensors/tensor_case.c tests/tensors/tensor_case.h
+libfixtures_a_SOURCES += tests/tensors/tensor_case.c tests/tensors/tensor_case.h

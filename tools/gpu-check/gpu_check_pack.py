@@ -32,19 +32,6 @@ def make_variables(build, *names):
     return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
 
 
-def is_elf(path):
-    with open(path, "rb") as f:
-        return f.read(4) == b"\177ELF"
-
-
-def real_program(build, name):
-    """The program itself, where libtool has left a script that starts it."""
-    path = os.path.join(build, name)
-    if os.path.exists(path) and not is_elf(path):
-        path = os.path.join(build, os.path.dirname(name), ".libs", os.path.basename(name))
-    return path if os.path.exists(path) and is_elf(path) else None
-
-
 def needed_libraries(paths, own):
     """Shared objects that programs need beyond glibc, with theirs (ldd follows all), but those of `own`."""
     found = {}
@@ -75,8 +62,8 @@ def stage_files(build, v, stage, variants):
         return target
 
     for name in (v["check_PROGRAMS"] + " " + v["bin_PROGRAMS"] + " " + v["EXTRA_PROGRAMS"]).split():
-        path = real_program(build, name)
-        if path:
+        path = os.path.join(build, name)
+        if os.path.exists(path):
             binaries.append(put(path, name))
     names = v["pkglib_LTLIBRARIES"] + " " + v["EXTRA_LTLIBRARIES"]
     modules = [f".libs/{os.path.basename(n)[:-3]}.so" for n in names.split()]

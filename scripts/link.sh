@@ -12,6 +12,7 @@ for argument; do
 	case $argument in
 	*.la) # sets the names of the files in .libs, and what a static library needs
 		dlname='' old_library='' dependency_libs=''
+		# shellcheck disable=SC1090
 		. "./$argument" || exit 1
 		[ -z "$dlname" ] || dependency_libs=''
 		# shellcheck disable=SC2086

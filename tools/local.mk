@@ -64,8 +64,10 @@ shardrun_SOURCES = \
 shardrun_CPPFLAGS = $(AM_CPPFLAGS) # its own objects: the library's are position independent
 shardrun_LDADD = # not the tests' default
 
-# The others find the library in the build folder, or in the tree that they are installed in.
-SRT_TOOL_RPATH = -Wl,-rpath,'$$ORIGIN/.libs:$$ORIGIN/../$(srt_libdir_name)'
+# The others find the library in the build folder, or in the tree that they are installed in, which may be moved if both
+# folders are in exec_prefix.
+srt_moves = $(and $(filter $(exec_prefix)/%,$(libdir)),$(filter $(exec_prefix)/bin,$(bindir)))
+SRT_TOOL_RPATH = -Wl,-rpath,'$$ORIGIN/.libs:$(if $(srt_moves),$$ORIGIN/../$(srt_libdir_name),$(libdir))'
 
 bin_PROGRAMS += shardrt-info
 shardrt_info_SOURCES = \

@@ -215,14 +215,15 @@ static void force_form(void *device_impl, int tile, int cut)
 /* The key of a passed self-test in the cache: all texts of kernels, the digests, and the form. */
 static void selftest_key(const srt_ocl_device_t *device, char key[SRT_OCL_KEY_NBYTES])
 {
-	char options[SRT_OCL_OPTIONS_NBYTES + 64];
+	char options[2 * SRT_OCL_OPTIONS_NBYTES];
 	uint64_t hash =
 		srt_ocl_hash(srt_kernel_selftest_digests, sizeof(srt_kernel_selftest_digests));
 
 	for (const srt_ocl_source_t *s = srt_ocl_sources; s->name != NULL; s++)
 		hash = hash * 31 + srt_ocl_hash(s->text, strlen(s->text));
-	snprintf(options, sizeof(options), "%s %s form %d width %d", device->options,
-		 device->tuning.options, (int)device->tuning.form, device->tuning.width);
+	snprintf(options, sizeof(options), "%s %s form %d width %d, library %d", device->options,
+		 device->tuning.options, (int)device->tuning.form, device->tuning.width,
+		 SRT_VERSION);
 	srt_ocl_key(device, "self-test", hash, options, key);
 }
 
@@ -241,12 +242,13 @@ static srt_status_t test_kernels(srt_ocl_device_t *device)
 	return SRT_OK;
 }
 
-/* A device whose kernels have passed in an earlier process does not run them all again: it would
- * load every program. Only exact mode reports each failure, so only its passes are kept. */
+/* If the kernels of the processor have passed in an earlier process, the device does not run them
+ * all again: it would load every program. A GPU is tested at each start: another one has the same name.
+ * Only exact mode reports each failure, so only its passes are kept. */
 static srt_status_t run_selftest(srt_ocl_device_t *device)
 {
 	const srt_ocl_form_t form = device->tuning.form;
-	const bool tiled = form == SRT_OCL_TILED;
+	const bool tiled = form == SRT_OCL_TILED, is_cpu = device->type & CL_DEVICE_TYPE_CPU;
 	srt_selftest_t *t = &device->selftest;
 	char key[SRT_OCL_KEY_NBYTES];
 	unsigned char *kept;
@@ -255,9 +257,9 @@ static srt_status_t run_selftest(srt_ocl_device_t *device)
 	snprintf(t->what, sizeof(t->what), "OpenCL device \"%s\"", device->name);
 	t->takes_mask = tiled;
 	/* A device of CPU type has this form only in tests, which have other cases. */
-	t->ntiles = tiled && !(device->type & CL_DEVICE_TYPE_CPU) ? SRT_GPU_TILE_COUNT : 0;
+	t->ntiles = tiled && !is_cpu ? SRT_GPU_TILE_COUNT : 0;
 	selftest_key(device, key);
-	kept = srt_ocl_cache_load(device->host, key, &nbytes);
+	kept = is_cpu ? srt_ocl_cache_load(device->host, key, &nbytes) : NULL;
 	if (kept != NULL) {
 		device->host->free(kept);
 		device->host->log(SRT_LOG_DEBUG, "opencl: the self-test has passed before");
@@ -265,7 +267,7 @@ static srt_status_t run_selftest(srt_ocl_device_t *device)
 		return SRT_OK;
 	}
 	SRT_TRY(test_kernels(device));
-	if (t->exact && device->tuning.form == form)
+	if (is_cpu && t->exact && device->tuning.form == form)
 		srt_ocl_cache_store(device->host, key, (const unsigned char *)"passed", 6);
 	return SRT_OK;
 }

@@ -23,8 +23,7 @@ static double now_s(void)
 void srt_ocl_key(const srt_ocl_device_t *device, const char *name, uint64_t hash,
 		 const char *options, char key[SRT_OCL_KEY_NBYTES])
 {
-	char driver[SRT_OCL_NAME_NBYTES] = "", version[SRT_OCL_NAME_NBYTES] = "";
-	char platform[SRT_OCL_NAME_NBYTES] = "", platform_version[SRT_OCL_NAME_NBYTES] = "";
+	char driver[512] = "", version[512] = "", platform[512] = "", platform_version[512] = "";
 
 	clGetDeviceInfo(device->id, CL_DRIVER_VERSION, sizeof(driver) - 1, driver, NULL);
 	clGetDeviceInfo(device->id, CL_DEVICE_VERSION, sizeof(version) - 1, version, NULL);

@@ -149,6 +149,7 @@ static srt_status_t exchange_shared(srt_comm_t *comm, const char *what, size_t n
 	size_t at = 0;
 
 	for (bool more = true; p.result == SRT_CONTROL_OK && more; more = at < nbytes) {
+		p.start = srt_awake_s(); /* each part has the time limit */
 		srt_shm_post(comm, what, all + (size_t)comm->rank * nbytes + at, nbytes - at);
 		for (int k = 1; k < comm->size && p.result == SRT_CONTROL_OK; k++) {
 			const int r = (comm->rank + k) % comm->size;

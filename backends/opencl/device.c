@@ -4,6 +4,7 @@
  * or as a loop), the options of its programs. All are chosen once, at open; srt_device_open() tests
  * the kernels before it returns the device.
  */
+#include <shardrt/version.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -242,9 +243,9 @@ static srt_status_t test_kernels(srt_ocl_device_t *device)
 	return SRT_OK;
 }
 
-/* If the kernels of the processor have passed in an earlier process, the device does not run them
- * all again: it would load every program. A GPU is tested at each start: another one has the same name.
- * Only exact mode reports each failure, so only its passes are kept. */
+/* If the kernels of the processor have passed in an earlier process, the device does not run all of
+ * them again: it would load every program. A GPU is tested at each start: another one has the same
+ * name. Only exact mode reports each failure, so only its passes are kept. */
 static srt_status_t run_selftest(srt_ocl_device_t *device)
 {
 	const srt_ocl_form_t form = device->tuning.form;

@@ -5,7 +5,7 @@
 # ones in each run, or with the argument "long" others for a minute. An input that fails is kept as
 # tests/fuzz/crash-... in the build folder. When its defect is mended, it belongs in the corpus. An input fails, too, if
 # its parser asks for much memory at once, or keeps much, or does not end: inputs are small.
-runs=100000
+runs=25000
 limits="-malloc_limit_mb=64 -rss_limit_mb=1024 -timeout=$((3 * ${SRT_PATIENCE:-10}))"
 failed=0
 long=${1-}

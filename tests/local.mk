@@ -8,7 +8,6 @@
 # tests/<layer>/local.mk:
 #
 #     PROGRAM_TESTS         a program; it runs once
-#     SLOW_PROGRAM_TESTS    one that runs for a minute
 #     SCRIPT_TESTS          a script; it runs once
 #     DEVICE_PROGRAM_TESTS  a program that runs on every backend: see tests/harness/run_test.sh
 #     DEVICE_SCRIPT_TESTS   a script that runs on every backend
@@ -20,7 +19,6 @@
 # A program that only scripts run is in check_PROGRAMS. Programs link $(LDADD): the fixtures, the model library and
 # the library with its internal symbols. _SOURCES, _CPPFLAGS and _LDADD of a program are set where it needs others.
 PROGRAM_TESTS =
-SLOW_PROGRAM_TESTS =
 SCRIPT_TESTS =
 DEVICE_PROGRAM_TESTS =
 DEVICE_SCRIPT_TESTS =
@@ -84,8 +82,8 @@ tests/%.$(OBJEXT) tests/%.lo: SRT_CFLAGS_FRAME =
 DEVICE_TESTS = $(DEVICE_PROGRAM_TESTS) $(DEVICE_SCRIPT_TESTS) $(RANK_TESTS:=.sh)
 SCRIPT_TESTS += $(RESULT_TESTS)
 # In this order they begin: those that take long or mostly wait come first, so that all cores are busy to the end.
-TESTS += $(SLOW_PROGRAM_TESTS) $(DEVICE_SCRIPT_TESTS) $(SCRIPT_TESTS) $(RANK_TESTS:=.sh) $(DEVICE_PROGRAM_TESTS) $(PROGRAM_TESTS)
-check_PROGRAMS += $(PROGRAM_TESTS) $(SLOW_PROGRAM_TESTS) $(DEVICE_PROGRAM_TESTS) $(RANK_TESTS)
+TESTS += $(DEVICE_SCRIPT_TESTS) $(SCRIPT_TESTS) $(RANK_TESTS:=.sh) $(DEVICE_PROGRAM_TESTS) $(PROGRAM_TESTS)
+check_PROGRAMS += $(PROGRAM_TESTS) $(DEVICE_PROGRAM_TESTS) $(RANK_TESTS)
 $(check_PROGRAMS): private AM_LDFLAGS += $(SRT_LDFLAGS_TESTS)
 EXTRA_DIST += $(SCRIPT_TESTS) $(DEVICE_SCRIPT_TESTS) $(RANK_TESTS:=.sh) \
 	$(LONG_TESTS) $(LONG_DEVICE_TESTS)
@@ -235,7 +233,7 @@ check-late:
 
 # A build for another processor, under an emulator that runs one program and not what it starts: all tests that are
 # programs, on the cpu: make check-emulated EMULATOR='qemu-aarch64 -L /usr/aarch64-linux-gnu'
-EMULATED_TESTS = $(SLOW_PROGRAM_TESTS) $(PROGRAM_TESTS) $(DEVICE_PROGRAM_TESTS)
+EMULATED_TESTS = $(PROGRAM_TESTS) $(DEVICE_PROGRAM_TESTS)
 .PHONY: check-emulated
 check-emulated:
 	SHARDRT_TEST_BACKENDS=cpu $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(EMULATED_TESTS)' \

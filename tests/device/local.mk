@@ -61,9 +61,10 @@ if HAVE_CUDA
 PROGRAM_TESTS += \
 	tests/device/test_cuda \
 	tests/device/test_cuda_calls \
+	tests/device/test_cuda_fast_attention \
 	tests/device/test_cuda_fast_calls \
-	tests/device/test_cuda_fast_products
-SLOW_PROGRAM_TESTS += tests/device/test_cuda_fast_attention tests/device/test_cuda_tiles
+	tests/device/test_cuda_fast_products \
+	tests/device/test_cuda_tiles
 libfixtures_a_SOURCES += tests/device/cuda_fast.c tests/device/cuda_fast.h
 endif
 CUDA_TEST_CPPFLAGS = $(AM_CPPFLAGS) $(SRT_CUDA_CFLAGS)

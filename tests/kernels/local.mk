@@ -29,8 +29,8 @@ DEVICE_PROGRAM_TESTS += \
 	tests/kernels/test_scratch \
 	tests/kernels/test_strided \
 	tests/kernels/test_tuned
-SLOW_PROGRAM_TESTS += tests/kernels/test_attention
 PROGRAM_TESTS += \
+	tests/kernels/test_attention \
 	tests/kernels/test_fast \
 	tests/kernels/test_fpenv \
 	tests/kernels/test_half \

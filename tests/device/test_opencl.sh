@@ -34,6 +34,14 @@ info()
 	env SHARDRT_LOG=debug "$@" ./shardrt-info > "$tmp/out" 2> "$tmp/log"
 }
 
+# tested_info: info with the self-test, which has the device load all programs.
+tested_info()
+{
+	# shellcheck disable=SC2046
+	rm -f $(entries_of self-test)
+	info
+}
+
 # has FILE WORDS WHAT
 has()
 {
@@ -59,14 +67,6 @@ fi
 SHARDRT_DEVICE=nonsense ./shardrt-train --text "$srcdir/README.md" --steps 1 > "$tmp/log" 2>&1 &&
 	bad "trains on a device that is not there"
 has log 'SHARDRT_DEVICE=nonsense.*there are: 0 ".*(0:0, ' "a device that is not there"
-
-# tested_info: the same, with the self-test, which has the device load all programs.
-tested_info()
-{
-	# shellcheck disable=SC2046
-	rm -f $(entries_of self-test)
-	info
-}
 
 # ---- the cache: what is warm from here on stays so in a copy
 info SHARDRT_LOG=info && cp -r "$SHARDRT_CACHE_DIR" "$tmp/cache"

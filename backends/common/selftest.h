@@ -7,7 +7,8 @@
  *   selftest_tuned.c  the tuned matrix product and attention against the portable kernels
  *
  * Both run for SRT_F32 when a device is opened, and for 16-bit types, whose code may not be loaded
- * yet, before the first use. Each module links a copy.
+ * yet, before the first use. With SHARDRT_SELFTEST=no everything counts as passed. Each module
+ * links a copy.
  */
 #ifndef SRT_BACKENDS_COMMON_SELFTEST_H
 #define SRT_BACKENDS_COMMON_SELFTEST_H
@@ -46,6 +47,7 @@ typedef struct srt_selftest {
 	bool is_sure;    /* the kernels run on this device: a failing slot is always an error */
 
 	/* Set by the self-test. */
+	bool is_off;          /* SHARDRT_SELFTEST=no */
 	pthread_mutex_t lock; /* held during a test */
 	atomic_bool passed[SRT_KERNEL_NDTYPES][SRT_K_COUNT];
 	atomic_int tuned[SRT_KERNEL_NDTYPES]; /* 1 passed, -1 did not, 0 not tested */

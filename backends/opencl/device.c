@@ -259,7 +259,7 @@ static srt_status_t run_selftest(srt_ocl_device_t *device)
 	t->takes_mask = tiled;
 	/* A device of CPU type has this form only in tests, which have other cases. */
 	t->ntiles = tiled && !is_cpu ? SRT_GPU_TILE_COUNT : 0;
-	if (!is_cpu)
+	if (!is_cpu || t->is_off)
 		return test_kernels(device);
 	selftest_key(device, key);
 	kept = srt_ocl_cache_load(device->host, key, &nbytes);

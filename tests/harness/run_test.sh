@@ -44,6 +44,13 @@ name=${test#./}
 name=${name#"$srcdir"/}
 SRT_TEST_NAME=$name
 export SRT_TEST_NAME
+case $name in
+tests/kernels/* | tests/device/*) ;;
+*) # The kernels of all processes are those that these tests have tested.
+	SHARDRT_SELFTEST=${SHARDRT_SELFTEST:-no}
+	export SHARDRT_SELFTEST
+	;;
+esac
 backends=tests/backends.txt
 
 # run PROGRAM ARGUMENT...: a script by its shell.

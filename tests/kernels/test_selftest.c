@@ -123,6 +123,11 @@ static void test_kernels(srt_cpu_device_t *cpu)
 	CHECK_OK(srt_selftest_all(t, SRT_F32));
 	CHECK_INT(nlogged, 1);
 	t->exact = true;
+	t->is_off = true; /* as SHARDRT_SELFTEST=no has it */
+	CHECK_OK(srt_selftest_all(t, SRT_F32));
+	CHECK_OK(srt_selftest_kernel(t, SRT_K_BIAS_BACKWARD, SRT_BF16));
+	t->passed[SRT_BF16][SRT_K_BIAS_BACKWARD] = false;
+	t->is_off = false;
 	t->stream = &srt_cpu_stream_ops;
 }
 
@@ -189,6 +194,10 @@ static void expect_refused(srt_cpu_device_t *cpu, const srt_cpu_gemm_t *wrong, c
 	srt_selftest_t *t = &cpu->selftest;
 
 	cpu->gemm = wrong;
+	t->is_off = true;
+	t->tuned[SRT_F32] = 0;
+	CHECK_OK(srt_selftest_tuned(t, SRT_F32));
+	t->is_off = false;
 	t->tuned[SRT_F32] = 0;
 	CHECK_STATUS(srt_selftest_tuned(t, SRT_F32), SRT_ERR_DEVICE);
 	CHECK_ERROR_HAS(what);

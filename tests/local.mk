@@ -39,17 +39,21 @@ THREAD_TESTS_NEED = tests/harness/list_backends
 # sanitizer need not see them.
 RESULT_TESTS =
 # Tests of which a sanitizer would see nothing else than in others: text of CUDA kernels, whose accesses the fake driver
-# checks; the engine's code with commands in another order; an installation; a shell script.
+# checks; the transport of NCCL by another library; the engine's code with commands in another order, and as its plan has
+# it; an installation; a shell script; trainings of several hosts.
 UNSANITIZED_TESTS = \
 	$(POLICY_TESTS) \
 	$(RESULT_TESTS) \
 	$(RESULT_DEVICE_TESTS) \
+	tests/collectives/test_nccl_linked.sh \
 	tests/device/test_cuda_fast_attention \
 	tests/device/test_cuda_tiles \
+	tests/engine/test_engine_plan.sh \
 	tests/engine/test_missing_edges.sh \
 	tests/engine/test_orders.sh \
 	tests/tools/test_gpu_check.sh \
-	tests/tools/test_install.sh
+	tests/tools/test_install.sh \
+	tests/tools/test_train_hosts.sh
 # Tests of several nodes: `make check-cluster` runs them alone.
 CLUSTER_TESTS =
 check_LIBRARIES = libfixtures.a

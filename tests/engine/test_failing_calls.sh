@@ -18,8 +18,8 @@
 # saves, loads and destroys; of four, in one with a mesh, groups, offload, a scaler and more; of two that read an
 # optimizer state in 8 bits: tests/engine/test_failing_calls.c. Each job must end in time, with one line of each rank:
 # either the call was not needed and all ranks are done, or each rank has an error that says more than its kind. It must
-# leave no temporary file; under a sanitizer also no memory. `make check` tries some calls of each function, of the third
-# program all; `make check-long` all of them.
+# leave no temporary file; under a sanitizer also no memory. `make check` tries some calls of each function, with
+# SRT_TEST_WORLDS=all of the third program all; `make check-long` all of them.
 export SHARDRT_THREADS=1 SHARDRT_BACKEND=cpu SHARDRT_STAGING_BYTES=64k
 program=tests/engine/test_failing_calls
 dir=$program.dir
@@ -66,8 +66,10 @@ for variant in plain all state8; do
 	for counted in $(sed -n "s/^calls \(.*\) \([0$((n - 1))]\) \(.*\)/\1:\2:\3/p" $dir/counts); do
 		call=${counted%%:*} rank=${counted#*:} count=${counted##*:}
 		rank=${rank%:*}
-		if [ -n "$SRT_TEST_LONG" ] || [ $variant = state8 ]; then
+		if [ -n "$SRT_TEST_LONG" ] || [ $variant.$SRT_TEST_WORLDS = state8.all ]; then
 			some=$(seq "$count")
+		elif [ "$SRT_TEST_WORLDS" = largest ]; then
+			some=$(printf '%s\n' 1 $((count / 2)) "$count" | sort -nu)
 		else
 			some=$(printf '%s\n' 1 $((count / 3)) $((count * 2 / 3)) "$count" | sort -nu)
 		fi

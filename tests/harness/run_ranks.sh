@@ -47,15 +47,14 @@ TOY_DELAY_US=${TOY_DELAY_US:-50} FAKE_CUDA_DELAY_US=${FAKE_CUDA_DELAY_US:-50} TO
 [ -z "$SRT_TEST_LONG" ] || most_ranks=512 most_staged=512 TOY_DELAY_US=200 FAKE_CUDA_DELAY_US=200
 export TOY_DELAY_US FAKE_CUDA_DELAY_US TOY_SEED
 
-# The same with collectives that are staged, through slots so small that all is cut into many rounds: on the cpu, and in
-# tests of collectives and one of the engine, on every device.
+# The same with collectives that are staged, through slots so small that all is cut into many rounds: in tests of
+# collectives and, of the engine, in those of a training and of memory. Its other code does not depend on the transport.
 staged_forms=
 for form in $forms; do
 	case $form in items) ;; *) staged_forms="$staged_forms staged-$form" ;; esac
 done
-case $SHARDRT_BACKEND.$SRT_TEST_LONG.$SRT_TEST_NAME in
-*.1.* | *..tests/collectives/* | *..tests/engine/test_engine.sh) ;;
-cpu.*) staged_forms=staged-threads ;;
+case $SRT_TEST_LONG.$SRT_TEST_NAME in
+1.* | .tests/collectives/* | .tests/engine/test_engine.sh | .tests/engine/test_engine_plan.sh | .tests/engine/test_allocator.sh) ;;
 *) staged_forms= ;;
 esac
 # SRT_TEST_COLLECTIVES: the transport of all forms, as SHARDRT_COLLECTIVES (tests/collectives/test_ucx.sh).

@@ -194,13 +194,13 @@ static void train(model_t *m)
 {
 	srt_step_info_t state = SRT_STEP_INFO_INIT;
 	srt_scaler_state_t scaler;
-	float scale = 65536.0f;
+	float scale = 65536.0f, *before, *after;
 	int skipped = 0;
+	size_t nbytes;
 
+	before = collect(m, &nbytes);
 	for (int step = 1; step <= STEPS; step++) {
 		const bool is_bad = step == IN_LOSS || step == IN_GRADIENT;
-		size_t nbytes;
-		float *before = collect(m, &nbytes), *after;
 
 		run_step(m, step);
 		skipped += is_bad;
@@ -209,7 +209,7 @@ static void train(model_t *m)
 		CHECK_MSG((memcmp(before, after, nbytes) == 0) == is_bad, "rank %d, step %d", rank,
 			  step);
 		free(before);
-		free(after);
+		before = after;
 		CHECK_OK(srt_engine_get_step_info(m->engine, &state, stream));
 		CHECK_INT(state.skipped, skipped);
 		CHECK_INT(state.step, step - skipped);
@@ -217,6 +217,7 @@ static void train(model_t *m)
 		CHECK_MSG(scaler.scale == scale, "rank %d, step %d: the scale is %g, not %g", rank,
 			  step, (double)scaler.scale, (double)scale);
 	}
+	free(before);
 }
 
 int main(int argc, char **argv)

@@ -67,4 +67,5 @@ EXTRA_DIST += tests/tools/decoders/gemma3.json tests/tools/decoders/llama.json t
 	tests/tools/decoders/olmo2.json tests/tools/decoders/olmo2_parts.json tests/tools/decoders/qwen3.json \
 	tests/tools/decoders/qwen3_parts.json tests/tools/decoders/olmo2_rows.json \
 	tests/tools/decoders/qwen3_rows.json \
-	tests/tools/embedding.cc tests/tools/gguf_readers.py tests/tools/hash_matrix.def tests/tools/readme.sed
+	tests/tools/embedding.cc tests/tools/gguf_readers.py tests/tools/hash_matrix.def tests/tools/hash_pairs.def \
+	tests/tools/readme.sed

@@ -10,7 +10,7 @@
 # the cpu first or last. SHARDRT_CHECK=1 and SHARDRT_AUDIT=1 change none. The hashes are in hash_matrix.def, so every
 # machine must have them.
 #
-#     test_hash_matrix.sh            a small model, few steps, a part of the matrix
+#     test_hash_matrix.sh            a small model, few steps: the rows of hash_pairs.def; on meshes all in make check-long
 #     test_hash_matrix.sh long       nano with clipping, all of it (make check-long)
 #     test_hash_matrix.sh long N     on N ranks alone
 #     test_hash_matrix.sh long N P   on N ranks in precision P alone (tools/gpu-check/gpu-check)
@@ -25,11 +25,7 @@ long)
 	;;
 *)
 	model="--layers 2 --heads 2 --width 24 --context 20 --batch 30 --clip 0.5"
-	worlds="2 3" size=small steps=4 steps16=6 scale=1048576
-	case $SRT_TEST_LONG.$SRT_TEST_WORLDS.$SHARDRT_BACKEND in
-	1.* | .all.cpu) worlds="2 3 5" ;;
-	.largest.*) worlds=3 ;;
-	esac
+	size=small steps=4 steps16=6 scale=1048576
 	;;
 esac
 worlds=${2:-$worlds}
@@ -108,7 +104,6 @@ staged_matrix()
 {
 	n=$1
 	for strategy in ddp zero3; do
-		case $length.$n.$precision.$strategy in short.*.fp32.* | long.* | short.[23].*16.zero3) ;; *) continue ;; esac
 		same $n "$strategy, staged" $(export SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=16k
 			hash_of $n $strategy)
 	done
@@ -120,12 +115,7 @@ checked_matrix()
 	n=$1
 	for strategy in $strategies; do
 		checks=1
-		case $length.$n.$precision.$strategy in
-		*.infinity.zero3 | long.*.infinity.*) checks=0 ;; # its gradients overflow by design
-		long.* | short.2.fp32.zero1 | short.2.bf16.zero3 | short.2.fp16.zero[23]) ;;
-		short.3.fp16.ddp | short.3.bf16.kept) ;;
-		*) continue ;;
-		esac
+		[ $precision != infinity ] || checks=0 # its gradients overflow by design
 		same $n "$strategy, checked" $(export SHARDRT_CHECK=$checks SHARDRT_AUDIT=1
 			hash_of $n $strategy)
 	done
@@ -138,12 +128,6 @@ offload_matrix()
 	[ $precision != infinity ] || return
 	for strategy in $strategies; do
 		for what in state all; do
-			case $length.$n.$precision.$strategy.$what in
-			long.* | short.2.fp32.ddp.all | short.3.fp32.zero3.all | short.3.fp32.zero2.state) ;;
-			short.2.bf16.zero3.all | short.3.bf16.ddp.state | short.[35].fp16.zero3.all) ;;
-			short.2.fp16.zero1.all | short.2.fp16.kept.state | short.5.bf16.zero2.all) ;;
-			*) continue ;;
-			esac
 			same $n "$strategy, $what offloaded" $(hash_of $n $strategy --offload $what)
 		done
 	done
@@ -156,12 +140,6 @@ flat_matrix()
 	[ $precision != infinity ] || return
 	for strategy in $strategies; do
 		for flat in views padded; do
-			case $length.$n.$precision.$strategy.$flat in
-			long.* | short.2.fp32.zero3.views | short.3.fp32.zero1.padded | short.3.fp32.kept.views) ;;
-			short.2.bf16.zero2.padded | short.3.bf16.zero3.padded | short.5.bf16.zero3.views) ;;
-			short.2.fp16.ddp.views | short.3.fp16.zero3.views | short.5.fp16.zero2.padded) ;;
-			*) continue ;;
-			esac
 			same $n "$strategy, flat, $flat" $(hash_of $n $strategy --flat $flat)
 		done
 	done
@@ -172,7 +150,7 @@ other_matrix()
 {
 	n=$1
 	for other in "--seed 2" "--accumulate 2 --accumulate-mode last" "--clip 0.4"; do
-		case $n.$other in *.--acc*) [ $n = 3 ] || [ $n = 5 ] || continue ;; esac
+		case $n.$other in *.--acc*) [ $n != 2 ] || continue ;; esac
 		h=$(hash_of $n ddp $other)
 		checked=$(export SHARDRT_CHECK=1
 			hash_of $n zero3 $other)
@@ -183,29 +161,16 @@ other_matrix()
 	done
 }
 
-# is_cell STRATEGY STREAMS ISA THREADS: whether it is in the matrix. The short form takes each value, not
-# each combination; the long form all of strategies, instruction sets and threads, but for most strategies
-# in one kind of streams, and in fp32 not those of the baseline, which is slow.
+# is_cell STRATEGY STREAMS ISA THREADS: whether it is in the matrix: all of strategies, instruction sets and threads, but for
+# most strategies in one kind of streams, and in fp32 not those of the baseline, which is slow.
 is_cell()
 {
-	case $length.$n.$3 in short.[35].baseline) return 1 ;; esac # which takes ten times as long
-	case $length.$precision.$1.$2.$3.$4 in
-	long.fp32.ddp.* | long.fp32.zero3.*) return 0 ;;
-	long.fp32.*.inline.avx*.[13] | long.fp32.*.threads.*.2) return 0 ;;
-	long.fp32.* | short.fp32.*) ;;
-	long.*.inline.*.[13] | long.*.threads.*.2) return 0 ;;
+	case $precision.$1.$2.$3.$4 in
+	fp32.ddp.* | fp32.zero3.* | fp32.*.inline.avx*.[13] | fp32.*.threads.*.2) return 0 ;;
+	fp32.*) ;;
+	*.inline.*.[13] | *.threads.*.2) return 0 ;;
 	esac
-	case $length.$n.$precision.$1.$2.$3.$4 in
-	short.[23].fp32.ddp.*.baseline.2 | short.[23].fp32.zero3.inline.*.1 | short.[23].fp32.zero3.threads.*.3) ;;
-	short.[23].*16.ddp.threads.avx2.2 | short.[23].*16.zero1.inline.baseline.3) ;;
-	short.[23].*16.zero2.inline.avx2.2 | short.[23].*16.zero3.threads.baseline.1) ;;
-	short.[23].*16.zero3.inline.avx512.3 | short.[23].*16.kept.threads.avx2.3) ;;
-	short.*.infinity.ddp.threads.avx2.2 | short.*.infinity.zero1.inline.baseline.1) ;;
-	short.*.infinity.zero2.inline.avx2.3 | short.*.infinity.zero3.threads.avx512.1) ;;
-	short.*.infinity.kept.threads.baseline.2) ;;
-	short.5.*16.ddp.threads.baseline.2 | short.5.*16.zero3.inline.avx2.1 | short.5.*16.kept.threads.avx512.3) ;;
-	*) return 1 ;;
-	esac
+	return 1
 }
 
 # cpu_matrix WORLD
@@ -237,15 +202,8 @@ device_matrix()
 {
 	n=$1
 	for form in $forms; do
-		# The driver compiles all kernels for each precision and form. The kernels' tests do so for this one, too.
-		case $length.$SHARDRT_BACKEND.$form.$precision in short.opencl.items.bf16) ;; short.opencl.items.*) continue ;; esac
 		use_form $form
 		for strategy in $strategies; do
-			case $length.$n.$precision.$form.$strategy in
-			long.* | short.[23].fp32.*.ddp | short.[23].*.zero3 | short.5.*.${forms%% *}.zero3) ;;
-			short.3.bf16.*.zero2 | short.2.fp16.*.zero1 | short.[23].infinity.${forms%% *}.ddp) ;;
-			*) continue ;;
-			esac
 			same $n "$strategy, $SHARDRT_BACKEND, $form" $(hash_of $n $strategy)
 		done
 	done
@@ -265,45 +223,23 @@ mixed_matrix()
 		before=$failures
 		by_rank="sh $srcdir/tests/harness/by_rank.sh $mix"
 		for strategy in $strategies; do
-			case $length.$precision.$strategy in
-			long.* | short.*.zero3) ;;
-			*) continue ;;
-			esac
 			same $n "$strategy, $mix" $(hash_of $n $strategy)
 		done
-		case $length.$precision.$mix in long.* | short.fp32.* | short.fp16.cpu+*) staged_matrix $n ;; esac
+		staged_matrix $n
 		cell_of $mix $n "$([ $failures = $before ] && echo pass || echo fail)"
 	done
 	by_rank=
 }
 
-# is_mesh_cell KIND STRATEGY OFFLOAD: whether it is in the matrix on $n ranks. check-long has all of them. On the cpu
-# with SRT_TEST_WORLDS=all, strategies and precisions take turns in what is offloaded.
-is_mesh_cell()
-{
-	[ -z "$SRT_TEST_LONG" ] || return 0
-	if [ "$SHARDRT_BACKEND.$SRT_TEST_WORLDS" = cpu.all ]; then
-		case $((turn % 3)).$3 in 0.none | 1.state | 2.all) return 0 ;; *) return 1 ;; esac
-	fi
-	case $SHARDRT_BACKEND.$n.$precision.$1.$2.$3 in
-	*.2.*.plain.*) ;; # in the other matrices
-	*.fp32.plain.zero3.none | *.fp32.*.zero3.all | *.4.bf16.replicas.zero2.state | *.3.fp16.plain.zero1.state) return 0 ;;
-	*.4.bf16.replicas.hybrid.all | *.[24].fp16.tp.zero2.all | *.4.fp32.replicas.hybrid.none) return 0 ;;
-	esac
-	return 1
-}
-
-# mesh_cells KIND MESH STRATEGY...: of these strategies with what is offloaded
+# mesh_cells MESH STRATEGY...: of these strategies with what is offloaded
 mesh_cells()
 {
-	kind=$1 mesh=$2
-	shift 2
+	mesh=$1
+	shift
 	for strategy; do
 		for what in none state all; do
-			is_mesh_cell $kind $strategy $what || continue
 			same $n "$strategy, $mesh, $what offloaded" $(hash_of $n $strategy --batch 24 $mesh --offload $what)
 		done
-		turn=$((turn + 1))
 	done
 }
 
@@ -312,7 +248,7 @@ tensor_matrix()
 {
 	plain=$reference
 	reference=$(sed -n "s/^tp $n $precision //p" "$srcdir/tests/tools/hash_matrix.def")
-	mesh_cells tp "--mesh $1" ddp zero1 zero2 zero3
+	mesh_cells "--mesh $1" ddp zero1 zero2 zero3
 	[ $n.$precision != 4.fp32 ] || same $n "zero3, $1, flat" $(hash_of $n zero3 --batch 24 --mesh $1 --flat views)
 	if [ $SHARDRT_BACKEND != cpu ]; then
 		for mix in "cpu+$SHARDRT_BACKEND" "$SHARDRT_BACKEND+cpu"; do
@@ -324,35 +260,39 @@ tensor_matrix()
 	reference=$plain
 }
 
+# turned_meshes: on four ranks, of one dimension, and of groups that are gathered but are no mesh
+turned_meshes()
+{
+	same $n "ddp on a mesh" $(hash_of $n ddp --batch 24 --mesh dp=4)
+	same $n "hybrid, turned" $(hash_of $n hybrid --batch 24 --mesh shard=4,replicate=1)
+	same $n "zero3, --reshard 2, flat" $(hash_of $n zero3 --batch 24 --reshard 2 --flat padded)
+}
+
 # mesh_matrix WORLD: offload, and on a mesh replicas of shards, have the hash of the strategies on this number of
 # ranks; of another batch than the other matrices
 mesh_matrix()
 {
 	n=$1 failures_before=$failures runs=0
-	case $precision in fp32) turn=0 ;; bf16) turn=1 ;; *) turn=2 ;; esac
 	reference=$(sed -n "s/^mesh $n $precision //p" "$srcdir/tests/tools/hash_matrix.def")
-	mesh_cells plain "" ddp zero1 zero2 zero3
+	mesh_cells "" ddp zero1 zero2 zero3
 	case $n in
 	2) tensor_matrix tp=2 ;;
 	4)
-		mesh_cells replicas "--mesh replicate=2,shard=2" zero1 zero2 zero3 hybrid
+		mesh_cells "--mesh replicate=2,shard=2" zero1 zero2 zero3 hybrid
 		tensor_matrix dp=2,tp=2
 		;;
 	6)
-		mesh_cells replicas "--mesh replicate=3,shard=2" hybrid
+		mesh_cells "--mesh replicate=3,shard=2" hybrid
 		tensor_matrix dp=3,tp=2
 		;;
 	esac
 	if [ $n.$precision = 4.fp32 ]; then
-		same $n "ddp on a mesh" $(hash_of $n ddp --batch 24 --mesh dp=4)
-		same $n "hybrid, turned" $(hash_of $n hybrid --batch 24 --mesh shard=4,replicate=1)
+		turned_meshes
 		same $n "hybrid, flat" $(hash_of $n hybrid --batch 24 --mesh replicate=2,shard=2 --flat views)
-		same $n "zero3, --reshard 2, flat" $(hash_of $n zero3 --batch 24 --reshard 2 --flat padded)
 		same $n "zero3, flat, all offloaded" $(hash_of $n zero3 --batch 24 --flat padded --offload all)
 		same $n "hybrid, staged" $(export SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=16k
 			hash_of $n hybrid --batch 24 --mesh replicate=2,shard=2)
 	fi
-	[ $runs != 0 ] || return
 	cell $n "$([ $failures = $failures_before ] && echo pass || echo fail)"
 	[ $failures != $failures_before ] || echo "$n ranks on a mesh, $precision: $reference, $runs runs"
 }
@@ -369,8 +309,8 @@ precision_matrix()
 		device_matrix $n
 	fi
 	cell $n "$([ $failures = $failures_before ] && echo pass || echo fail)"
-	case $SHARDRT_BACKEND.$length.$n in
-	cpu.* | *.*.1 | *.short.5) ;;
+	case $SHARDRT_BACKEND.$n in
+	cpu.* | *.1) ;;
 	*) mixed_matrix $n ;;
 	esac
 	[ $failures != $failures_before ] || echo "$n ranks, $precision: $reference, $runs runs"
@@ -378,25 +318,121 @@ precision_matrix()
 
 [ -z "$(sed '/^#/d; s/^[^ ]* [^ ]* [^ ]* //' "$srcdir/tests/tools/hash_matrix.def" | sort | uniq -d)" ] ||
 	{ echo "FAIL: two numbers of ranks, or precisions, have one hash"; exit 1; }
-for n in $worlds; do
-	for precision in $precisions; do
-		case $length.$n.$precision in short.5.fp32) continue ;; esac
-		case $length$SRT_TEST_LONG.$SHARDRT_BACKEND.$n.$precision in # the precisions take turns on other backends
-		long* | short1.* | short.cpu.* | *.2.fp32 | *.2.fp16 | *.3.bf16 | *.3.infinity) ;;
-		*) continue ;;
-		esac
-		precision_matrix $n
+if [ $length = long ]; then
+	for n in $worlds; do
+		for precision in $precisions; do precision_matrix $n; done
 	done
-done
-case $SRT_TEST_LONG$SHARDRT_BACKEND.$SRT_TEST_WORLDS in
-*.largest) mesh_worlds=4 ;;
-cpu.* | 1cpu.*) mesh_worlds="2 3 4 6" ;;
-1*) mesh_worlds="2 4" ;;
-*) mesh_worlds=4 ;;
+	[ $failures = 0 ]
+	exit
+fi
+
+# ---- the pairs of make check
+
+# mix WHICH: sets by_rank, for these ranks on the cpu and the others on this backend
+mix()
+{
+	case $1 in
+	first) mix=cpu+$SHARDRT_BACKEND ;;
+	last) mix=$SHARDRT_BACKEND+cpu ;;
+	*) mix= ;;
+	esac
+	by_rank=${mix:+"sh $srcdir/tests/harness/by_rank.sh $mix"}
+}
+
+# options_of OFFLOAD FLAT COLLECTIVES: prints options of the trainer; exports what stages collectives
+options_of()
+{
+	options=
+	[ $1 = none ] || options="--offload $1"
+	[ $2 = no ] || options="$options --flat $2"
+	[ $3 = peer ] || { SHARDRT_PEER_MEMORY=no SHARDRT_STAGING_BYTES=16k && export SHARDRT_PEER_MEMORY SHARDRT_STAGING_BYTES; }
+}
+
+# pair COLUMN...
+pair()
+{
+	n=$1 precision=$2 before=$failures
+	reference=$(sed -n "s/^short $n $precision //p" "$srcdir/tests/tools/hash_matrix.def")
+	[ "$SHARDRT_BACKEND" = cpu ] || mix $8
+	same $n "$*" $(
+		options_of $4 $5 $6
+		if [ $7 = checked ]; then
+			SHARDRT_CHECK=1 SHARDRT_AUDIT=1
+			[ $precision != infinity ] || SHARDRT_CHECK=0 # its gradients overflow by design
+			export SHARDRT_CHECK SHARDRT_AUDIT
+		fi
+		if [ "$SHARDRT_BACKEND" = cpu ]; then
+			case " $usable " in *" $9 "*) isa=$9 ;; *) isa=${usable##* } ;; esac
+			SHARDRT_CPU_STREAMS=$8 SHARDRT_CPU_ISA=$isa SHARDRT_THREADS=${10}
+			export SHARDRT_CPU_STREAMS SHARDRT_CPU_ISA SHARDRT_THREADS
+		fi
+		hash_of $n $3 $options)
+	row_done
+}
+
+# mesh_pair COLUMN...
+mesh_pair()
+{
+	n=$2 precision=$3 before=$failures
+	case $1.$n in
+	plain.*) mesh= ;;
+	tp.2) mesh="--mesh tp=2" ;;
+	tp.*) mesh="--mesh dp=$((n / 2)),tp=2" ;;
+	*) mesh="--mesh replicate=$((n / 2)),shard=2" ;;
+	esac
+	case $1 in tp) form=tp ;; *) form=mesh ;; esac
+	reference=$(sed -n "s/^$form $n $precision //p" "$srcdir/tests/tools/hash_matrix.def")
+	mix "$8"
+	same $n "$*" $(
+		options_of $5 $6 $7
+		hash_of $n $4 --batch 24 $mesh $options)
+	row_done
+}
+
+row_done()
+{
+	cell_of ${mix:-${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}} $n "$([ $failures = $before ] && echo pass || echo fail)"
+	by_rank= mix=
+}
+
+# rows_of COMMAND TABLE: the command with each row of the table
+rows_of()
+{
+	sed -n "s/^$2 //p" "$srcdir/tests/tools/hash_pairs.def" > "$text.rows"
+	while read -r row <&3; do
+		$1 $row
+	done 3< "$text.rows"
+	rm -f "$text.rows"
+}
+
+use_form ${forms%% *}
+case $SHARDRT_BACKEND in cpu) table=cpu ;; *) table=device ;; esac
+rows_of pair $table
+if [ -n "$SRT_TEST_LONG" ]; then
+	case $SHARDRT_BACKEND in cpu) worlds="2 3 4 6" ;; *) worlds="2 4" ;; esac
+	for n in $worlds; do
+		for precision in fp32 bf16 fp16; do mesh_matrix $n; done
+	done
+else
+	rows_of mesh_pair $table-mesh
+fi
+if [ "$SHARDRT_BACKEND" = cpu ]; then
+	precision=fp32
+	reference=$(sed -n "s/^short 3 fp32 //p" "$srcdir/tests/tools/hash_matrix.def")
+	other_matrix 3
+	n=4 reference=$(sed -n "s/^mesh 4 fp32 //p" "$srcdir/tests/tools/hash_matrix.def")
+	turned_meshes
+fi
+# Lanes as work-items, which PoCL compiles without optimization: a short training of a few rows, in one precision. The
+# kernels' tests have all of them.
+case "$forms" in
+*items*)
+	precision=bf16
+	reference=$(SHARDRT_BACKEND=cpu hash_of 2 ddp --batch 4 --steps 2)
+	is_hash "$reference" || { echo "FAIL: on the cpu: '$reference'"; failures=$((failures + 1)); }
+	use_form items
+	same 2 "zero3, items" $(hash_of 2 zero3 --batch 4 --steps 2)
+	;;
 esac
-for n in $mesh_worlds; do
-	for precision in fp32 bf16 fp16; do
-		[ $length$2 != short ] || mesh_matrix $n
-	done
-done
+echo "$runs runs, $failures failed"
 [ $failures = 0 ]

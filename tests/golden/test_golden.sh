@@ -26,6 +26,9 @@
 # Parity: 004 TestFSDPWithMetaDevice.test_bad_arg_torchdistx | 1 | all | same meaning: the compiler checks the type of a
 # function, and NULL is refused
 . "$srcdir/tests/harness/run_ranks.sh"
+# Hundreds of small trainings: streams that are threads take a third more time, and change no bit.
+case $SRT_TEST_LONG.$SRT_TEST_WORLDS.$forms in .largest.* | 1.*) ;; *inline) forms=inline ;; esac
+use_form ${forms%% *}
 
 [ -n "$SRT_GOLDEN_DIR" ] && [ -d "$SRT_GOLDEN_DIR/cases" ] ||
 	skip "no recorded cases: configure found none in ../shared/golden (--with-golden=DIR)"
@@ -141,7 +144,7 @@ if [ -n "$sample" ] && [ "$SHARDRT_BACKEND" = cpu ]; then
 
 	for n in $(cut -d' ' -f1 $work/faults | sort -nu); do
 		grep "^$n " $work/faults > $work/injected
-		./shardrun -n "$n" tests/golden/replay_golden $(cut -d' ' -f2 $work/injected) > $work/out 2>&1
+		./shardrun -n "$n" tests/golden/replay_golden --one $(cut -d' ' -f2 $work/injected) > $work/out 2>&1
 		grep -E '^(PASS|FAIL|skip)' $work/out > $work/verdicts
 		if grep -qv '^FAIL' $work/verdicts || [ "$(grep -c . $work/verdicts)" != "$(grep -c . $work/injected)" ]; then
 			echo "FAIL: a fault was not found on $n ranks. The faults, then what was printed:"
@@ -317,28 +320,42 @@ if [ "$SHARDRT_BACKEND" = cpu ]; then
 	meta 2
 fi
 
-# ---- all cases on the cpu; on other devices, and with SRT_TEST_WORLDS=largest, one of those whose names differ in
-# numbers alone (worlds, seeds, bits of a dtype): the others have the same code and, by other tests, the same bits
+# ---- all cases on the cpu; with SRT_TEST_WORLDS=largest one of a family, whose names differ in numbers alone (worlds,
+# seeds, bits of a dtype): the others have the same code and, by other tests, the same bits. On other devices one of
+# those whose names do not differ but in dtypes and in choices of the engine, on the fewest ranks.
+#
+# list_cases KIND: their ranks and folders; KIND: all, family, device
 list_cases()
 {
-	ls -d "$SRT_GOLDEN_DIR"/cases/* | awk -v few="$few" '
+	worlds "$SRT_GOLDEN_DIR"/cases/* | awk -v kind="$1" '
 		{
-			name = $0
+			name = $2
 			sub(/.*\//, "", name)
-			if (few) gsub(/[0-9]+/, "", name)
+			if (kind != "all") gsub(/[0-9]+/, "", name)
+			if (kind == "device") {
+				gsub(/_/, "__", name)
+				gsub(/_(bf|f|none|every|last|all|reduce|p|pinf|flat|orig|full|gradop|inf)(_|$)/, "", name)
+			}
 			if (!(name in count)) names[++n] = name
+			if (!(name in small) || $1 > 1 && ($1 < ranks[name] || ranks[name] == 1)) {
+				small[name] = $0
+				ranks[name] = $1
+			}
 			of[name, count[name]++] = $0
 		}
-		END { for (i = 1; i <= n; i++) print of[names[i], length(names[i]) % count[names[i]]] }'
+		END {
+			for (i = 1; i <= n; i++)
+				print kind == "device" ? small[names[i]] : of[names[i], length(names[i]) % count[names[i]]]
+		}'
 }
-few=yes
 case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}.$SRT_TEST_LONG.$SRT_TEST_WORLDS in
-*..largest) ;;
-cpu.* | cuda.* | *.1.*) few= ;;
+*..largest) kind=family ;;
+cpu.* | cuda.* | *.1.*) kind=all ;;
+*) kind=device ;;
 esac
-worlds $(list_cases) $(cat $work/derived) > $work/cases
-few=yes
-worlds $(list_cases) > $work/families
+list_cases $kind > $work/cases
+[ ! -s $work/derived ] || worlds $(cat $work/derived) >> $work/cases
+case $kind in all) list_cases family ;; *) cat $work/cases ;; esac > $work/families
 failed=0
 # replay ONE CASE...: on $n ranks; ONE: --one or empty. Keeps the worst result of the parts: fail, pass, skip.
 replay()
@@ -362,9 +379,8 @@ report_world()
 	esac
 }
 
-# The cpu's first form with all strategies, on up to 3 ranks and one case of a family unless the test is long; all else with
-# one of them by turns: the same bits. The tables of other sizes in the first form alone, and all cases of a family if the
-# test is long.
+# On the cpu with all strategies, on up to 3 ranks and one case of a family unless the test is long; all else with one of them
+# by turns: the same bits. A long test has each form; the tables of other sizes in the first form alone.
 for form in $forms; do
 	use_form $form
 	chosen=$work/cases
@@ -378,7 +394,7 @@ for form in $forms; do
 			replay "" $(cut -d' ' -f2 $work/of_world)
 			: > $work/of_world
 			;;
-		cpu.threads..*.[1-3])
+		cpu.inline..*.[1-3])
 			replay "" $(grep -Fxf $work/families $work/of_world | cut -d' ' -f2)
 			grep -vFxf $work/families $work/of_world > $work/rest
 			mv $work/rest $work/of_world

@@ -11,8 +11,9 @@ s/^autoreconf .*/elsewhere: phases asan and dist of .ci\/run/
 # What ./quickstart prints.
 s/^(installing|generating|configuring|building|text:|measuring|GPT of|2 ranks|step|\.\.\.|saved).*/output/
 
-# The texts of a user, and where the library was installed; an example of four hours is two steps.
+# The texts of a user, and where the library was installed; an example of four hours is two steps of a small model.
 s/FILE/text.txt/
+s/--preset char/--preset nano/
 /--restarts/s/DIR/restarted/
 s/(--checkpoint|--init|verify|hash|merge) DIR/\1 checkpoints/
 /--tokenizer/s/FOLDER/tokenizer.json/

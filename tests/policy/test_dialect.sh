@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Every kernel file compiles as OpenCL C 1.2 (clang), by itself, with lanes as work-items and as a loop, and all
-# as CUDA C (nvcc), for each type of the tensors, and the CUDA code has no approximate or flushing
+# as CUDA C (nvcc), for each type of the tensors, and the CUDA code of numerics mode exact has no approximate or flushing
 # instruction, vectors where it should and nothing in local memory (cuda_code.awk): the PTX of the build, if it has
 # one. What a compiler lacks for that is skipped with its reason. No name of theirs is one of OpenCL C's
 # own functions, which some compilers have as macros.
@@ -48,7 +48,7 @@ opencl() {
 }
 if opencl "$work/probe.cl" >/dev/null 2>&1; then
 	for file in "$srcdir"/kernels/*.k; do
-		for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP -DK_DTYPE=f16 -DK_DTYPE=bf16; do
+		for form in -DLANES_AS_WORK_ITEMS "-DLANES_AS_LOOP -DK_DTYPE=f16" "-DLANES_AS_LOOP -DK_DTYPE=bf16"; do
 			opencl $form "$file" || {
 				echo "FAIL: $file as OpenCL C with $form"
 				failed=1
@@ -77,19 +77,20 @@ fi
 
 if "$NVCC" --version >/dev/null 2>&1; then
 	for dtype in f32 f16 bf16; do
-		: >"$work/all.ptx"
-		portable=kernels/all.h
-		cat backends/cuda/portable_$dtype.ptx >>"$work/all.ptx" 2> /dev/null && portable=
-		for file in $portable $(cd "$srcdir" && echo kernels/gpu/*.k); do
-			echo "#include \"$file\""
-		done >"$work/all.cu"
-		"$NVCC" -arch=sm_90 -fmad=false -ptx -DK_DTYPE=$dtype -I "$srcdir" -I "$srcdir/include" \
-			-o "$work/nvcc.ptx" "$work/all.cu" || {
-			echo "FAIL: the kernels as CUDA C in $dtype"
-			failed=1
-			continue
-		}
-		cat "$work/nvcc.ptx" >>"$work/all.ptx"
+		if [ -r backends/cuda/portable_$dtype.ptx ] && [ -r backends/cuda/tuned_$dtype.ptx ]; then
+			"${AWK:-awk}" '/^\.(visible|entry|func)/ { fast = /k_fast_/ } !fast' backends/cuda/portable_$dtype.ptx \
+				backends/cuda/tuned_$dtype.ptx >"$work/all.ptx"
+		else
+			for file in kernels/all.h $(cd "$srcdir" && echo kernels/gpu/*.k); do
+				echo "#include \"$file\""
+			done >"$work/all.cu"
+			"$NVCC" -arch=sm_90 -fmad=false -ptx -DK_DTYPE=$dtype -I "$srcdir" -I "$srcdir/include" \
+				-o "$work/all.ptx" "$work/all.cu" || {
+				echo "FAIL: the kernels as CUDA C in $dtype"
+				failed=1
+				continue
+			}
+		fi
 		if grep -E '\.approx|\.ftz' "$work/all.ptx"; then
 			echo "FAIL: approximate instructions in the CUDA code in $dtype"
 			failed=1

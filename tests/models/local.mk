@@ -14,6 +14,8 @@ DEVICE_SCRIPT_TESTS += tests/models/test_grpo.sh
 RANK_TESTS += tests/models/test_decode tests/models/test_gpt tests/models/test_int8 tests/models/test_scaler_parity tests/models/test_tape_sums \
 	tests/models/test_tape_gathered tests/models/test_tape_parts tests/models/test_tape_rows tests/models/test_tape_vocab
 EVERY_DEVICE_TESTS += tests/models/test_decode.sh tests/models/test_tape_layers
+# The trainings of tests/golden and tests/tools/test_hash_matrix.sh have scalers on every device.
+ONE_DEVICE_TESTS += tests/models/test_scaler_parity.sh
 # Used by tests/tools, too.
 EXTRA_DIST += tests/models/tokenizer.json
 # Run by tests/tools/test_hash_matrix.sh.

@@ -13,4 +13,5 @@
 for form in $forms; do
 	use_form $form
 	run_ranks "2 3" tests/models/test_scaler_parity
+	[ -n "$SRT_TEST_LONG" ] || [ "$SHARDRT_BACKEND" != cpu ] || break # tests/engine/test_scaler.sh has the other
 done

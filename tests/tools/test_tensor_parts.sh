@@ -123,6 +123,11 @@ fi
 # ---- each value of each axis ------------------------------------------------------------------
 use_form ${forms%% *}
 for name in $models; do
+	case $SHARDRT_BACKEND.$name in # the precisions take turns on other backends
+	cpu.*) ;;
+	*.gpt | *.olmo2 | *.lora) with_parts 1 2 $name fp32 zero3 && continue ;;
+	*) with_parts 1 2 $name bf16 zero3 && continue ;;
+	esac
 	with_parts 1 2 $name fp32 zero3
 	with_parts 1 2 $name bf16 zero3
 done

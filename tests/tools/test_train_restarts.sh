@@ -20,10 +20,11 @@ export SHARDRT_THREADS dir
 awk 'BEGIN { for (i = 0; i < 60; i++) print i, "little words make a line of the text" }' > "$dir/text"
 mkfifo "$dir/log"
 # The pipe of the log holds less than 400 lines, and each start may be ahead of this script by them: no run ends too early.
-last_kill=300
-steps=$((last_kill + 400 * ((kills > 4 ? kills : 4) + 1)))
+last_kill=100
+[ $kills -le 2 ] || last_kill=300
+steps_with() { echo $((last_kill + 400 * ($1 + 1))); }
 train="./shardrt-train --text $dir/text --layers 1 --heads 2 --width 16 --context 16 --batch 8 --eval-every 0 --clip 0.5 \
-	--numerics exact --hash --steps $steps"
+	--numerics exact --hash"
 ./shardrt-train --text "$dir/text" --layers 1 --heads 1 --width 8 --context 8 --steps 1 --eval-every 0 --hash \
 	--checkpoint "$dir/try" > "$dir/out" 2>&1 ||
 	! grep -q "libxxhash" "$dir/out" || skip "sharded checkpoints need jansson and libxxhash"
@@ -102,14 +103,14 @@ modes="--strategy=zero3
 --strategy=zero1,--optimizer=adam,--accumulate=4"
 [ $kills -gt 2 ] || modes=$(echo "$modes" | sed -n 3p)
 for options in $modes; do
-	options=$(echo "$options" | tr , ' ')
+	options="$(echo "$options" | tr , ' ') --steps $(steps_with $kills)"
 	run 2
 	run_killed $kills 2 sh "$dir/rank" $train $options
 done
 cell 2 pass
 
 # Two failures with 4 ranks, and two with 2.
-options="--strategy zero3 --accumulate-mode tree --micro-batches 8"
+options="--strategy zero3 --accumulate-mode tree --micro-batches 8 --steps $(steps_with 4)"
 run 1
 run_killed 4 4 --min-ranks 1 --window 100000000 sh "$dir/rank" $train $options
 [ "$worlds" = " 4 4 2 2 1" ] || fail "the starts had$worlds ranks"

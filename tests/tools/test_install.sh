@@ -182,6 +182,7 @@ if grep -q '^#define HAVE_CUDA 1' config.h; then
 	finds cuda "$pkglibdir" env SHARDRT_CUDA_DRIVER=/nonexistent "$bindir/shardrt-info"
 fi
 "$bindir/shardrt-info" | grep -q '^ *opencl: [1-9][0-9]* device' && for example in $examples; do
+	case $SRT_TEST_LONG.$example in .grpo | .train_llama) continue ;; esac # test_grpo.sh, test_hash_decoders.sh
 	for kind in $kinds; do
 		SHARDRT_BACKEND=opencl run $example $kind > "$dest/opencl.out" ||
 			{ cat "$dest/opencl.out"; fail "the $kind build of $example on opencl"; }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Fibers (fiber.h). On x86-64 a switch is a few instructions; elsewhere it is ucontext's. A fiber
- * whose thread has ended waits for the next block: it is made once.
+ * whose thread has ended takes the next thread that starts, of this block or a later one: threads
+ * without a barrier all run on one stack, which stays in the cache.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,18 +20,19 @@ typedef enum state {
 	AT_END,
 } state_t;
 
-typedef struct fiber {
+typedef struct thread {
 	state_t state;
-	int line; /* of the barrier */
-	bool made;
-} fiber_t;
+	int line;  /* of the barrier */
+	int fiber; /* that it has from its start to its end */
+} thread_t;
 
 fake_dim_t fake_thread_idx, fake_block_idx, fake_block_dim, fake_grid_dim;
 fake_who_t fake_who;
 uintptr_t fake_stacks;
 
-static fiber_t fibers[FAKE_MAX_THREADS];
-static int current;
+static thread_t threads[FAKE_MAX_THREADS];
+static int current;                                /* thread */
+static int idle[FAKE_MAX_THREADS], nidle, nfibers; /* fibers without a thread, and all */
 static bool stop; /* a complaint: threads are abandoned where they are */
 static const fake_kernel_t *kernel;
 static void **params;
@@ -67,14 +69,14 @@ static void make(int i, unsigned char *stack, size_t nbytes)
 	fiber_sp[i] = top;
 }
 
-static void enter(int i)
+static void enter(int fiber)
 {
-	fake_switch(&main_sp, fiber_sp[i]);
+	fake_switch(&main_sp, fiber_sp[fiber]);
 }
 
 static void leave(void)
 {
-	fake_switch(&fiber_sp[current], main_sp);
+	fake_switch(&fiber_sp[threads[current].fiber], main_sp);
 }
 #else
 #include <ucontext.h>
@@ -90,14 +92,14 @@ static void make(int i, unsigned char *stack, size_t nbytes)
 	makecontext(&fiber_context[i], main_of_fiber, 0);
 }
 
-static void enter(int i)
+static void enter(int fiber)
 {
-	swapcontext(&main_context, &fiber_context[i]);
+	swapcontext(&main_context, &fiber_context[fiber]);
 }
 
 static void leave(void)
 {
-	swapcontext(&fiber_context[current], &main_context);
+	swapcontext(&fiber_context[threads[current].fiber], &main_context);
 }
 #endif
 
@@ -105,7 +107,7 @@ static void main_of_fiber(void)
 {
 	for (;;) {
 		kernel->run(params);
-		fibers[current].state = AT_END;
+		threads[current].state = AT_END;
 		leave();
 	}
 }
@@ -128,25 +130,47 @@ static void make_fiber(int i)
 	}
 	make(i, stack_of(i), FAKE_STACK_NBYTES - (size_t)(i % 32) * 320);
 	memcpy(stack_of(i), &(uint64_t){ CANARY }, sizeof(uint64_t));
-	fibers[i].made = true;
+}
+
+static int take_fiber(void)
+{
+	if (nidle)
+		return idle[--nidle];
+	make_fiber(nfibers);
+	return nfibers++;
+}
+
+static void give_back(int i)
+{
+	uint64_t canary;
+
+	memcpy(&canary, stack_of(threads[i].fiber), sizeof(canary));
+	if (canary != CANARY)
+		fake_complain("kernel \"%s\": thread %d needs more than %zu bytes of stack",
+			      kernel->name, i, FAKE_STACK_NBYTES);
+	idle[nidle++] = threads[i].fiber;
 }
 
 static void run_thread(int i)
 {
 	unsigned in_row = (unsigned)i / fake_block_dim.x;
 
+	if (threads[i].state == AT_START)
+		threads[i].fiber = take_fiber();
 	current = i;
 	fake_thread_idx.x = (unsigned)i % fake_block_dim.x;
 	fake_thread_idx.y = in_row % fake_block_dim.y;
 	fake_thread_idx.z = in_row / fake_block_dim.y;
 	fake_who.thread = (uint16_t)i;
-	enter(i);
+	enter(threads[i].fiber);
+	if (threads[i].state == AT_END)
+		give_back(i);
 }
 
 static void wait_at(state_t state, int line)
 {
-	fibers[current].state = state;
-	fibers[current].line = line;
+	threads[current].state = state;
+	threads[current].line = line;
 	leave();
 }
 
@@ -170,17 +194,17 @@ static void run_some(int first, int n, uint32_t *random)
 	if (n & (n - 1)) /* no power of two */
 		step = r >> 31 ? n - 1 : 1;
 	for (int i = 0; i < n; i++, at = (at + step) % n)
-		if (fibers[first + at].state != AT_END)
+		if (threads[first + at].state != AT_END)
 			run_thread(first + at);
 }
 
 /* Whether all of them wait at one barrier, or all have ended; complains if only some do. */
 static bool agree(int first, int n, const char *what)
 {
-	const fiber_t *a = &fibers[first];
+	const thread_t *a = &threads[first];
 
 	for (int i = first + 1; i < first + n; i++) {
-		const fiber_t *b = &fibers[i];
+		const thread_t *b = &threads[i];
 
 		if (a->state == b->state && (a->state == AT_END || a->line == b->line))
 			continue;
@@ -202,7 +226,7 @@ static bool agree(int first, int n, const char *what)
 static bool uses_warps(int first, int n)
 {
 	for (int i = first; i < first + n; i++)
-		if (fibers[i].state == AT_WARP_BARRIER)
+		if (threads[i].state == AT_WARP_BARRIER)
 			return true;
 	return false;
 }
@@ -226,25 +250,17 @@ bool fake_block_run(const fake_kernel_t *k, void **p, uint32_t *random)
 	params = p;
 	stop = false;
 	fake_who.interval = 0;
-	for (int i = 0; i < n; i++) {
-		if (!fibers[i].made)
-			make_fiber(i);
-		fibers[i].state = AT_START;
-	}
+	for (int i = 0; i < n; i++)
+		threads[i].state = AT_START;
 	do {
 		run_some(0, n, random);
 		run_warps(n, random);
 		fake_who.interval++;
-	} while (!stop && agree(0, n, "a block") && fibers[0].state != AT_END);
-	for (int i = 0; i < n; i++) {
-		uint64_t canary;
-
-		memcpy(&canary, stack_of(i), sizeof(canary));
-		if (canary != CANARY)
-			fake_complain("kernel \"%s\": thread %d needs more than %zu bytes of stack",
-				      k->name, i, FAKE_STACK_NBYTES);
-		if (stop) /* abandoned where it was */
-			fibers[i].made = false;
-	}
+	} while (!stop && agree(0, n, "a block") && threads[0].state != AT_END);
+	for (int i = 0; stop && i < n; i++)
+		if (threads[i].state == AT_BARRIER || threads[i].state == AT_WARP_BARRIER) {
+			make_fiber(threads[i].fiber); /* abandoned where it was */
+			give_back(i);
+		}
 	return !stop;
 }

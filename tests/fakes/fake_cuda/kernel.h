@@ -7,6 +7,7 @@
 #ifndef SRT_TESTS_FAKE_CUDA_KERNEL_H
 #define SRT_TESTS_FAKE_CUDA_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,9 @@ typedef struct fake_dim {
 
 /* Where the text is at; kernels run one at a time. */
 extern fake_dim_t fake_thread_idx, fake_block_idx, fake_block_dim, fake_grid_dim;
+
+/* Whether the processor has fused multiply-adds. */
+extern bool fake_has_fma __attribute__((visibility("hidden")));
 
 /* __syncthreads() of the line. */
 void fake_barrier(int line);

@@ -121,10 +121,15 @@ static bool environment_is(const char *name, const char *yes, const char *no)
 	return text != NULL && !strcmp(text, yes);
 }
 
+bool fake_has_fma;
+
 __attribute__((constructor)) static void read_environment(void)
 {
 	struct timespec now;
 
+#ifdef __x86_64__
+	fake_has_fma = __builtin_cpu_supports("fma");
+#endif
 	clock_gettime(CLOCK_REALTIME, &now);
 	set("seed",
 	    from_environment("FAKE_CUDA_SEED", (long)(now.tv_nsec ^ getpid()) & 0x7fffffff));

@@ -41,11 +41,28 @@
 #define FAKE_FN static inline __attribute__((unused, no_sanitize("thread")))
 
 /* ---- arithmetic ---------------------------------------------------------------------------- */
+/* What touches no memory is instrumented, too: only then compilers inline it. */
+#define FAKE_INLINE static inline __attribute__((unused))
+
 #ifdef __FMA__
 #define __fmaf_rn(a, b, c) __builtin_fmaf(a, b, c)
 #define __fma_rn(a, b, c) __builtin_fma(a, b, c)
 #else
-#define __fmaf_rn(a, b, c) srt_softfma(a, b, c)
+/* The processor's instruction where it has one, a quarter of the time. No access of the kernel reads
+ * the flag, so the assembler does. */
+FAKE_INLINE float __fmaf_rn(float a, float b, float c)
+{
+#ifdef __x86_64__
+	bool has;
+
+	__asm__("movb fake_has_fma(%%rip), %0" : "=q"(has));
+	if (has) {
+		__asm__("vfmadd231ss %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+		return c;
+	}
+#endif
+	return srt_softfma(a, b, c);
+}
 #define __fma_rn(a, b, c) ((a) * (b) + (c)) /* a * b is exact wherever it is used */
 #endif
 #define __fadd_rn(a, b) ((float)(a) + (float)(b))
@@ -56,7 +73,7 @@
 #define __dsqrt_rn(a) __builtin_sqrt(a)
 
 #define FAKE_BITS(name, to, from)                                                                  \
-	FAKE_FN to name(from v)                                                                    \
+	FAKE_INLINE to name(from v)                                                                \
 	{                                                                                          \
 		to bits;                                                                           \
                                                                                                    \
@@ -69,7 +86,7 @@ FAKE_BITS(__float_as_int, int, float)
 FAKE_BITS(__float_as_uint, unsigned, float)
 FAKE_BITS(__longlong_as_double, double, long long)
 FAKE_BITS(__double_as_longlong, long long, double)
-FAKE_FN unsigned __umulhi(unsigned a, unsigned b)
+FAKE_INLINE unsigned __umulhi(unsigned a, unsigned b)
 {
 	return (unsigned)(((uint64_t)a * b) >> 32);
 }

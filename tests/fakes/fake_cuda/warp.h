@@ -11,7 +11,7 @@
 
 #define FAKE_MAX_COPIES 64 /* of a thread at a time */
 
-static uint32_t fake_given[FAKE_MAX_THREADS][6];
+static float fake_given[FAKE_MAX_THREADS][12];
 static const void *fake_rows[FAKE_MAX_THREADS];
 static struct {
 	int n;
@@ -29,18 +29,17 @@ FAKE_FN float fake_half(uint32_t pair, int high)
 FAKE_FN void fake_warp_mma(float *c, const unsigned *a, const unsigned *b, int line)
 {
 	const int me = (int)threadIdx.x, lane = me % 32;
-	uint32_t(*given)[6] = &fake_given[me - lane];
+	float(*given)[12] = &fake_given[me - lane];
 
-	memcpy(fake_given[me], a, 4 * sizeof(*a));
-	memcpy(fake_given[me] + 4, b, 2 * sizeof(*b));
+	for (int i = 0; i < 12; i++)
+		given[lane][i] = fake_half(i < 8 ? a[i / 2] : b[i / 2 - 4], i % 2);
 	fake_warp_sync(line);
 	for (int i = 0; i < 4; i++) {
 		const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
 
 		for (int k = 0; k < 16; k++)
-			c[i] += fake_half(given[row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2],
-					  k % 2) *
-				fake_half(given[column * 4 + k % 8 / 2][4 + k / 8], k % 2);
+			c[i] += given[row % 8 * 4 + k % 8 / 2][row / 8 * 2 + k / 8 * 4 + k % 2] *
+				given[column * 4 + k % 8 / 2][8 + k / 8 * 2 + k % 2];
 	}
 	fake_warp_sync(line);
 }
@@ -72,9 +71,9 @@ FAKE_FN float fake_warp_xor(float v, int bits, int line)
 {
 	const int me = (int)threadIdx.x;
 
-	memcpy(fake_given[me], &v, sizeof(v));
+	fake_given[me][0] = v;
 	fake_warp_sync(line);
-	memcpy(&v, fake_given[me ^ bits], sizeof(v));
+	v = fake_given[me ^ bits][0];
 	fake_warp_sync(line);
 	return v;
 }

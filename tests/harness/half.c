@@ -12,6 +12,25 @@ static int half_lowest(srt_dtype_t dtype)
 	return dtype == SRT_F16 ? -14 : -126;
 }
 
+/* 2^e, a normal number; ldexp() takes ten times as long. */
+static double power_of_two(int e)
+{
+	const uint64_t bits = (uint64_t)(e + 1023) << 52;
+	double v;
+
+	memcpy(&v, &bits, sizeof(v));
+	return v;
+}
+
+/* The exponent of a normal number above zero. */
+static int exponent_of(double v)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &v, sizeof(bits));
+	return (int)(bits >> 52) - 1023;
+}
+
 float half_value(srt_dtype_t dtype, uint16_t bits)
 {
 	int mantissa = half_mantissa(dtype), all_ones = (0x7fff >> mantissa);
@@ -21,10 +40,10 @@ float half_value(srt_dtype_t dtype, uint16_t bits)
 	if (exponent == all_ones)
 		v = rest ? (double)NAN : (double)INFINITY;
 	else if (exponent == 0)
-		v = ldexp((double)rest, half_lowest(dtype) - mantissa);
+		v = (double)rest * power_of_two(half_lowest(dtype) - mantissa);
 	else
-		v = ldexp((double)(rest + (1 << mantissa)),
-			  half_lowest(dtype) - mantissa + exponent - 1);
+		v = (double)(rest + (1 << mantissa)) *
+		    power_of_two(half_lowest(dtype) - mantissa + exponent - 1);
 	return (float)(bits & 0x8000 ? -v : v);
 }
 
@@ -39,10 +58,10 @@ uint16_t half_bits(srt_dtype_t dtype, float v)
 		return (uint16_t)(infinity | 1u << (mantissa - 1));
 	if (isinf(v))
 		return (uint16_t)(sign | infinity);
-	e = magnitude > 0.0 ? ilogb(magnitude) : lowest;
+	e = magnitude > 0.0 ? exponent_of(magnitude) : lowest;
 	e = e > lowest ? e : lowest;
 	/* In units of the last place there; with the exponent's place a carry comes out right. */
-	bits = (int64_t)nearbyint(ldexp(magnitude, mantissa - e));
+	bits = (int64_t)(magnitude * power_of_two(mantissa - e) + 0x1p52 - 0x1p52);
 	bits += (int64_t)(e - lowest) << mantissa;
 	return (uint16_t)(sign | (bits < (int64_t)infinity ? (uint32_t)bits : infinity));
 }

@@ -87,6 +87,7 @@ static void att_forward_row(const att_t *t, int64_t b, int64_t h, int64_t i, flo
 {
 	float m = -INFINITY, z[64] = { 0 }, *out = ATT_OUT(t, out, b, h, i);
 	const int64_t first = first_key(t, b, i);
+	const float *v;
 
 	for (int64_t j = 0; j < t->a.keys; j++) {
 		if (!att_sees(t, b, i, j))
@@ -109,8 +110,9 @@ static void att_forward_row(const att_t *t, int64_t b, int64_t h, int64_t i, flo
 		if (!att_sees(t, b, i, j))
 			continue;
 		p[j] = p[j] * (1.0f / stats[1]);
+		v = ATT_V(t, b, h, j);
 		for (int64_t e = 0; e < t->a.head_dim; e++)
-			out[e] = fmaf(p[j], ATT_V(t, b, h, j)[e], out[e]);
+			out[e] = fmaf(p[j], v[e], out[e]);
 	}
 	for (int64_t e = 0; e < t->a.head_dim; e++)
 		out[e] = half_round(t->dtype, out[e]);
@@ -150,20 +152,28 @@ static void att_gradients(const att_t *t, int64_t b, int64_t h, const float *p, 
 
 		for (int64_t e = 0; e < t->a.head_dim; e++)
 			dq[e] = 0.0f;
-		for (int64_t j = 0; j < nk; j++)
-			for (int64_t e = 0; att_sees(t, b, i, j) && e < t->a.head_dim; e++)
-				dq[e] = fmaf(ds[i * nk + j], ATT_K(t, b, h, j)[e], dq[e]);
+		for (int64_t j = 0; j < nk; j++) {
+			const float *k = ATT_K(t, b, h, j);
+			const int64_t n = att_sees(t, b, i, j) ? t->a.head_dim : 0;
+
+			for (int64_t e = 0; e < n; e++)
+				dq[e] = fmaf(ds[i * nk + j], k[e], dq[e]);
+		}
 	}
 	for (int64_t j = 0; j < nk; j++) {
 		float *dk = dks + j * t->a.head_dim, *dv = dvs + j * t->a.head_dim;
 
 		for (int64_t e = 0; e < t->a.head_dim; e++)
 			dk[e] = dv[e] = 0.0f;
-		for (int64_t i = 0; i < nq; i++)
-			for (int64_t e = 0; att_sees(t, b, i, j) && e < t->a.head_dim; e++) {
-				dk[e] = fmaf(ds[i * nk + j], ATT_Q(t, b, h, i)[e], dk[e]);
-				dv[e] = fmaf(p[i * nk + j], ATT_OUT(t, dout, b, h, i)[e], dv[e]);
+		for (int64_t i = 0; i < nq; i++) {
+			const float *q = ATT_Q(t, b, h, i), *dout = ATT_OUT(t, dout, b, h, i);
+			const int64_t n = att_sees(t, b, i, j) ? t->a.head_dim : 0;
+
+			for (int64_t e = 0; e < n; e++) {
+				dk[e] = fmaf(ds[i * nk + j], q[e], dk[e]);
+				dv[e] = fmaf(p[i * nk + j], dout[e], dv[e]);
 			}
+		}
 	}
 }
 

@@ -28,6 +28,15 @@ static void test_form(const char *name, bool all)
 	srt_device_close(tt_device);
 }
 
+/* On the others the portable kernels are compared with themselves, in the few cases of every form. */
+static bool has_tuned_kernels(void)
+{
+	const char *tuned = getenv("SHARDRT_CUDA_TUNED");
+
+	return strcmp(test_backend(), "late") != 0 &&
+	       (tuned == NULL || strcmp(tuned, "portable") != 0);
+}
+
 int main(int argc, char **argv)
 {
 	/* The form that the lanes' own suits best; portable attention with lanes as a loop is what
@@ -39,7 +48,7 @@ int main(int argc, char **argv)
 
 	is_tiny = argc > 1 && !strcmp(argv[1], "tiny");
 	if (strcmp(test_backend(), "opencl") != 0) {
-		test_form(test_backend(), true);
+		test_form(test_backend(), has_tuned_kernels() || check_is_long());
 		return check_done();
 	}
 	for (int i = 0; forms[i] != NULL; i++) {

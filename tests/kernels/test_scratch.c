@@ -114,6 +114,12 @@ static void check_product(srt_dtype_t dtype, int64_t m, int64_t n, int64_t k, un
 		srt_buffer_destroy(buffers[i]);
 }
 
+/* The sizes of several tiles have the same scratch in both 16-bit types. */
+static bool has_large(int dtype)
+{
+	return dtype != SRT_F16 || check_is_long();
+}
+
 static void test_products(void)
 {
 	for (int dtype = SRT_F32; dtype <= SRT_BF16; dtype++) {
@@ -121,12 +127,14 @@ static void test_products(void)
 			check_product((srt_dtype_t)dtype, 5, 19, 1031, bits);
 		check_product((srt_dtype_t)dtype, 70, 130, 40, 2);
 		check_product((srt_dtype_t)dtype, 1, 1, 1, 0);
-		check_product((srt_dtype_t)dtype, 140, 33, 2100, 1 | 4);
+		if (has_large(dtype))
+			check_product((srt_dtype_t)dtype, 140, 33, 2100, 1 | 4);
 		if (dtype == SRT_F32)
 			continue;
 		for (unsigned bits = 32; bits < 64; bits += 7)
 			check_product((srt_dtype_t)dtype, 5, 19, 1031, bits);
-		check_product((srt_dtype_t)dtype, 140, 33, 2100, 1 | 32);
+		if (has_large(dtype))
+			check_product((srt_dtype_t)dtype, 140, 33, 2100, 1 | 32);
 	}
 	check_product(SRT_F32, 3, 5, 0, 4);
 	check_product(SRT_F32, 0, 5, 3, 4);
@@ -213,7 +221,8 @@ static void test_attention(void)
 			check_attention((srt_dtype_t)dtype, 2, 33, 33, 2, 8, mask);
 			check_attention((srt_dtype_t)dtype, 1, 40, 101, 3, 17, mask);
 		}
-		check_attention((srt_dtype_t)dtype, 1, 140, 140, 2, 64, 0);
+		if (has_large(dtype))
+			check_attention((srt_dtype_t)dtype, 1, 140, 140, 2, 64, 0);
 	}
 }
 

@@ -120,7 +120,7 @@ static void test_calls(void)
 	int nfunctions = 0;
 	float out[N];
 
-	/* The self-test of tuned kernels takes most of the time; no function is called by them alone. */
+	/* The self-test of tuned kernels takes most of the time and calls no other function. */
 	if (!is_long)
 		setenv("SHARDRT_CUDA_TUNED", "portable", 1);
 	f->reset();

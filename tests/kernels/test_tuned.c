@@ -28,7 +28,7 @@ static void test_form(const char *name, bool all)
 	srt_device_close(tt_device);
 }
 
-/* On the others the portable kernels are compared with themselves, in the few cases of every form. */
+/* On the others portable kernels are compared with themselves, in the few cases of every form. */
 static bool has_tuned_kernels(void)
 {
 	const char *tuned = getenv("SHARDRT_CUDA_TUNED");

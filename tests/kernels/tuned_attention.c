@@ -218,8 +218,8 @@ static void test_self_attention(bool all)
 	}
 }
 
-/* Other numbers of keys than of queries, and items with fewer; in forms that need not all of it, more
- * keys or more queries in turn where they are several tiles. */
+/* Other numbers of keys than of queries, and items with fewer; in forms that need not all of it,
+ * more keys or more queries in turn where they are several tiles. */
 static void test_attention(bool all)
 {
 	static const int64_t sizes[] = { 1, 2, 7, 12, 13, 25, 33, 64, 97, 107 };

@@ -349,8 +349,8 @@ static inline void touch(uintptr_t at, size_t nbytes, how_t how)
 		touch_memory(at, nbytes, how);
 }
 
-/* Whole cells of a page that was touched not long ago: what most other accesses are of. False: it is
- * something else. */
+/* Whole cells of a page that was touched not long ago: what most other accesses are of. False: it
+ * is something else. */
 static inline bool touch_cells(uintptr_t at, size_t nbytes, how_t how)
 {
 	const unsigned offset = at & (PAGE - 1);

@@ -48,8 +48,8 @@
 #define __fmaf_rn(a, b, c) __builtin_fmaf(a, b, c)
 #define __fma_rn(a, b, c) __builtin_fma(a, b, c)
 #else
-/* The processor's instruction where it has one, a quarter of the time. No access of the kernel reads
- * the flag, so the assembler does. */
+/* The processor's instruction where it has one. The assembler reads the flag, which is no access
+ * of the kernel's. */
 FAKE_INLINE float __fmaf_rn(float a, float b, float c)
 {
 #ifdef __x86_64__

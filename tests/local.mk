@@ -172,7 +172,7 @@ endif
 
 .PHONY: check-threads
 check-threads:
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(THREAD_TESTS)' \
+	SRT_TEST_WORLDS=largest $(MAKE) $(AM_MAKEFLAGS) check TESTS='$(THREAD_TESTS)' \
 		check_PROGRAMS='$(THREAD_TESTS_NEED) $(filter $(THREAD_TESTS:.sh=),$(check_PROGRAMS))'
 
 # Tests of jobs of several nodes and of other launchers: hosts are network namespaces, which need root.

@@ -126,8 +126,8 @@ static const srt_config_entry_t table[] = {
 	  "How often the launcher has started the job again, for programs; set by the launcher." },
 	{ "SHARDRT_SELFTEST", SRT_CONFIG_ENUM, "auto", "", "auto|no",
 	  "auto: a device compares the bits of its kernels with those of this version before it uses "
-	  "them. no: it does not, which saves milliseconds of each process on a processor that has "
-	  "passed." },
+	  "them, and uses portable ones where tuned ones fail. no: it does neither, which saves "
+	  "milliseconds of each process on a device that has passed." },
 	{ "SHARDRT_STAGING_BYTES", SRT_CONFIG_SIZE, "4m", "bytes", "1k..1g",
 	  "Size of a bounce buffer of staged collectives, in host memory. Each rank has two for "
 	  "collectives that copy, two for those that sum, and one more for sums on the device. With "

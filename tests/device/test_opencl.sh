@@ -89,6 +89,15 @@ loaded=$(sed -n "s/.* 0 programs compiled and \([0-9]*\) read.*/\1/p" "$tmp/log"
 info SHARDRT_OPENCL_TUNED=portable || bad "portable: $(cat "$tmp/log")"
 ! grep -q "has passed before" "$tmp/log" || bad "another form's pass was taken"
 
+# A start that does not test the kernels says nothing to later ones.
+# shellcheck disable=SC2046
+rm -f $(entries_of self-test)
+info SHARDRT_SELFTEST=no || bad "no self-test: $(cat "$tmp/log")"
+[ -z "$(entries_of self-test)" ] || bad "SHARDRT_SELFTEST=no has kept a pass"
+loaded=$(sed -n "s/.* 0 programs compiled and \([0-9]*\) read.*/\1/p" "$tmp/log")
+[ "${loaded:-$programs}" -lt 3 ] || bad "SHARDRT_SELFTEST=no loads $loaded programs"
+tested_info || bad "a start that is tested again: $(cat "$tmp/log")"
+
 entries=$(entries_of random)
 [ -n "$entries" ] || bad "no entry of \"random\""
 mkdir "$tmp/whole"

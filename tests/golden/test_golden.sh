@@ -322,7 +322,8 @@ fi
 
 # ---- all cases on the cpu; with SRT_TEST_WORLDS=largest one of a family, whose names differ in numbers alone (worlds,
 # seeds, bits of a dtype): the others have the same code and, by other tests, the same bits. On other devices one of
-# those whose names do not differ but in dtypes and in choices of the engine, on the fewest ranks.
+# a family, too; where SRT_TEST_DEVICES is spread one of those whose names do not differ but in dtypes and in choices of
+# the engine, on the fewest ranks.
 #
 # list_cases KIND: their ranks and folders; KIND: all, family, device
 list_cases()
@@ -334,7 +335,7 @@ list_cases()
 			if (kind != "all") gsub(/[0-9]+/, "", name)
 			if (kind == "device") {
 				gsub(/_/, "__", name)
-				gsub(/_(bf|f|none|every|last|all|reduce|p|pinf|flat|orig|full|gradop|inf)(_|$)/, "", name)
+				gsub(/_(bf|f|none|every|last|all|reduce|flat|orig|full|gradop)(_|$)/, "", name)
 			}
 			if (!(name in count)) names[++n] = name
 			if (!(name in small) || $1 > 1 && ($1 < ranks[name] || ranks[name] == 1)) {
@@ -348,10 +349,11 @@ list_cases()
 				print kind == "device" ? small[names[i]] : of[names[i], length(names[i]) % count[names[i]]]
 		}'
 }
-case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}.$SRT_TEST_LONG.$SRT_TEST_WORLDS in
-*..largest) kind=family ;;
+case ${SRT_BACKEND_NAME:-$SHARDRT_BACKEND}.$SRT_TEST_LONG.$SRT_TEST_WORLDS.$SRT_TEST_DEVICES in
+*..largest.*) kind=family ;;
 cpu.* | cuda.* | *.1.*) kind=all ;;
-*) kind=device ;;
+*.spread) kind=device ;;
+*) kind=family ;;
 esac
 list_cases $kind > $work/cases
 [ ! -s $work/derived ] || worlds $(cat $work/derived) >> $work/cases

@@ -4,7 +4,7 @@
 # Replays what was recorded of Hugging Face's packages, in the folder hf of the recorded runs (configure --with-golden): training
 # at the recorded number of ranks, decoders, pairs of prompts and answers, and matrices on one, two and three, in rows, flat and
 # over tensor-parallel ranks, also with tensor parts, the others on one; each of these ways on the cpu, some on other devices,
-# with the first case of each family. A copy of a case with a spoiled value, and one of an unknown kind, show that the
+# where SRT_TEST_DEVICES is spread with the first case of each family. A copy of a case with a spoiled value, and one of an unknown kind, show that the
 # program can fail and skip.
 . "$srcdir/tests/harness/run_ranks.sh"
 
@@ -63,12 +63,16 @@ replay()
 
 list > $work/list
 few=
-case $SHARDRT_BACKEND.$SRT_TEST_LONG in
-cpu.) forms=${forms##* } ;; # streams that are threads take a third more time, and change no bit
-*.1) ;;
-*) few=_1 ;;
+case $SHARDRT_BACKEND.$SRT_TEST_LONG.$SRT_TEST_DEVICES in
+cpu..*) forms=${forms##* } ;; # streams that are threads take a third more time, and change no bit
+*..spread) few=yes ;;
 esac
-of_kind() { sed -n "/$few\$/s/^$1 $2 //p" $work/list; }
+# of_kind KIND RANKS: its cases; of those whose names differ in numbers alone the first one, if $few
+of_kind()
+{
+	sed -n "s/^$1 $2 //p" $work/list |
+		awk -v few="$few" '{ name = $0; sub(/.*\//, "", name); gsub(/[0-9]+/, "", name) } few == "" || !(name in seen); { seen[name] }'
+}
 for form in $forms; do
 	use_form $form
 	replay 1 "" $(of_kind '[a-z]*' 1)
@@ -76,7 +80,7 @@ for form in $forms; do
 	[ -n "$few" ] || replay 3 "" $(of_kind 'train' 3) $(of_kind 'sft' 1)
 	replay 3 "--flat" $(of_kind 'hf' 1) $(of_kind 'pack' 1) $(of_kind 'lora' 1) $(of_kind 'sft' 1) $(of_kind 'muon' 1)
 	replay 2 "--tp 2 --tensor-parts 2" $(of_kind 'hf' 1) $(of_kind 'lora' 1) $(of_kind 'sft' 1)
-	[ -z "$few" ] || continue
+	case $SHARDRT_BACKEND.$SRT_TEST_LONG in cpu.* | *.1) ;; *) continue ;; esac
 	replay 2 "--strategy zero1" $(of_kind 'hf' 1) $(of_kind 'muon' 1)
 	replay 2 "--strategy ddp" $(of_kind 'lora' 1) $(of_kind 'muon' 1)
 	replay 2 "--padded" $(of_kind 'lora' 1)

@@ -48,13 +48,16 @@ TOY_DELAY_US=${TOY_DELAY_US:-50} FAKE_CUDA_DELAY_US=${FAKE_CUDA_DELAY_US:-50} TO
 export TOY_DELAY_US FAKE_CUDA_DELAY_US TOY_SEED
 
 # The same with collectives that are staged, through slots so small that all is cut into many rounds: in tests of
-# collectives and, of the engine, in those of a training and of memory. Its other code does not depend on the transport.
+# collectives, and of code that asks the communicator for a kind of memory: a training, a plan, an allocator, sharded
+# tensors, tapes. On late all collectives are staged.
 staged_forms=
 for form in $forms; do
 	case $form in items) ;; *) staged_forms="$staged_forms staged-$form" ;; esac
 done
-case $SRT_TEST_LONG.$SRT_TEST_NAME in
-1.* | .tests/collectives/* | .tests/engine/test_engine.sh | .tests/engine/test_engine_plan.sh | .tests/engine/test_allocator.sh) ;;
+case $SHARDRT_BACKEND.$SRT_TEST_LONG.$SRT_TEST_NAME in
+*.1.* | *..tests/collectives/* | *..tests/engine/test_engine.sh) ;;
+cpu..tests/engine/test_allocator.sh | cpu..tests/engine/test_engine_plan.sh | cpu..tests/engine/test_full_params.sh | \
+	cpu..tests/engine/test_scaler.sh | cpu..tests/models/test_tape_* | cpu..tests/tensors/*) staged_forms=staged-threads ;;
 *) staged_forms= ;;
 esac
 # SRT_TEST_COLLECTIVES: the transport of all forms, as SHARDRT_COLLECTIVES (tests/collectives/test_ucx.sh).

@@ -158,6 +158,21 @@ static void test_kernels_16(srt_cpu_device_t *cpu)
 	t->stream = &srt_cpu_stream_ops;
 }
 
+/* The variable is read when a device is opened. */
+static void test_off(void)
+{
+	srt_device_t *device;
+
+	setenv("SHARDRT_SELFTEST", "no", 1);
+	device = test_cpu_device(1, "inline");
+	CHECK(((srt_cpu_device_t *)device->impl)->selftest.is_off);
+	srt_device_close(device);
+	unsetenv("SHARDRT_SELFTEST");
+	device = test_cpu_device(1, "inline");
+	CHECK(!((srt_cpu_device_t *)device->impl)->selftest.is_off);
+	srt_device_close(device);
+}
+
 static const srt_cpu_gemm_t *right;
 
 /* An output is wrong, also when it is rounded to 16 bits. */
@@ -248,6 +263,7 @@ int main(void)
 		for (size_t i = 0; srt_cpu_isa_usable((srt_cpu_isa_t)isa) && i < 3; i++)
 			test_isa((srt_cpu_isa_t)isa, dtypes[i]);
 	test_one();
+	test_off();
 	CHECK_STATUS(srt_kernels_selftest(SRT_SELFTEST_ALL, SRT_F32, fail, NULL, &kernel),
 		     SRT_ERR_UNSUPPORTED);
 	CHECK(kernel == NULL); /* it did not run: its bits are not wrong */

@@ -43,7 +43,7 @@ static attention_t make_attention(srt_dtype_t dtype, int64_t batch, int64_t quer
 		.lddk = width + lead,
 		.lddv = width + lead,
 		.kv_heads = kv_heads,
-		.offset = form_bits & OFFSET ? (keys < 300 ? keys / 2 : 150) : 0,
+		.offset = form_bits & OFFSET ? (keys < 300 || check_is_long() ? keys / 2 : 150) : 0,
 	};
 	t.args = srt_kernel_attention_args(&t.shape);
 	t.q = tt_random_tensor(dtype, rows * (d + lead), kind, "q");

@@ -48,7 +48,7 @@ opencl() {
 }
 if opencl "$work/probe.cl" >/dev/null 2>&1; then
 	for file in "$srcdir"/kernels/*.k; do
-		for form in -DLANES_AS_WORK_ITEMS "-DLANES_AS_LOOP -DK_DTYPE=f16" "-DLANES_AS_LOOP -DK_DTYPE=bf16"; do
+		for form in -DLANES_AS_WORK_ITEMS -DLANES_AS_LOOP "-DLANES_AS_LOOP -DK_DTYPE=f16" "-DLANES_AS_LOOP -DK_DTYPE=bf16"; do
 			opencl $form "$file" || {
 				echo "FAIL: $file as OpenCL C with $form"
 				failed=1

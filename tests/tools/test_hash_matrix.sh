@@ -32,7 +32,7 @@ worlds=${2:-$worlds}
 precisions=${3:-fp32 bf16 fp16 infinity}
 strategies="ddp zero1 zero2 zero3 kept" # kept: zero3 whose units keep their unsharded parameters
 text=tests/hash_matrix.$length.$SHARDRT_BACKEND.${2:-all}.${3:-all}.tmp
-trap 'rm -f "$text"' EXIT
+trap 'rm -f "$text" "$text.rows"' EXIT
 i=0
 while [ $i -lt 400 ]; do
 	echo "line $i of the text has the number $((i * 7919 % 10007)), and line $((i * i)) is not in it"
@@ -399,6 +399,7 @@ row_done()
 rows_of()
 {
 	sed -n "s/^$2 //p" "$srcdir/tests/tools/hash_pairs.def" > "$text.rows"
+	[ -s "$text.rows" ] || { echo "FAIL: hash_pairs.def has no rows $2"; failures=$((failures + 1)); }
 	while read -r row <&3; do
 		$1 $row
 	done 3< "$text.rows"
@@ -413,9 +414,8 @@ if [ -n "$SRT_TEST_LONG" ]; then
 	for n in $worlds; do
 		for precision in fp32 bf16 fp16; do mesh_matrix $n; done
 	done
-else
-	rows_of mesh_pair $table-mesh
 fi
+rows_of mesh_pair $table-mesh
 if [ "$SHARDRT_BACKEND" = cpu ]; then
 	precision=fp32
 	reference=$(sed -n "s/^short 3 fp32 //p" "$srcdir/tests/tools/hash_matrix.def")

@@ -145,9 +145,11 @@ static void give_back(int i)
 	uint64_t canary;
 
 	memcpy(&canary, stack_of(threads[i].fiber), sizeof(canary));
-	if (canary != CANARY)
+	if (canary != CANARY) {
 		fake_complain("kernel \"%s\": thread %d needs more than %zu bytes of stack",
 			      kernel->name, i, FAKE_STACK_NBYTES);
+		memcpy(stack_of(threads[i].fiber), &(uint64_t){ CANARY }, sizeof(canary));
+	}
 	idle[nidle++] = threads[i].fiber;
 }
 
@@ -259,8 +261,8 @@ bool fake_block_run(const fake_kernel_t *k, void **p, uint32_t *random)
 	} while (!stop && agree(0, n, "a block") && threads[0].state != AT_END);
 	for (int i = 0; stop && i < n; i++)
 		if (threads[i].state == AT_BARRIER || threads[i].state == AT_WARP_BARRIER) {
-			make_fiber(threads[i].fiber); /* abandoned where it was */
 			give_back(i);
+			make_fiber(threads[i].fiber); /* abandoned where it was */
 		}
 	return !stop;
 }

@@ -113,6 +113,7 @@ AS_IF([test $enable_asan = yes],[srt_sanitizer=address,undefined
 AS_IF([test $enable_tsan = yes],[srt_sanitizer=thread
 	SRT_CFLAGS_SANITIZE="-fsanitize=thread -fno-omit-frame-pointer"])
 AS_IF([test -n "$SRT_CFLAGS_SANITIZE"],[
+	SRT_CFLAGS_SANITIZE="$SRT_CFLAGS_SANITIZE -DSRT_SANITIZED"
 	SRT_CHECK_CFLAGS([$SRT_CFLAGS_SANITIZE],[],
 		[AC_MSG_ERROR([the compiler cannot do $srt_sanitizer])])])
 # A caller's thread may have a stack of 64 KiB (docs/embedding.md). Not with sanitizers, nor with the user's CFLAGS,

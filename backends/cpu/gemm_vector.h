@@ -15,9 +15,16 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-#if defined(__clang__)
+/* What is instantiated, and its loops. With sanitizers, whose checks of so many instances take long
+ * to compile, one function with sizes that are variables. */
+#if defined(SRT_SANITIZED)
+#define INSTANTIATED static __attribute__((noinline))
+#define UNROLL
+#elif defined(__clang__)
+#define INSTANTIATED ALWAYS_INLINE
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
+#define INSTANTIATED ALWAYS_INLINE
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
@@ -94,9 +101,9 @@ static __attribute__((noinline)) void tile_finish(int rows, int cols, const floa
  * rows, nv and packs (1 = packs a panel) are constants at each call: everything unrolls into
  * registers.
  */
-ALWAYS_INLINE void tile_body(const int rows, const int nv, const int packs, int cols, int64_t kc,
-			     const float *a, int64_t rs, int64_t cs, const float *b, int64_t ldb,
-			     const srt_cpu_tile_io_t *io)
+INSTANTIATED void tile_body(const int rows, const int nv, const int packs, int cols, int64_t kc,
+			    const float *a, int64_t rs, int64_t cs, const float *b, int64_t ldb,
+			    const srt_cpu_tile_io_t *io)
 {
 	vec_t acc[MR][NV];
 	mask_t pack_mask[NV] = { v_mask(0) };
@@ -232,7 +239,7 @@ typedef void tile_fn(int cols, int64_t kc, const float *a, int64_t rs, int64_t c
 ALWAYS_INLINE void transpose(vec_t x[VL]);
 
 /* The first VL words of VL rows, ld bytes apart, by columns: x[t][j] = word t of row j. */
-ALWAYS_INLINE void load_columns(const char *src, int64_t ld, vec_t x[VL])
+INSTANTIATED void load_columns(const char *src, int64_t ld, vec_t x[VL])
 {
 	UNROLL
 	for (int j = 0; j < VL; j++) {
@@ -265,8 +272,8 @@ static __attribute__((noinline)) void load_column(srt_dtype_t dtype, const char 
  * transposes words of VL columns, which are one step of k or two of 16 bits. rows and dtype are
  * constants at each call.
  */
-ALWAYS_INLINE void rows_body(const int rows, const srt_dtype_t dtype, int64_t kc, const float *a,
-			     int64_t rs, const char *b, int64_t ld, float *sums)
+INSTANTIATED void rows_body(const int rows, const srt_dtype_t dtype, int64_t kc, const float *a,
+			    int64_t rs, const char *b, int64_t ld, float *sums)
 {
 	const int64_t nbytes = dtype == SRT_F32 ? 4 : 2, block = VL * 4 / nbytes;
 	const float *ap[ROWS_MAX];

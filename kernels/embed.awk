@@ -44,7 +44,7 @@ function embed(path,   line, n, name, status)
 			}
 			continue
 		}
-		if (path ~ /\.k$/ && line ~ /^(MAP|KERNEL(_ELEMENTWISE|_COLUMNS)?)\(/) {
+		if (path ~ /\.k$/ && line ~ /^(MAP|KERNEL(_ELEMENTWISE|_DENSE|_COLUMNS)?)\(/) {
 			name = line
 			sub(/^[A-Z_]*\(([0-9]+, *)?/, "", name)
 			sub(/,.*/, "", name)

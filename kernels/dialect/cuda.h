@@ -24,6 +24,9 @@
  */
 #define KERNEL_ELEMENTWISE(nplaces, name, args) K_KERNEL(WIDTH, nplaces, name, args)
 #define KERNEL_COLUMNS(nplaces, name, args) K_KERNEL(COLUMNS_WIDTH, nplaces, name, args)
+/* Registers for five blocks a multiprocessor, or four. */
+#define KERNEL_DENSE(nplaces, name, args) K_KERNEL(K_DENSE, nplaces, name, args)
+#define K_DENSE WIDTH, T_IS_F32 ? 4 : 5
 #define WIDTH 256
 #define COLUMNS_WIDTH 1024
 #define NTHREADS ((int)blockDim.x)

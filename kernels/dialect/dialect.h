@@ -9,6 +9,8 @@
  *                                the same where nothing hangs on the number of lanes: elementwise
  *                                kernels and sums that are free of order. CUDA carries a group by
  *                                more threads; arrays of the group have WIDTH elements
+ *   KERNEL_DENSE(nplaces, name, args)
+ *                                the same with few registers, where CUDA would take too many
  *   KERNEL_COLUMNS(nplaces, name, args)
  *                                sums over rows (columns.h)
  *   A.field                      the argument struct
@@ -34,9 +36,12 @@
  *                                uses only elements p[at + i] of them and WRITES every one. CPUs
  *                                convert runs of such elements at once, CUDA loads and stores
  *                                vectors, and each loop has all tensors in W that it indexes by i
+ *                                READS_IF, READS_F32_IF (p, at, given), CUDA only: 0 unless `given`
  *   FOR_EACH_MIXED_IN, FOR_ELEMENTS_MIXED_IN (..., W): the same where W has T and floats
  *   FOR_EACH_WIDE_IN(..., W)     the same with plain conversions on CPUs
  *   FOR_EACH_LONG_IN, FOR_RANGE_LONG_IN, FOR_ELEMENTS_LONG_IN (..., W): the same for a long body
+ *   STORE_RUN(p, first, end, v)  p[i] = v[i - first], first <= i < end; v is an array of floats.
+ *                                Only with LANES_AS_LOOP
  *   FOR_UNORDERED_IN(l, i, first, end, W)
  *                                the lanes share the range in any way: for what is free of order.
  *                                An element past the end, of zeros, must change nothing
@@ -89,6 +94,9 @@
 #ifndef KERNEL_ELEMENTWISE
 #define KERNEL_ELEMENTWISE(nplaces, name, args) KERNEL(nplaces, name, args)
 #define KERNEL_COLUMNS(nplaces, name, args) KERNEL(nplaces, name, args)
+#endif
+#ifndef KERNEL_DENSE
+#define KERNEL_DENSE(nplaces, name, args) KERNEL_ELEMENTWISE(nplaces, name, args)
 #endif
 #ifndef NTHREADS
 #define NTHREADS LANES
@@ -320,6 +328,11 @@ FN float k_rounded_bf16(float v)
 #define FOR_ELEMENTS_IN(i, nelem, windows) K_OF_GROUP(FOR_EACH_IN, i, nelem, windows)
 #define FOR_ELEMENTS_MIXED_IN(i, nelem, windows) FOR_ELEMENTS_IN(i, nelem, windows)
 #define FOR_ELEMENTS_LONG_IN(i, nelem, windows) K_OF_GROUP(FOR_EACH_LONG_IN, i, nelem, windows)
+#endif
+#ifndef STORE_RUN
+#define STORE_RUN(p, first, end, v)                                                                \
+	FOR_EACH(i, first, end)                                                                    \
+	STORE(p, i, (v)[i - (first)])
 #endif
 /* What an earlier loop has left in p is read where T_IS_F32. */
 #if T_IS_F32

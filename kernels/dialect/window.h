@@ -142,6 +142,7 @@ FN float *k_window(float *window, int64_t offset)
 	windows FOR_RANGE(l, i, k_at, k_at + k_n)
 /* In a short loop conversions of bf16 cost less than windows. */
 #if T_IS_F16
+#define STORE_RUN(p, first, end, v) k_close((p) + (first), v, (end) - (first))
 #define FOR_EACH_IN(i, first, end, windows) FOR_EACH_LONG_IN(i, first, end, windows)
 #define FOR_SPAN_IN(l, i, first, end, windows)                                                     \
 	K_RUNS(first, MIN_OF((first) + LANES, end))                                                \

@@ -272,6 +272,11 @@ K_NOW k_halves_t k_no_halves(void)
 #define K_READS(p, at, type, window)                                                               \
 	K_TENSOR(p, at, const type)                                                                \
 	for (k_##window##_t p = K_FILL(window, p##_at); p##_go; p##_go = 0)
+/* Zeros unless `given`: p may be no address. */
+#define K_READS_IF(p, at, given, type, window)                                                     \
+	K_TENSOR(p, at, const type)                                                                \
+	for (k_##window##_t p = (given) ? K_FILL(window, p##_at) : k_no_##window(); p##_go;        \
+	     p##_go = 0)
 #define K_WRITES(p, at, type, window)                                                              \
 	K_TENSOR(p, at, type)                                                                      \
 	for (k_new_##window##_t p = { { 0 } }; p##_go; K_DRAIN(window, p.w, p##_at), p##_go = 0)
@@ -287,15 +292,18 @@ K_NOW k_halves_t k_no_halves(void)
 #if T_IS_F32
 #define UPDATES_IF(p, at, old) K_UPDATES_IF(p, at, old, float, words)
 #define READS(p, at) READS_F32(p, at)
+#define READS_IF(p, at, given) READS_F32_IF(p, at, given)
 #define WRITES(p, at) WRITES_F32(p, at)
 #define UPDATES(p, at) UPDATES_F32(p, at)
 #else
 #define UPDATES_IF(p, at, old) K_UPDATES_IF(p, at, old, uint16_t, halves)
 #define READS(p, at) K_READS(p, at, uint16_t, halves)
+#define READS_IF(p, at, given) K_READS_IF(p, at, given, uint16_t, halves)
 #define WRITES(p, at) K_WRITES(p, at, uint16_t, halves)
 #define UPDATES(p, at) K_UPDATES(p, at, uint16_t, halves)
 #endif
 #define READS_F32(p, at) K_READS(p, at, float, words)
+#define READS_F32_IF(p, at, given) K_READS_IF(p, at, given, float, words)
 #define WRITES_F32(p, at) K_WRITES(p, at, float, words)
 #define UPDATES_F32(p, at) K_UPDATES(p, at, float, words)
 #define READS_F16(p, at) K_READS(p, at, uint16_t, halves)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# PTX of the portable kernels (test_dialect.sh) after the kernels' files: MAP kernels, and KERNEL_ELEMENTWISE kernels that
+# PTX of the portable kernels (test_dialect.sh) after the kernels' files: MAP kernels, and KERNEL_ELEMENTWISE or _DENSE that
 # name their tensors in loops, have vector accesses, and no kernel has local memory but sums over rows and gradients of
 # heads that share a head of keys, for their trees, coo_sort, for a copy of its arguments, and tiles of products, for the
 # sums of their blocks. Exit status 1 with what is wrong.
-FILENAME ~ /\.k$/ && /^(MAP|KERNEL(_ELEMENTWISE|_COLUMNS)?)\(/ {
+FILENAME ~ /\.k$/ && /^(MAP|KERNEL(_ELEMENTWISE|_DENSE|_COLUMNS)?)\(/ {
 	name = $0
 	sub(/^[A-Z_]*\(([0-9]+, *)?/, "", name)
 	sub(/,.*/, "", name)
 	is_columns[name] = /^KERNEL_COLUMNS/
-	is_wide = /^KERNEL_ELEMENTWISE/
+	is_wide = /^KERNEL_(ELEMENTWISE|DENSE)/
 	if (/^MAP/)
 		has_windows[name] = 1
 }

@@ -44,7 +44,7 @@ FNR == 1 { split("", protected) }
 		complain("macro", name)
 	next
 }
-/^(MAP|KERNEL(_ELEMENTWISE|_COLUMNS)?)\(/ {
+/^(MAP|KERNEL(_ELEMENTWISE|_DENSE|_COLUMNS)?)\(/ {
 	name = $0
 	sub(/^[A-Z_]*\(([0-9]+,[ \t]*)?/, "", name)
 	sub(/[^A-Za-z0-9_].*/, "", name)

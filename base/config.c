@@ -20,9 +20,8 @@
 
 static const srt_config_entry_t table[] = {
 	{ "SHARDRT_ADDRESS", SRT_CONFIG_STRING, "", "", "",
-	  "Of rank 0: its network address that the other nodes connect to, if the launcher names "
-	  "none. Empty: that of the first interface which is up, or the first host of shardrun "
-	  "--hosts." },
+	  "Of rank 0: its network address that the other nodes connect to, if the launcher names none. "
+	  "Empty: that of the first interface which is up, or the first host of shardrun --hosts." },
 	{ "SHARDRT_AUDIT", SRT_CONFIG_BOOL, "0", "", "",
 	  "1: engines check each sum of gradients over ranks, on the host (docs/errors.md). Results "
 	  "do not depend on it. The same on all ranks." },
@@ -60,8 +59,7 @@ static const srt_config_entry_t table[] = {
 	  "Library that the cuda backend loads for matrix products in numerics mode fast: a name for "
 	  "the dynamic linker, or a path. Empty: cuBLASLt of the major version of the toolkit." },
 	{ "SHARDRT_CUDA_DRIVER", SRT_CONFIG_STRING, "libcuda.so.1", "", "",
-	  "Library of the CUDA driver, which the cuda backend loads: a name for the dynamic linker, "
-	  "or a path." },
+	  "Library of the CUDA driver, which the cuda backend loads: a name for the dynamic linker, or a path." },
 	{ "SHARDRT_CUDA_FP32", SRT_CONFIG_ENUM, "ieee", "", "ieee|tf32",
 	  "Operands of fp32 matrix products in numerics mode fast on cuda. ieee: fp32; tf32: rounded "
 	  "to TF32 (10 bits of mantissa), for tensor cores." },
@@ -97,8 +95,7 @@ static const srt_config_entry_t table[] = {
 	  "shardrt_backend_NAME.so, before the folders near the library and the folder that "
 	  "configure named. Needed only for modules that were not installed with the library." },
 	{ "SHARDRT_NCCL_LIBRARY", SRT_CONFIG_STRING, "libnccl.so.2", "", "",
-	  "The NCCL library, which the cuda backend loads for collectives: a name that the dynamic "
-	  "linker finds, or a path." },
+	  "The NCCL library, which the cuda backend loads for collectives: a name that the dynamic linker finds, or a path." },
 	{ "SHARDRT_NUMERICS", SRT_CONFIG_ENUM, "default", "", "default|exact|fast",
 	  "exact: every bit as docs/numerics.md defines it, on every device. fast: on cuda "
 	  "matrix products may use cuBLASLt, and attention tensor cores; on the CPU products may "
@@ -125,9 +122,8 @@ static const srt_config_entry_t table[] = {
 	{ "SHARDRT_RESTART_COUNT", SRT_CONFIG_INT, "0", "", "0..1000000",
 	  "How often the launcher has started the job again, for programs; set by the launcher." },
 	{ "SHARDRT_SELFTEST", SRT_CONFIG_ENUM, "auto", "", "auto|no",
-	  "auto: a device compares the bits of its kernels with those of this version before it uses "
-	  "them, and uses portable ones where tuned ones fail. no: it does neither, which saves "
-	  "milliseconds of each process on a device that has passed." },
+	  "auto: a device compares the bits of its kernels with this version's before it uses them, and "
+	  "has portable ones where tuned ones fail. no: neither, on a device that has passed." },
 	{ "SHARDRT_STAGING_BYTES", SRT_CONFIG_SIZE, "4m", "bytes", "1k..1g",
 	  "Size of a bounce buffer of staged collectives, in host memory. Each rank has two for "
 	  "collectives that copy, two for those that sum, and one more for sums on the device. With "

@@ -34,10 +34,9 @@ typedef struct cell {
 
 typedef struct page {
 	uintptr_t number;
-	unsigned lo, hi; /* the bytes of it that kernels may touch */
-	bool shared;     /* memory of the block */
-	bool constant;   /* the program's own: no cells */
-	unsigned shift;  /* of a cell; 0 where there are none */
+	unsigned lo, hi;       /* the bytes of it that kernels may touch */
+	bool shared, constant; /* memory of the block; the program's own: no cells */
+	unsigned shift;        /* of a cell; 0 where there are none */
 	cell_t *cells;
 	size_t room; /* of cells */
 	struct page *next;
@@ -349,8 +348,7 @@ static inline void touch(uintptr_t at, size_t nbytes, how_t how)
 		touch_memory(at, nbytes, how);
 }
 
-/* Whole cells of a page that was touched not long ago: what most other accesses are of. False: it
- * is something else. */
+/* Whole cells of a page that was touched not long ago, as most are. False: it is something else. */
 static inline bool touch_cells(uintptr_t at, size_t nbytes, how_t how)
 {
 	const unsigned offset = at & (PAGE - 1);
@@ -359,14 +357,8 @@ static inline bool touch_cells(uintptr_t at, size_t nbytes, how_t how)
 	if (how == CHANGE || nbytes < 4 || page == NULL || page->number != at >> PAGE_SHIFT ||
 	    page->shift != 2 || offset < page->lo || offset + nbytes > page->hi)
 		return false;
-	for (unsigned i = 0; i < nbytes / 4; i++) {
-		cell_t *c = &page->cells[offset / 4 + i];
-
-		if (how == READ)
-			read_cell(page, c, at);
-		else
-			write_cell(page, c, at);
-	}
+	for (cell_t *c = &page->cells[offset / 4], *end = c + nbytes / 4; c < end; c++)
+		(how == READ ? read_cell : write_cell)(page, c, at);
 	return true;
 }
 
@@ -403,16 +395,15 @@ void fake_touch(const volatile void *p, size_t nbytes, int write)
 #define FAKE_HAS_TSAN
 #endif
 #ifndef FAKE_HAS_TSAN
-void __tsan_init(void);
+void __tsan_init(void), __tsan_func_entry(void *pc), __tsan_func_exit(void);
+void __tsan_read_range(void *p, size_t nbytes), __tsan_write_range(void *p, size_t nbytes);
 void __tsan_init(void)
 {
 }
-void __tsan_func_entry(void *pc);
 void __tsan_func_entry(void *pc)
 {
 	(void)pc;
 }
-void __tsan_func_exit(void);
 void __tsan_func_exit(void)
 {
 }
@@ -436,12 +427,10 @@ ACCESSES(2)
 ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
-void __tsan_read_range(void *p, size_t nbytes);
 void __tsan_read_range(void *p, size_t nbytes)
 {
 	touch((uintptr_t)p, nbytes, READ);
 }
-void __tsan_write_range(void *p, size_t nbytes);
 void __tsan_write_range(void *p, size_t nbytes)
 {
 	touch((uintptr_t)p, nbytes, WRITE);

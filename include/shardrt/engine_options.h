@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What an engine is told and what it tells in structs: precision policies, options of engines,
- * units and parameters, the rows of the memory plan. To look things up; <shardrt/engine.h> has the
- * functions and includes this header.
+ * The types of an engine, and what it is told and tells in structs: precision policies, options of
+ * engines, units and parameters, the rows of the memory plan. To look things up; <shardrt/engine.h>
+ * has the functions and includes this header.
  */
 #ifndef SHARDRT_ENGINE_OPTIONS_H
 #define SHARDRT_ENGINE_OPTIONS_H
@@ -20,6 +20,24 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/** The engine. Opaque. */
+typedef struct srt_engine srt_engine_t;
+/** A set of parameters that are gathered and released together. Opaque. */
+typedef struct srt_unit srt_unit_t;
+/** A parameter. Opaque. */
+typedef struct srt_param srt_param_t;
+/** A tensor of a unit that is not trained (srt_unit_buffer_create()). Opaque. */
+typedef struct srt_unit_buffer srt_unit_buffer_t;
+
+/** One of the tensors of a parameter. */
+typedef enum srt_param_what {
+	SRT_PARAM_VALUE,
+	SRT_PARAM_GRAD,   /* reduced; clipped by srt_engine_clip() only */
+	SRT_PARAM_STATE0, /* momentum_buffer or exp_avg; values in fp32 also if it is in 8 bits */
+	SRT_PARAM_STATE1, /* exp_avg_sq */
+	SRT_PARAM_STATE2, /* max_exp_avg_sq */
+} srt_param_what_t;
 
 /* ---- mixed precision ------------------------------------------------------------------- */
 

@@ -187,6 +187,8 @@ FAKE_ATOMIC(fake_atomic_or_uint, unsigned, old | v)
 
 #undef K_KERNEL
 #define K_KERNEL(threads, nplaces, name, args) FAKE_KERNEL_(K_NAME(name), nplaces, args, threads)
+#undef KERNEL_DENSE
+#define KERNEL_DENSE(nplaces, name, args) K_KERNEL(WIDTH, nplaces, name, args)
 /* The macros of kernels/gpu/gpu.h. */
 #define GPU_KERNEL(nplaces, name, args, nitems, resident)                                          \
 	FAKE_KERNEL_(K_NAME(name), nplaces, args, nitems)

@@ -123,7 +123,7 @@ static const srt_config_entry_t table[] = {
 	  "How often the launcher has started the job again, for programs; set by the launcher." },
 	{ "SHARDRT_SELFTEST", SRT_CONFIG_ENUM, "auto", "", "auto|no",
 	  "auto: a device compares the bits of its kernels with this version's before it uses them, and "
-	  "has portable ones where tuned ones fail. no: neither, on a device that has passed." },
+	  "has portable ones where tuned ones fail. no: neither, also in numerics mode exact." },
 	{ "SHARDRT_STAGING_BYTES", SRT_CONFIG_SIZE, "4m", "bytes", "1k..1g",
 	  "Size of a bounce buffer of staged collectives, in host memory. Each rank has two for "
 	  "collectives that copy, two for those that sum, and one more for sums on the device. With "

@@ -98,8 +98,8 @@ static __attribute__((noinline)) void tile_finish(int rows, int cols, const floa
 #define PACK_AHEAD 16 /* rows between the one that is packed and the one that is fetched */
 
 /*
- * rows, nv and packs (1 = packs a panel) are constants at each call: everything unrolls into
- * registers.
+ * rows, nv and packs (1 = packs a panel) are constants at each call: without sanitizers everything
+ * unrolls into registers.
  */
 INSTANTIATED void tile_body(const int rows, const int nv, const int packs, int cols, int64_t kc,
 			    const float *a, int64_t rs, int64_t cs, const float *b, int64_t ldb,

@@ -34,10 +34,17 @@ static srt_status_t load_images(srt_cuda_device_t *device, srt_dtype_t dtype)
 	SRT_TRY(srt_cuda_module_load(device, images[dtype], name, &tuning->modules[dtype]));
 	for (int k = 0; k < (has_fast ? SRT_CUDA_TUNED_COUNT : SRT_GPU_KERNEL_COUNT); k++) {
 		CUresult code;
+		int nthreads;
 
 		snprintf(name, sizeof(name), "k_%s_%s", srt_cuda_tuned_info(k)->name, type);
 		code = device->drv->cuModuleGetFunction(&tuning->functions[dtype][k],
 							tuning->modules[dtype], name);
+		/* A driver that loads code when it is first used does so now. */
+		if (code == CUDA_SUCCESS)
+			code = device->drv
+				       ->cuFuncGetAttribute(&nthreads,
+							    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+							    tuning->functions[dtype][k]);
 		if (code != CUDA_SUCCESS)
 			return srt_cuda_fail(
 				device->host, device->drv, code,

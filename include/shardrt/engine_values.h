@@ -2,8 +2,8 @@
 /*
  * Values of an engine apart from a training step: a rank's shards, full parameters on demand,
  * buffers of units, what was declared. To look things up; <shardrt/engine.h> includes this header,
- * and says for all of it what "local" and "collective" mean, who owns what, and which threads may
- * call.
+ * and says for all of it in which order calls come, what "local" and "collective" mean, which
+ * errors any call may have, who owns what, and which threads may call.
  */
 #ifndef SHARDRT_ENGINE_VALUES_H
 #define SHARDRT_ENGINE_VALUES_H
@@ -117,7 +117,7 @@ SRT_API srt_status_t srt_unit_local(srt_unit_t *unit, srt_param_what_t what, srt
  * to srt_param_local(param, SRT_PARAM_VALUE). For optimizers of one's own, moving averages and
  * changes of weights. The stream waits until no gather reads the values. Every rank must call it.
  * Local, asynchronous.
- * @return SRT_ERR_STATE by the table above (as srt_param_set() of all values), or inside
+ * @return SRT_ERR_STATE by the table in <shardrt/engine.h> (as srt_param_set() of all values), or inside
  *         another such pair.
  */
 SRT_API srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream);

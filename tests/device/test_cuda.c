@@ -162,8 +162,8 @@ static void wait_for_peer(void *arg)
 }
 
 /* The first use of 16-bit kernels waits for no other stream, once the type was prepared: memory is
- * freed and modules are loaded before. */
-static void test_prepared(srt_device_t *device)
+ * freed and modules are loaded before, also without a self-test. */
+static void test_prepared(srt_device_t *device, srt_dtype_t dtype, bool is_off)
 {
 	srt_matmul_t mm = { .size = sizeof(srt_matmul_t),
 			    .batch = 1,
@@ -180,13 +180,14 @@ static void test_prepared(srt_device_t *device)
 	CUstream other;
 
 	CHECK_CUDA_OK(d.cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0));
-	srt_device_prepare(device, SRT_BF16);
+	impl(device)->selftest.is_off = is_off;
+	srt_device_prepare(device, dtype);
 	released = gave_up = 0;
 	CHECK_CUDA_OK(launch_host_func(other, wait_for_peer, NULL));
-	mm.a = mm.b = srt_view(b, 0, SRT_BF16);
-	mm.c = srt_view(b, 1024, SRT_BF16);
+	mm.a = mm.b = srt_view(b, 0, dtype);
+	mm.c = srt_view(b, 1024, dtype);
 	f->reset();
-	CHECK_OK(srt_op_fill(srt_view(b, 0, SRT_BF16), 1.0f, 512, stream));
+	CHECK_OK(srt_op_fill(srt_view(b, 0, dtype), 1.0f, 512, stream));
 	CHECK_OK(srt_op_matmul(&mm, stream));
 	CHECK_INT(f->count("cuModuleLoadData"), 0);
 	CHECK_INT(f->count("cuMemFree"), 0);
@@ -448,7 +449,8 @@ int main(void)
 	wrap_and_copy(device, true);
 	wrap_and_copy(device, false);
 	test_uploads(device);
-	test_prepared(device);
+	test_prepared(device, SRT_BF16, false);
+	test_prepared(device, SRT_F16, true);
 	srt_device_close(device);
 	CHECK_INT(f->live(), 0);
 	test_fault();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which part of a parameter, or of a flat unit, each rank owns (<shardrt/engine.h>); the
+ * Which part of a parameter, or of a flat unit, each rank owns (<shardrt/engine_values.h>); the
  * elements of this rank's part, and the part as a view.
  */
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Full parameters on demand (<shardrt/engine.h>).
+ * Full parameters on demand (<shardrt/engine_values.h>).
  *
  * Each summoned unit has a record with a buffer of all its full tensors, one after the other. They
  * are gathered as for srt_param_get() (gather_full.c), on the device or into host memory. Writing

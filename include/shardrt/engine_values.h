@@ -117,8 +117,8 @@ SRT_API srt_status_t srt_unit_local(srt_unit_t *unit, srt_param_what_t what, srt
  * to srt_param_local(param, SRT_PARAM_VALUE). For optimizers of one's own, moving averages and
  * changes of weights. The stream waits until no gather reads the values. Every rank must call it.
  * Local, asynchronous.
- * @return SRT_ERR_STATE by the table in <shardrt/engine.h> (as srt_param_set() of all values), or inside
- *         another such pair.
+ * @return SRT_ERR_STATE by the table in <shardrt/engine.h> (as srt_param_set() of all values), or
+ *         inside another such pair.
  */
 SRT_API srt_status_t srt_engine_write_begin(srt_engine_t *engine, srt_stream_t *stream);
 

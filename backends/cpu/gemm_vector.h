@@ -15,8 +15,9 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* What is instantiated, and its loops. With sanitizers, whose checks of so many instances take long
- * to compile, one function with sizes that are variables. */
+/* A body that has an instance for each of its sizes, and the pragma of its loops. Builds with
+ * sanitizers have one function whose sizes are variables: so many instances with checks take long
+ * to compile. */
 #if defined(SRT_SANITIZED)
 #define INSTANTIATED static __attribute__((noinline))
 #define UNROLL

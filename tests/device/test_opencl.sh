@@ -34,12 +34,19 @@ info()
 	env SHARDRT_LOG=debug "$@" ./shardrt-info > "$tmp/out" 2> "$tmp/log"
 }
 
-# tested_info: info with the self-test, which has the device load all programs.
+# tested_info [VARIABLE=VALUE...]: info with the self-test, which has the device load all programs.
 tested_info()
 {
 	# shellcheck disable=SC2046
 	rm -f $(entries_of self-test)
-	info
+	info "$@"
+}
+
+# loads_few WHAT: the device has loaded few of the programs that the self-test runs
+loads_few()
+{
+	loaded=$(sed -n "s/.* 0 programs compiled and \([0-9]*\) read.*/\1/p" "$tmp/log")
+	[ "${loaded:-$programs}" -lt 3 ] || bad "$1 loads $loaded programs"
 }
 
 # has FILE WORDS WHAT
@@ -83,19 +90,15 @@ tested_info || bad "second start: $(cat "$tmp/log")"
 has log " 0 programs compiled and $programs read" "second start"
 info || bad "third start: $(cat "$tmp/log")"
 has log "the self-test has passed before" "third start"
-loaded=$(sed -n "s/.* 0 programs compiled and \([0-9]*\) read.*/\1/p" "$tmp/log")
-[ "${loaded:-$programs}" -lt 3 ] || bad "a start without the self-test loads $loaded programs"
+loads_few "a start without the self-test"
 # The pass is of this form of the kernels: another one is tested.
 info SHARDRT_OPENCL_TUNED=portable || bad "portable: $(cat "$tmp/log")"
 ! grep -q "has passed before" "$tmp/log" || bad "another form's pass was taken"
 
 # A start that does not test the kernels says nothing to later ones.
-# shellcheck disable=SC2046
-rm -f $(entries_of self-test)
-info SHARDRT_SELFTEST=no || bad "no self-test: $(cat "$tmp/log")"
+tested_info SHARDRT_SELFTEST=no || bad "no self-test: $(cat "$tmp/log")"
 [ -z "$(entries_of self-test)" ] || bad "SHARDRT_SELFTEST=no has kept a pass"
-loaded=$(sed -n "s/.* 0 programs compiled and \([0-9]*\) read.*/\1/p" "$tmp/log")
-[ "${loaded:-$programs}" -lt 3 ] || bad "SHARDRT_SELFTEST=no loads $loaded programs"
+loads_few "SHARDRT_SELFTEST=no"
 tested_info || bad "a start that is tested again: $(cat "$tmp/log")"
 
 entries=$(entries_of random)

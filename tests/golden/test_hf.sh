@@ -4,8 +4,8 @@
 # Replays what was recorded of Hugging Face's packages, in the folder hf of the recorded runs (configure --with-golden): training
 # at the recorded number of ranks, decoders, pairs of prompts and answers, and matrices on one, two and three, in rows, flat and
 # over tensor-parallel ranks, also with tensor parts, the others on one; each of these ways on the cpu, some on other devices,
-# where SRT_TEST_DEVICES is spread with the first case of each family. A copy of a case with a spoiled value, and one of an unknown kind, show that the
-# program can fail and skip.
+# where SRT_TEST_DEVICES is spread with the first case of each family. A copy of a case with a spoiled value, and one of an
+# unknown kind, show that the program can fail and skip.
 . "$srcdir/tests/harness/run_ranks.sh"
 
 cases=$SRT_GOLDEN_DIR/hf/cases
